@@ -1,0 +1,1 @@
+"""Sharebroker's Python client: share groups over gRPC."""

@@ -1,0 +1,170 @@
+"""Every error Sharebroker answers with: Kafka's code, its gRPC status, and whether trying again can help.
+
+One table serves both sides: servers raise `KafkaError`, the edge renders it as a gRPC status with
+`google.rpc.ErrorInfo`, and the client gets the same exception back. Codes and names are Kafka's
+(`org.apache.kafka.common.protocol.Errors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+ERROR_DOMAIN: Final = "sharebroker"
+"""`ErrorInfo.domain` of every refusal."""
+
+
+class ErrorCode(IntEnum):
+    """Kafka's error codes, as far as a share-capable broker needs them."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    LEADER_NOT_AVAILABLE = 5
+    NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    REPLICA_NOT_AVAILABLE = 9
+    MESSAGE_TOO_LARGE = 10
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_TOPIC_EXCEPTION = 17
+    RECORD_LIST_TOO_LARGE = 18
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    REBALANCE_IN_PROGRESS = 27
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    CLUSTER_AUTHORIZATION_FAILED = 31
+    UNSUPPORTED_VERSION = 35
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    DUPLICATE_SEQUENCE_NUMBER = 46
+    KAFKA_STORAGE_ERROR = 56
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    UNSUPPORTED_COMPRESSION_TYPE = 76
+    OFFSET_NOT_AVAILABLE = 78
+    GROUP_MAX_SIZE_REACHED = 81
+    INVALID_RECORD = 87
+    THROTTLING_QUOTA_EXCEEDED = 89
+    UNKNOWN_TOPIC_ID = 100
+    INCONSISTENT_TOPIC_ID = 103
+    FENCED_MEMBER_EPOCH = 110
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
+    SHARE_SESSION_LIMIT_REACHED = 133
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One field of a request that cannot be accepted (`google.rpc.BadRequest.FieldViolation`)."""
+
+    field: str
+    description: str
+
+
+class KafkaError(Exception):
+    """A refusal with Kafka's code; what was asked for has not happened, not even in part.
+
+    `metadata` goes into `ErrorInfo.metadata` (names, offsets, epochs: what a reader needs to act),
+    `violations` into `BadRequest`, `retry_after` (seconds) into `RetryInfo`.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str = "",
+        *,
+        metadata: Mapping[str, str] | None = None,
+        violations: Sequence[FieldViolation] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        self.code = code
+        self.message = message or DESCRIPTIONS[code].text
+        self.metadata: dict[str, str] = dict(metadata or {})
+        self.violations = tuple(violations)
+        self.retry_after = retry_after
+        super().__init__(f"{code.name}: {self.message}")
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later without a change."""
+        return DESCRIPTIONS[self.code].retriable
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A row of the error table: the gRPC status name, whether a retry can help, and what it means."""
+
+    status: str
+    retriable: bool
+    text: str
+
+
+_ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
+    (ErrorCode.UNKNOWN_SERVER_ERROR, "INTERNAL", False, "The server failed in a way it did not expect."),
+    (ErrorCode.NONE, "OK", False, "No error."),
+    (ErrorCode.OFFSET_OUT_OF_RANGE, "OUT_OF_RANGE", False, "The offset is outside the partition's log."),
+    (ErrorCode.CORRUPT_MESSAGE, "INVALID_ARGUMENT", False, "The record batch is corrupt."),
+    (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "NOT_FOUND", True, "This topic or partition does not exist."),
+    (ErrorCode.LEADER_NOT_AVAILABLE, "UNAVAILABLE", True, "The partition has no leader at the moment."),
+    (ErrorCode.NOT_LEADER_OR_FOLLOWER, "UNAVAILABLE", True, "Another process leads this partition."),
+    (ErrorCode.REQUEST_TIMED_OUT, "DEADLINE_EXCEEDED", True, "The request ran out of time."),
+    (ErrorCode.REPLICA_NOT_AVAILABLE, "UNAVAILABLE", True, "The partition is not available."),
+    (ErrorCode.MESSAGE_TOO_LARGE, "INVALID_ARGUMENT", False, "A record or batch is larger than allowed."),
+    (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "UNAVAILABLE", True, "The coordinator is still loading."),
+    (ErrorCode.COORDINATOR_NOT_AVAILABLE, "UNAVAILABLE", True, "No coordinator is available."),
+    (ErrorCode.NOT_COORDINATOR, "UNAVAILABLE", True, "Another process is the coordinator."),
+    (ErrorCode.INVALID_TOPIC_EXCEPTION, "INVALID_ARGUMENT", False, "The topic name is not legal."),
+    (ErrorCode.RECORD_LIST_TOO_LARGE, "INVALID_ARGUMENT", False, "The batch is larger than allowed."),
+    (ErrorCode.INVALID_GROUP_ID, "INVALID_ARGUMENT", False, "The group id is not legal."),
+    (ErrorCode.UNKNOWN_MEMBER_ID, "FAILED_PRECONDITION", False, "The group does not know this member."),
+    (ErrorCode.REBALANCE_IN_PROGRESS, "UNAVAILABLE", True, "The group is being changed."),
+    (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this topic."),
+    (ErrorCode.GROUP_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this group."),
+    (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this cluster."),
+    (ErrorCode.UNSUPPORTED_VERSION, "UNIMPLEMENTED", False, "The server does not offer this."),
+    (ErrorCode.TOPIC_ALREADY_EXISTS, "ALREADY_EXISTS", False, "A topic of this name exists."),
+    (ErrorCode.INVALID_PARTITIONS, "INVALID_ARGUMENT", False, "The number of partitions is not legal."),
+    (ErrorCode.INVALID_REPLICATION_FACTOR, "INVALID_ARGUMENT", False, "The replication factor is not legal."),
+    (ErrorCode.INVALID_CONFIG, "INVALID_ARGUMENT", False, "A configuration value is not legal."),
+    (ErrorCode.INVALID_REQUEST, "INVALID_ARGUMENT", False, "The request is not legal."),
+    (ErrorCode.POLICY_VIOLATION, "FAILED_PRECONDITION", False, "A policy of the server forbids this."),
+    (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "FAILED_PRECONDITION", False, "A producer's batch is missing."),
+    (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "ALREADY_EXISTS", False, "The producer sent this batch before."),
+    (ErrorCode.KAFKA_STORAGE_ERROR, "UNAVAILABLE", True, "The store refuses writes; nothing was written."),
+    (ErrorCode.NON_EMPTY_GROUP, "FAILED_PRECONDITION", False, "The group still has members."),
+    (ErrorCode.GROUP_ID_NOT_FOUND, "NOT_FOUND", False, "There is no share group of this name."),
+    (ErrorCode.FENCED_LEADER_EPOCH, "FAILED_PRECONDITION", False, "The leader epoch is older than the stored one."),
+    (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "INVALID_ARGUMENT", False, "This compression is not known."),
+    (ErrorCode.OFFSET_NOT_AVAILABLE, "UNAVAILABLE", True, "No offset can be given for this at the moment."),
+    (ErrorCode.GROUP_MAX_SIZE_REACHED, "RESOURCE_EXHAUSTED", False, "The group has as many members as it may have."),
+    (ErrorCode.INVALID_RECORD, "INVALID_ARGUMENT", False, "A record is not legal."),
+    (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "RESOURCE_EXHAUSTED", True, "Too much at once; slow down."),
+    (ErrorCode.UNKNOWN_TOPIC_ID, "NOT_FOUND", True, "There is no topic of this id."),
+    (ErrorCode.INCONSISTENT_TOPIC_ID, "FAILED_PRECONDITION", True, "The topic's id is another one."),
+    (ErrorCode.FENCED_MEMBER_EPOCH, "FAILED_PRECONDITION", False, "The member epoch is not the current one; join again."),
+    (ErrorCode.INVALID_RECORD_STATE, "FAILED_PRECONDITION", False, "The record is not held by this member."),
+    (ErrorCode.SHARE_SESSION_NOT_FOUND, "FAILED_PRECONDITION", False, "There is no share session of this member."),
+    (ErrorCode.INVALID_SHARE_SESSION_EPOCH, "FAILED_PRECONDITION", False, "The share session epoch is not the expected one."),
+    (ErrorCode.FENCED_STATE_EPOCH, "FAILED_PRECONDITION", False, "The state epoch is older than the stored one."),
+    (ErrorCode.SHARE_SESSION_LIMIT_REACHED, "RESOURCE_EXHAUSTED", True, "No more share sessions can be opened."),
+)  # fmt: skip
+
+DESCRIPTIONS: Final[Mapping[ErrorCode, Description]] = {
+    code: Description(status, retriable, text) for code, status, retriable, text in _ROWS
+}
+"""The error table; `protos/README.md` is checked against it."""
