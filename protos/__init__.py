@@ -1,0 +1,1 @@
+"""The protos and the tool that generates their Python code."""
