@@ -1,0 +1,1 @@
+"""Who owns which shard or partition: rules, port, memory twin, Redis, and the holder of a process."""

@@ -1,0 +1,80 @@
+"""The lease store's memory twin: one object stands for the store that several holders share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from libs.leases.port import Lease, LeasesUnavailable, Member
+from libs.leases.rules import FREE, Held, claimed, succeeds
+
+
+class MemoryLeaseStore:
+    """Leases in memory, on the given clock (seconds). `away = True` makes every call fail."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.away = False
+        self._clock = clock
+        self._leases: dict[str, Held] = {}
+        self._members: dict[int, tuple[Member, float]] = {}
+
+    def epoch_of(self, resource: str) -> int:
+        """The epoch a log compares with; 0 when the resource was never claimed."""
+        return self._leases.get(resource, FREE).epoch
+
+    async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
+        """As the port says."""
+        now = self._now()
+        lease = claimed(self._leases.get(resource, FREE), owner, now, ttl, force=force)
+        self._leases[resource] = lease
+        return Lease(resource, lease.owner, lease.epoch, lease.expires_at - now)
+
+    async def renew(self, resources: Sequence[str], owner: str, ttl: float) -> list[bool]:
+        """As the port says."""
+        now = self._now()
+        return [self._renew(resource, owner, now + ttl) for resource in resources]
+
+    async def release(self, resource: str, owner: str) -> None:
+        """As the port says."""
+        self._now()
+        lease = self._leases.get(resource, FREE)
+        if lease.owner == owner:
+            self._leases[resource] = Held("", lease.epoch, 0.0)
+
+    async def read(self, resources: Sequence[str]) -> list[Lease | None]:
+        """As the port says."""
+        now = self._now()
+        leases = [(resource, self._leases.get(resource, FREE)) for resource in resources]
+        return [
+            Lease(resource, lease.owner, lease.epoch, lease.expires_at - now) if lease.live(now) else None
+            for resource, lease in leases
+        ]
+
+    async def announce(self, member: Member, ttl: float) -> None:
+        """As the port says."""
+        now = self._now()
+        known = self._members.get(member.node_id)
+        if known is None or not succeeds(known[0].owner, member.owner):
+            self._members[member.node_id] = (member, now + ttl)
+
+    async def members(self) -> list[Member]:
+        """As the port says."""
+        now = self._now()
+        return [member for _, (member, expires_at) in sorted(self._members.items()) if expires_at > now]
+
+    async def withdraw(self, owner: str) -> None:
+        """As the port says."""
+        self._now()
+        self._members = {node: known for node, known in self._members.items() if known[0].owner != owner}
+
+    def _renew(self, resource: str, owner: str, expires_at: float) -> bool:
+        lease = self._leases.get(resource, FREE)
+        if lease.owner != owner:
+            return False
+        self._leases[resource] = Held(owner, lease.epoch, expires_at)
+        return True
+
+    def _now(self) -> float:
+        if self.away:
+            raise LeasesUnavailable("away on demand")
+        return self._clock()

@@ -1,0 +1,60 @@
+"""Rules of ownership: who may take a lease, who should have it, what to do next. Pure.
+
+Time is an argument, in seconds of whatever clock the caller keeps. May not know: stores, tasks, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from libs.leases.port import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A lease as a store keeps it; `owner` is "" when released, `expires_at` is on the store's clock."""
+
+    owner: str
+    epoch: int
+    expires_at: float
+
+    def live(self, now: float) -> bool:
+        """Whether it has an owner and has not expired."""
+        return bool(self.owner) and self.expires_at > now
+
+
+FREE = Held("", 0, 0.0)
+"""A lease nobody ever had."""
+
+
+def succeeds(owner: str, earlier: str) -> bool:
+    """Whether `owner` is a later incarnation of the node of `earlier` (owners are "node id/incarnation")."""
+    node, _, incarnation = owner.partition("/")
+    earlier_node, _, earlier_incarnation = earlier.partition("/")
+    return node == earlier_node and int(incarnation) > int(earlier_incarnation)
+
+
+def claimed(lease: Held, owner: str, now: float, ttl: float, *, force: bool = False) -> Held:
+    """The lease after `owner` claimed it at `now`: unchanged when another owner has it."""
+    if not lease.live(now) or succeeds(owner, lease.owner):
+        return Held(owner, lease.epoch + 1, now + ttl)
+    if lease.owner == owner:
+        return Held(owner, lease.epoch + force, now + ttl)
+    return lease
+
+
+def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | None:
+    """The member that should own a resource: rendezvous hashing over the members that have the role.
+
+    When a member comes or goes, only the resources it gains or had change their owner.
+    """
+    candidates = [member for member in members if role in member.roles]
+    return max(
+        candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
+    )
+
+
+def _weight(resource: str, node_id: int) -> bytes:
+    return blake2b(f"{resource}@{node_id}".encode(), digest_size=8).digest()

@@ -1,0 +1,32 @@
+"""Names of all keys in Redis.
+
+Everything of one resource shares the hash tag `{resource}`: in a cluster its keys lie in one slot, so that a
+script can compare the lease and append to the log in one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names under one prefix; two installations may share a server under two prefixes."""
+
+    prefix: str = "sharebroker"
+
+    def lease(self, resource: str) -> str:
+        """Hash {owner, epoch, expires_ms}: who owns the resource."""
+        return f"{self.prefix}:{{{resource}}}:lease"
+
+    def log(self, resource: str) -> str:
+        """Stream: the resource's log."""
+        return f"{self.prefix}:{{{resource}}}:log"
+
+    def meta(self, resource: str) -> str:
+        """Hash: small facts kept beside the log."""
+        return f"{self.prefix}:{{{resource}}}:meta"
+
+    def members(self) -> str:
+        """Hash node id -> announcement: the processes of the cluster."""
+        return f"{self.prefix}:members"

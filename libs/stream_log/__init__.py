@@ -1,0 +1,1 @@
+"""A fenced, append-only log for each shard: port, memory twin, Redis streams."""

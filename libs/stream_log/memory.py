@@ -1,0 +1,128 @@
+"""The log's memory twin: same promises, and faults on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from libs.stream_log.port import (
+    Entry,
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogOutOfOrder,
+    LogUnavailable,
+)
+
+
+class Fault(Enum):
+    """What the next append does instead of succeeding."""
+
+    NOT_WRITTEN = "surely not written"
+    DONE_UNKNOWN = "written, but reported as unknown"
+    LOST_UNKNOWN = "not written, and reported as unknown"
+    FENCED = "another owner took the shard"
+
+
+@dataclass(slots=True)
+class _Shard:
+    entries: list[Entry] = field(default_factory=list)
+    last: int = 0
+
+
+class MemoryStreamLog:
+    """Logs in memory. `appends` lists (shard, first position, payloads) of every append that was written.
+
+    `epoch_of` gives the epoch of a shard's lease (`MemoryLeaseStore.epoch_of`); without it the highest epoch
+    seen, or set by `fence`, counts.
+    """
+
+    def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
+        self.away = False
+        self.appends: list[tuple[str, int, int]] = []
+        self._epoch_of = epoch_of
+        self._fences: dict[str, int] = {}
+        self._shards: dict[str, _Shard] = {}
+        self._faults: deque[Fault] = deque()
+        self._open = asyncio.Event()
+        self._open.set()
+
+    def fail_next_append(self, fault: Fault) -> None:
+        """Queue a fault: each append uses up one."""
+        self._faults.append(fault)
+
+    def hold(self) -> None:
+        """Keep appends waiting until `release`, as a slow disk would."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Let waiting appends go on."""
+        self._open.set()
+
+    def fence(self, shard: str, epoch: int) -> None:
+        """Refuse appends of epochs below `epoch`, as if another owner had claimed the shard."""
+        self._fences[shard] = max(epoch, self._fences.get(shard, 0))
+
+    async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
+        """As the port says; a queued fault comes first."""
+        await self._open.wait()
+        fault = self._faults.popleft() if self._faults else None
+        if fault is Fault.NOT_WRITTEN:
+            raise LogNotWritten("fault on demand")
+        if fault is Fault.FENCED:
+            self.fence(shard, epoch + 1)
+            raise LogFenced(shard)
+        if fault is Fault.LOST_UNKNOWN:
+            raise LogOutcomeUnknown("fault on demand")
+        self._append(shard, epoch, first_position, payloads)
+        if fault is Fault.DONE_UNKNOWN:
+            raise LogOutcomeUnknown("fault on demand")
+
+    async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
+        """As the port says."""
+        if self.away:
+            raise LogUnavailable("away on demand")
+        return [entry for entry in self._shard(shard).entries if entry.position > after][:limit]
+
+    async def last_position(self, shard: str) -> int:
+        """As the port says."""
+        if self.away:
+            raise LogUnavailable("away on demand")
+        return self._shard(shard).last
+
+    async def trim(self, shard: str, epoch: int, before: int) -> None:
+        """As the port says."""
+        self._check_writable(shard, epoch)
+        log = self._shard(shard)
+        log.entries = [entry for entry in log.entries if entry.position >= before]
+
+    async def delete(self, shard: str) -> None:
+        """As the port says."""
+        if self.away:
+            raise LogNotWritten("away on demand")
+        self._shards.pop(shard, None)
+
+    def _append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
+        self._check_writable(shard, epoch)
+        log = self._shard(shard)
+        if log.last != first_position - 1:
+            raise LogOutOfOrder(f"{shard} ends at {log.last}, not at {first_position - 1}")
+        log.entries.extend(Entry(first_position + i, bytes(payload)) for i, payload in enumerate(payloads))
+        log.last += len(payloads)
+        self.appends.append((shard, first_position, len(payloads)))
+
+    def _check_writable(self, shard: str, epoch: int) -> None:
+        if self.away:
+            raise LogNotWritten("away on demand")
+        if self._epoch_of is None:
+            current = self._fences[shard] = max(epoch, self._fences.get(shard, 0))
+        else:
+            current = max(self._epoch_of(shard), self._fences.get(shard, 0))
+        if epoch != current:
+            raise LogFenced(f"{shard}: epoch {epoch}, the lease has {current}")
+
+    def _shard(self, shard: str) -> _Shard:
+        return self._shards.setdefault(shard, _Shard())
