@@ -1,4 +1,4 @@
-"""Generates the Python code of the protos, or checks that lint, compatibility and generated code are in order.
+"""Generates the Python code of the protos, or checks lint, compatibility and that the code is current.
 
 python -m protos.generate            generate
 python -m protos.generate --check    lint, breaking changes against baseline.binpb, generated code current
