@@ -228,7 +228,9 @@ Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
 
 @_typing.final
 class AcknowledgementResult(_message.Message):
-    """The durable outcome of one acknowledgement."""
+    """The durable outcome of an acknowledgement. Where the records of a run fare differently, several results with the
+    same id cover it together.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -236,12 +238,17 @@ class AcknowledgementResult(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
     LOCK_DEADLINE_MS_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     error_code: _status_pb2.ErrorCode.ValueType
     error_message: _builtins.str
     """Empty when it was applied."""
     lock_deadline_ms: _builtins.int
     """For RENEW: when the lock runs out now, in milliseconds since the Unix epoch."""
+    first_offset: _builtins.int
+    last_offset: _builtins.int
+    """Inclusive."""
     def __init__(
         self,
         *,
@@ -249,10 +256,12 @@ class AcknowledgementResult(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType = ...,
         error_message: _builtins.str = ...,
         lock_deadline_ms: _builtins.int = ...,
+        first_offset: _builtins.int = ...,
+        last_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "id", b"id", "lock_deadline_ms", b"lock_deadline_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_deadline_ms", b"lock_deadline_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

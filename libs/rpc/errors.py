@@ -1,0 +1,85 @@
+"""The edge of every server: a KafkaError ends the call with its status; what else goes wrong is logged."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
+
+import grpc
+import structlog
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.rpc_status import status_code, status_message, trailing_metadata
+
+_log = structlog.get_logger()
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Turns what a servicer raises into a gRPC status with details. Handlers are wrapped once a method."""
+
+    def __init__(self) -> None:
+        self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler[Any, Any] | None:
+        """See grpc.aio.ServerInterceptor."""
+        method = handler_call_details.method
+        if method not in self._wrapped:
+            handler = await continuation(handler_call_details)
+            if handler is None or method.startswith("/grpc."):
+                return handler
+            self._wrapped[method] = _wrap(method, handler)
+        return self._wrapped[method]
+
+
+def _wrap(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
+    coders = {
+        "request_deserializer": handler.request_deserializer,
+        "response_serializer": handler.response_serializer,
+    }
+    if handler.stream_stream is not None:
+        return grpc.stream_stream_rpc_method_handler(
+            _streaming(method, cast("Callable[..., Any]", handler.stream_stream)), **coders
+        )
+    return grpc.unary_unary_rpc_method_handler(
+        _unary(method, cast("Callable[..., Any]", handler.unary_unary)), **coders
+    )
+
+
+def _unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+    async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        try:
+            return await behaviour(request, context)
+        except Exception as failure:
+            await _abort(method, context, failure)
+
+    return handle
+
+
+def _streaming(
+    method: str, behaviour: Callable[..., AsyncIterator[Any]]
+) -> Callable[..., AsyncIterator[Any]]:
+    async def handle(
+        requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[Any]:
+        try:
+            async for response in behaviour(requests, context):
+                yield response
+        except Exception as failure:
+            await _abort(method, context, failure)
+
+    return handle
+
+
+async def _abort(method: str, context: grpc.aio.ServicerContext[Any, Any], failure: Exception) -> None:
+    if isinstance(failure, grpc.aio.AbortError):
+        raise failure
+    if not isinstance(failure, KafkaError):
+        _log.error("unexpected failure of a call", method=method, exc_info=failure)
+        failure = KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; its log says why."
+        )
+    await context.abort(status_code(failure), status_message(failure), trailing_metadata(failure))

@@ -1,0 +1,59 @@
+"""Calls to a servicer in another process: the generated stub with KafkaError in place of gRPC's errors."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+
+from sharebroker.rpc_status import from_rpc_error
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+)
+
+
+class RemoteStub:
+    """Wraps a generated asyncio stub. Raises KafkaError."""
+
+    def __init__(self, stub: object) -> None:
+        self._stub = stub
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        callable_ = getattr(self._stub, method)
+        call = (
+            self._streaming(callable_)
+            if isinstance(callable_, grpc.aio.StreamStreamMultiCallable)
+            else self._unary(callable_)
+        )
+        setattr(self, method, call)
+        return call
+
+    def _streaming(self, callable_: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
+        async def call(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+            stream = callable_(requests)
+            try:
+                async for response in stream:
+                    yield response
+            except grpc.aio.AioRpcError as failure:
+                raise from_rpc_error(failure) from failure
+            finally:
+                stream.cancel()
+
+        return call
+
+    def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(request: Any, *, timeout: float | None = None) -> Any:
+            try:
+                return await callable_(request, timeout=timeout)
+            except grpc.aio.AioRpcError as failure:
+                raise from_rpc_error(failure) from failure
+
+        return call

@@ -1,0 +1,192 @@
+"""Finds the process that owns a shard or leads a partition, and a stub to call it with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import grpc
+
+from libs.coordinator_runtime.hashing import shard_of
+from libs.leases.port import Member
+from libs.leases.rules import preferred
+from libs.rpc.local import LocalStub
+from libs.rpc.remote import CHANNEL_OPTIONS, RemoteStub
+from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub, ClusterServiceStub
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import (
+    GroupCoordinatorServiceAsyncStub,
+    GroupCoordinatorServiceStub,
+)
+from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import (
+    ShareCoordinatorServiceAsyncStub,
+    ShareCoordinatorServiceStub,
+)
+from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceAsyncStub,
+    SharePartitionLeaderServiceStub,
+)
+
+S = TypeVar("S")
+
+GROUP_COORDINATOR = "group-coordinator"
+SHARE_COORDINATOR = "share-coordinator"
+LEADER = "share-partition-leader"
+GATEWAY = "gateway"
+CATALOG = "catalog"
+
+
+def partition_resource(topic_id: str, partition: int) -> str:
+    """The name under which a partition's lease and log are kept."""
+    return f"partition:{topic_id}:{partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer(Generic[S]):
+    """A process of the cluster and a stub for one of its services."""
+
+    member: Member
+    stub: S
+
+
+class Ownership(Protocol):
+    """Who owns what (libs.leases.holder.LeaseHolder)."""
+
+    async def owner_of(self, resource: str) -> Member | None:
+        """The live owner; None when nobody owns it."""
+
+    def forget(self, resource: str) -> None:
+        """Look the owner up anew at the next call."""
+
+    async def members(self) -> list[Member]:
+        """Processes that are announced."""
+
+
+class Router:
+    """Stubs by what is to be done. A service of this very process is called without a socket.
+
+    Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or LEADER_NOT_AVAILABLE where there is no owner.
+    """
+
+    def __init__(
+        self, ownership: Ownership, owner: str, *, group_shards: int = 50, share_shards: int = 50
+    ) -> None:
+        self._ownership = ownership
+        self._owner = owner
+        self._group_shards = group_shards
+        self._share_shards = share_shards
+        self._local: dict[type, LocalStub] = {}
+        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._stubs: dict[tuple[type, str], RemoteStub] = {}
+
+    def register_local(self, stub: type, servicer: object) -> None:
+        """Makes calls to this process's own service direct."""
+        self._local[stub] = LocalStub(servicer)
+
+    async def group_coordinator(self, group_id: str) -> GroupCoordinatorServiceAsyncStub:
+        """The coordinator of a group."""
+        peer = await self._coordinator(self._group_resource(group_id), GroupCoordinatorServiceStub)
+        return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
+
+    async def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
+        """Every process with the role, once each."""
+        members = await self._with_role(GROUP_COORDINATOR)
+        return [self._peer(member, GroupCoordinatorServiceStub) for member in members]
+
+    async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
+        """The owner of a shard of share state."""
+        return await self._coordinator(f"{SHARE_COORDINATOR}:{shard}", ShareCoordinatorServiceStub)
+
+    async def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
+        """Every process with the role, once each."""
+        members = await self._with_role(SHARE_COORDINATOR)
+        return [self._peer(member, ShareCoordinatorServiceStub) for member in members]
+
+    async def catalog(self) -> ClusterServiceAsyncStub:
+        """The owner of the cluster's metadata."""
+        peer = await self._coordinator(CATALOG, ClusterServiceStub)
+        return cast("ClusterServiceAsyncStub", peer.stub)
+
+    async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
+        """The leader of a partition; of one that nobody leads yet, the process that is to lead it."""
+        resource = partition_resource(topic_id, partition)
+        member = await self._ownership.owner_of(resource)
+        if member is None:
+            member = preferred(resource, LEADER, await self._ownership.members())
+        if member is None:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, "No share-partition leader is running.", retry_after=0.5
+            )
+        return self._peer(member, SharePartitionLeaderServiceStub)
+
+    async def leaders(self) -> list[Peer[SharePartitionLeaderServiceAsyncStub]]:
+        """Every process with the role, once each."""
+        return [
+            self._peer(member, SharePartitionLeaderServiceStub) for member in await self._with_role(LEADER)
+        ]
+
+    async def members(self) -> list[Member]:
+        """Every process of the cluster."""
+        return await self._ownership.members()
+
+    async def owner_of(self, resource: str) -> Member | None:
+        """The live owner of a resource, for people who ask."""
+        return await self._ownership.owner_of(resource)
+
+    def forget_leader(self, topic_id: str, partition: int) -> None:
+        """After NOT_LEADER_OR_FOLLOWER."""
+        self._ownership.forget(partition_resource(topic_id, partition))
+
+    def forget_group_coordinator(self, group_id: str) -> None:
+        """After NOT_COORDINATOR."""
+        self._ownership.forget(self._group_resource(group_id))
+
+    def forget_share_coordinator(self, shard: int) -> None:
+        """After NOT_COORDINATOR."""
+        self._ownership.forget(f"{SHARE_COORDINATOR}:{shard}")
+
+    def forget_catalog(self) -> None:
+        """After NOT_COORDINATOR."""
+        self._ownership.forget(CATALOG)
+
+    def group_shard(self, group_id: str) -> int:
+        """The shard a group belongs to."""
+        return shard_of(group_id, self._group_shards)
+
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
+        """The shard a share-partition's state belongs to."""
+        return shard_of(f"{group_id}:{topic_id}:{partition}", self._share_shards)
+
+    async def close(self) -> None:
+        """Closes every channel."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    def _group_resource(self, group_id: str) -> str:
+        return f"{GROUP_COORDINATOR}:{self.group_shard(group_id)}"
+
+    async def _coordinator(self, resource: str, stub: type) -> Peer[Any]:
+        member = await self._ownership.owner_of(resource)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"Nobody owns {resource} at the moment.",
+                metadata={"resource": resource},
+                retry_after=0.2,
+            )
+        return self._peer(member, stub)
+
+    async def _with_role(self, role: str) -> list[Member]:
+        return [member for member in await self._ownership.members() if role in member.roles]
+
+    def _peer(self, member: Member, stub: type) -> Peer[Any]:
+        if member.owner == self._owner and stub in self._local:
+            return Peer(member, self._local[stub])
+        key = (stub, member.address)
+        if key not in self._stubs:
+            if member.address not in self._channels:
+                self._channels[member.address] = grpc.aio.insecure_channel(
+                    member.address, options=CHANNEL_OPTIONS
+                )
+            self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
+        return Peer(member, self._stubs[key])

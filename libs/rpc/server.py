@@ -1,0 +1,76 @@
+"""One gRPC server: services, reflection, health, limits, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from libs.rpc.errors import ErrorInterceptor
+from sharebroker.errors import ErrorCode, KafkaError
+
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 10_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A servicer, its full name in the protos, and the generated function that adds it to a server."""
+
+    name: str
+    servicer: Any
+    register: Callable[[Any, grpc.aio.Server], None]
+
+
+class GrpcServer:
+    """Serves several services on one address."""
+
+    def __init__(self, services: Sequence[Service]) -> None:
+        self._server = grpc.aio.server(interceptors=(ErrorInterceptor(),), options=SERVER_OPTIONS)
+        self._health = health.aio.HealthServicer()
+        self._names = [service.name for service in services]
+        for service in services:
+            service.register(service.servicer, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server
+        )
+
+    async def start(self, address: str) -> int:
+        """Binds and serves; health says NOT_SERVING until `ready`. Returns the port.
+
+        Raises KafkaError INVALID_CONFIG where the address cannot be had.
+        """
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError as failure:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot listen on {address}: the port is taken or the address is not this machine's.",
+            ) from failure
+        await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._server.start()
+        return int(port)
+
+    async def ready(self) -> None:
+        """Reports every service as serving."""
+        await self._report(health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Reports NOT_SERVING, lets running calls end within `grace` seconds, then cuts them."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def _report(self, status: int) -> None:
+        for name in ("", *self._names):
+            await self._health.set(name, status)
