@@ -1,0 +1,212 @@
+"""The broker properties Sharebroker honours, with Kafka's names, defaults and bounds (Kafka 4.4).
+
+Where a default differs from Kafka's, the property's text says so. Times are milliseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from libs.config.keys import (
+    INT_MAX,
+    LONG_MAX,
+    Key,
+    Value,
+    attribute,
+    boolean,
+    choice,
+    integer,
+    invalid,
+    parse_all,
+    render,
+    table,
+)
+
+_COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_MINUTE: Final = 60_000
+_HOUR: Final = 60 * _MINUTE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig:
+    """All broker properties; made by `BrokerConfig.of`, which checks what a single property cannot."""
+
+    node_id: int = integer(1, 0, INT_MAX, "Number of this node; each process of a cluster has its own.")
+
+    # Topics and the record log.
+    auto_create_topics_enable: bool = boolean(
+        True, "Create a topic when it is first asked for.", dynamic=True
+    )
+    delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.", dynamic=True)
+    num_partitions: int = integer(1, 1, 10_000, "Partitions of a topic that does not say.", dynamic=True)
+    message_max_bytes: int = integer(
+        1_048_588, 0, INT_MAX, "Largest record batch that is appended.", dynamic=True
+    )
+    log_retention_ms: int = integer(
+        168 * _HOUR, -1, LONG_MAX, "How long records are kept; -1 for ever.", dynamic=True
+    )
+    log_retention_bytes: int = integer(
+        -1, -1, LONG_MAX, "How large a partition may grow; -1: no limit.", dynamic=True
+    )
+    log_retention_check_interval_ms: int = integer(
+        5 * _MINUTE, 1, LONG_MAX, "How often retention is applied."
+    )
+    log_message_timestamp_type: str = choice(
+        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock stamps a record.", dynamic=True
+    )
+    compression_type: str = choice(
+        "producer", _COMPRESSION, "Accepted; batches keep the producer's compression.", honoured=False
+    )
+    fetch_max_bytes: int = integer(57_671_680, 1024, INT_MAX, "Most record bytes in one answer to a fetch.")
+    socket_request_max_bytes: int = integer(104_857_600, 1, INT_MAX, "Largest request that is read.")
+
+    # Group coordinator.
+    offsets_topic_num_partitions: int = integer(50, 1, 10_000, "Shards of the group coordinator.")
+    offsets_commit_timeout_ms: int = integer(5000, 1, INT_MAX, "Time a group coordinator's write may take.")
+    group_share_enable: bool = boolean(True, "Offer share groups (Kafka before 4.2: false).")
+    group_share_assignors: str = choice("simple", ("simple",), "The assignor of share groups.")
+    group_share_max_size: int = integer(200, 1, 1000, "Most members a share group has.", dynamic=True)
+    group_share_session_timeout_ms: int = integer(
+        45_000, 1, INT_MAX, "A member that is silent for this long is fenced.", dynamic=True
+    )
+    group_share_min_session_timeout_ms: int = integer(45_000, 1, INT_MAX, "Least session timeout of a group.")
+    group_share_max_session_timeout_ms: int = integer(60_000, 1, INT_MAX, "Most session timeout of a group.")
+    group_share_heartbeat_interval_ms: int = integer(
+        5000, 1, INT_MAX, "How often members are told to send a heartbeat.", dynamic=True
+    )
+    group_share_min_heartbeat_interval_ms: int = integer(
+        5000, 1, INT_MAX, "Least heartbeat interval of a group."
+    )
+    group_share_max_heartbeat_interval_ms: int = integer(
+        15_000, 1, INT_MAX, "Most heartbeat interval of a group."
+    )
+    group_share_assignment_interval_ms: int = integer(
+        0, 0, INT_MAX, "Least time between two assignments of a group (Kafka: 1000).", dynamic=True
+    )
+    group_share_min_assignment_interval_ms: int = integer(
+        0, 0, INT_MAX, "Least assignment interval of a group."
+    )
+    group_share_max_assignment_interval_ms: int = integer(
+        15_000, 0, INT_MAX, "Most assignment interval of a group."
+    )
+    group_share_initialize_retry_interval_ms: int = integer(
+        30_000, 1, INT_MAX, "When an initialisation of share state that was never answered is tried again."
+    )
+    group_share_persister_class_name: str = choice(
+        "DefaultStatePersister", ("DefaultStatePersister", "NoOpStatePersister"), "Where share state is kept."
+    )
+
+    # Share-partition leader.
+    group_share_delivery_count_limit: int = integer(
+        5, 2, 10, "Delivery attempts after which a record is archived.", dynamic=True
+    )
+    group_share_min_delivery_count_limit: int = integer(2, 2, 5, "Least delivery count limit of a group.")
+    group_share_max_delivery_count_limit: int = integer(10, 5, 25, "Most delivery count limit of a group.")
+    group_share_record_lock_duration_ms: int = integer(
+        30_000, 1000, _HOUR, "How long an acquired record is locked.", dynamic=True
+    )
+    group_share_min_record_lock_duration_ms: int = integer(
+        15_000, 1000, 30_000, "Least lock duration of a group."
+    )
+    group_share_max_record_lock_duration_ms: int = integer(
+        60_000, 30_000, _HOUR, "Most lock duration of a group."
+    )
+    group_share_partition_max_record_locks: int = integer(
+        2000, 100, 10_000, "Most records in flight in a share-partition.", dynamic=True
+    )
+    group_share_min_partition_max_record_locks: int = integer(100, 100, 2000, "Least lock limit of a group.")
+    group_share_max_partition_max_record_locks: int = integer(
+        4000, 2000, 10_000, "Most lock limit of a group."
+    )
+    group_share_max_share_sessions: int = integer(2000, 1, INT_MAX, "Most share sessions of a process.")
+
+    # Share coordinator.
+    share_coordinator_state_topic_num_partitions: int = integer(
+        50, 1, 10_000, "Shards of the share coordinator."
+    )
+    share_coordinator_state_topic_prune_interval_ms: int = integer(
+        5 * _MINUTE, 1, INT_MAX, "How often replaced share state is trimmed."
+    )
+    share_coordinator_cold_partition_snapshot_interval_ms: int = integer(
+        5 * _MINUTE, 1, INT_MAX, "When the state of a quiet share-partition is written anew, for trimming."
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = integer(
+        500, 0, 500, "Most deltas between two checkpoints of a share-partition."
+    )
+    share_coordinator_write_timeout_ms: int = integer(
+        5000, 1, INT_MAX, "Time a write of share state may take."
+    )
+    share_coordinator_append_linger_ms: int = integer(
+        -1, -1, INT_MAX, "How long a group of writes is collected; -1: while the append before it runs."
+    )
+
+    @staticmethod
+    def of(settings: Mapping[str, str]) -> BrokerConfig:
+        """The configuration that `settings` (Kafka names) make of the defaults. Raises INVALID_CONFIG."""
+        return _checked(BrokerConfig(**_values(settings)))
+
+    @staticmethod
+    def parse(assignments: Iterable[str]) -> BrokerConfig:
+        """Reads `key=value` texts; the last of several wins. Raises INVALID_CONFIG."""
+        return BrokerConfig.of(dict(_split(assignment) for assignment in assignments))
+
+    def override(self, settings: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with dynamic settings on top. Raises INVALID_CONFIG, also for a static one."""
+        for name in settings:
+            if name in BROKER_KEYS and not BROKER_KEYS[name].dynamic:
+                raise invalid(name, f"{name} cannot be changed while the broker runs.")
+        return _checked(replace(self, **_values(settings)))
+
+    def get(self, name: str) -> Value:
+        """The value of the property with Kafka's `name`."""
+        value: Value = getattr(self, attribute(name))
+        return value
+
+
+BROKER_KEYS: Final[Mapping[str, Key]] = table(BrokerConfig)
+"""Every broker property by name."""
+
+_PREFIX: Final = "group.share."
+BOUNDED: Final = tuple(
+    (_PREFIX + name, f"{_PREFIX}min.{name}", f"{_PREFIX}max.{name}")
+    for name in (
+        "session.timeout.ms",
+        "heartbeat.interval.ms",
+        "assignment.interval.ms",
+        "delivery.count.limit",
+        "record.lock.duration.ms",
+        "partition.max.record.locks",
+    )
+)
+"""Properties with the two that bound them: least <= value <= most."""
+
+_ORDERED: Final = (
+    ("group.share.heartbeat.interval.ms", "<", "group.share.session.timeout.ms"),
+    ("group.share.max.size", "<=", "group.share.max.share.sessions"),
+)
+
+
+def _values(settings: Mapping[str, str]) -> dict[str, Any]:
+    return parse_all(BROKER_KEYS, settings, "broker configuration")
+
+
+def _split(assignment: str) -> tuple[str, str]:
+    name, equals, value = assignment.partition("=")
+    if not equals or not name.strip():
+        raise invalid(assignment, f"Invalid setting {assignment!r}: key=value is expected.")
+    return name.strip(), value
+
+
+def _checked(config: BrokerConfig) -> BrokerConfig:
+    pairs = [(low, "<=", name) for name, low, _ in BOUNDED] + [
+        (name, "<=", high) for name, _, high in BOUNDED
+    ]
+    for smaller, sign, larger in (*pairs, *_ORDERED):
+        left, right = config.get(smaller), config.get(larger)
+        if left > right or (sign == "<" and left == right):  # type: ignore[operator]  # both are numbers
+            raise invalid(
+                smaller, f"{smaller}={render(left)} {sign} {larger}={render(right)} must hold, and does not."
+            )
+    return config

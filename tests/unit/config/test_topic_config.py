@@ -1,0 +1,54 @@
+"""Topic properties: Kafka's names are taken, what has no effect says so, the rest is the broker's."""
+
+from __future__ import annotations
+
+import pytest
+
+from libs.config.broker import BrokerConfig
+from libs.config.keys import Key, render
+from libs.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic, topic_default
+from sharebroker.errors import ErrorCode, KafkaError
+
+BROKER = BrokerConfig.parse(["log.retention.ms=1000", "log.retention.bytes=2000", "message.max.bytes=3000"])
+
+
+def test_topic_without_settings_has_the_brokers() -> None:
+    assert resolve_topic({}, BrokerConfig()) == TopicConfig()
+    config = resolve_topic({}, BROKER)
+    assert (config.retention_ms, config.retention_bytes, config.max_message_bytes) == (1000, 2000, 3000)
+
+
+def test_topics_own_settings_win() -> None:
+    config = resolve_topic({"retention.ms": "-1", "retention.policy": "consumed"}, BROKER)
+    assert (config.retention_ms, config.retention_policy, config.retention_bytes) == (-1, "consumed", 2000)
+
+
+@pytest.mark.parametrize("key", TOPIC_KEYS.values(), ids=lambda key: key.name)
+def test_every_default_is_legal(key: Key) -> None:
+    check_topic({key.name: render(key.default)})
+    assert topic_default(key, BrokerConfig()) == key.default
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"cleanup.policy": "compact"}, "allowed is one of delete"),
+        ({"retention.ms": "-2"}, "from -1"),
+        ({"retention.policy": "never"}, "time-and-size, consumed"),
+        ({"max.message.bytes": "-1"}, "from 0"),
+        ({"message.timestamp.type": "createtime"}, "CreateTime, LogAppendTime"),
+        ({"compression.type": "brotli"}, "producer, uncompressed"),
+        ({"min.insync.replicas": "0"}, "from 1"),
+        ({"retention": "1"}, "Unknown topic config name: retention"),
+    ],
+)
+def test_illegal_setting_is_refused(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(KafkaError, match=says) as caught:
+        check_topic(settings)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+
+
+@pytest.mark.parametrize("name", ["segment.bytes", "min.insync.replicas", "compression.type", "preallocate"])
+def test_properties_without_effect_say_so(name: str) -> None:
+    assert not TOPIC_KEYS[name].honoured
+    assert TOPIC_KEYS[name].doc.startswith("Accepted;")
