@@ -1,0 +1,12 @@
+-- Redis's clock in milliseconds, and a hash's lease as it stands by that clock.
+local function now_ms()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function stored(key, now)
+  local fields = redis.call('HMGET', key, 'owner', 'epoch', 'expires_ms')
+  local lease = {owner = fields[1] or '', epoch = tonumber(fields[2] or 0), expires = tonumber(fields[3] or 0)}
+  lease.live = lease.owner ~= '' and lease.expires > now
+  return lease
+end

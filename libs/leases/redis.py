@@ -1,0 +1,97 @@
+"""Leases in Redis: a hash {owner, epoch, expires_ms} each, on Redis's own clock.
+
+Every change is one script of one key, so that a claim is atomic and a cluster may spread the leases; a call
+about many leases sends all of them at once. Leases go on when Redis's memory is full: reading still needs owners.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from libs.leases.port import Lease, LeasesUnavailable, Member
+from libs.redis_link.errors import RedisError
+from libs.redis_link.keys import Keys
+from libs.redis_link.link import Part, RedisLink, Script, within
+
+
+def _lua(flag: str, *names: str) -> str:
+    parts = [Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8") for name in names]
+    return "".join([f"#!lua flags={flag}\n", *parts])
+
+
+class RedisLeaseStore:
+    """Leases and announcements in Redis; `timeout` in seconds bounds each call."""
+
+    def __init__(self, link: RedisLink, keys: Keys | None = None, *, timeout: float = 2.0) -> None:
+        self._keys = keys or Keys()
+        self._timeout = timeout
+        self._claim = link.script(_lua("allow-oom", "now", "succeeds", "claim"))
+        self._renew = link.script(_lua("allow-oom", "now", "renew"))
+        self._release = link.script(_lua("allow-oom", "release"))
+        self._read = link.script(_lua("no-writes", "now", "read"))
+        self._announce = link.script(_lua("allow-oom", "now", "succeeds", "announce"))
+        self._members = link.script(_lua("no-writes", "now", "members"))
+        self._withdraw = link.script(_lua("allow-oom", "withdraw"))
+
+    async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
+        """As the port says."""
+        [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
+        return _lease(resource, reply)
+
+    async def renew(self, resources: Sequence[str], owner: str, ttl: float) -> list[bool]:
+        """As the port says."""
+        replies = await self._run(self._renew, map(self._keys.lease, resources), owner, _ms(ttl))
+        return [reply == 1 for reply in replies]
+
+    async def release(self, resource: str, owner: str) -> None:
+        """As the port says."""
+        await self._run(self._release, [self._keys.lease(resource)], owner)
+
+    async def read(self, resources: Sequence[str]) -> list[Lease | None]:
+        """As the port says."""
+        replies = await self._run(self._read, map(self._keys.lease, resources))
+        return [
+            _lease(resource, reply) if reply else None
+            for resource, reply in zip(resources, replies, strict=True)
+        ]
+
+    async def announce(self, member: Member, ttl: float) -> None:
+        """As the port says."""
+        facts = orjson.dumps([member.owner, member.node_id, sorted(member.roles), member.address])
+        await self._run(self._announce, [self._keys.members()], member.node_id, member.owner, _ms(ttl), facts)
+
+    async def members(self) -> list[Member]:
+        """As the port says."""
+        [reply] = await self._run(self._members, [self._keys.members()])
+        return sorted(map(_member, reply), key=lambda member: member.node_id)
+
+    async def withdraw(self, owner: str) -> None:
+        """As the port says."""
+        await self._run(self._withdraw, [self._keys.members()], owner.partition("/")[0], owner)
+
+    async def _run(self, script: Script, keys: Sequence[str] | map[str], *args: Part) -> list[Any]:
+        """Run a script once a key, all at once, under one deadline."""
+        replies = asyncio.gather(*[script.send((key,), args) for key in keys])
+        try:
+            return list(await within(self._timeout, replies))
+        except RedisError as error:
+            raise LeasesUnavailable(str(error)) from error
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _lease(resource: str, reply: list[Any]) -> Lease:
+    owner, epoch, left = reply
+    return Lease(resource, owner.decode(), epoch, left / 1000)
+
+
+def _member(announcement: bytes) -> Member:
+    owner, node_id, roles, address = orjson.loads(announcement)
+    return Member(owner, node_id, frozenset(roles), address)

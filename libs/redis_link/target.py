@@ -1,0 +1,98 @@
+"""Where a Redis URL leads, and which servers will do."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from libs.redis_link.errors import RedisTooOld
+
+OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
+"""Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A parsed `redis://[user:password@]host[:port][/db]`, `rediss://…` or `unix:///path[?db=n]`."""
+
+    host: str
+    port: int
+    path: str
+    tls: bool
+    user: str
+    password: str
+    db: int
+
+    @classmethod
+    def parse(cls, url: str) -> Target:
+        """Read a URL. Raises ValueError with one sentence."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("redis", "rediss", "unix"):
+            raise ValueError(
+                f"{parts.scheme or url!r} is no Redis URL scheme: use redis://, rediss:// or unix://"
+            )
+        local = parts.scheme == "unix"
+        db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
+        if not db.isdigit():
+            raise ValueError(f"{db!r} is no Redis database number")
+        return cls(
+            host=parts.hostname or "127.0.0.1",
+            port=parts.port or 6379,
+            path=unquote(parts.path) if local else "",
+            tls=parts.scheme == "rediss",
+            user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""),
+            db=int(db),
+        )
+
+    def __str__(self) -> str:
+        """The address without secrets, for messages."""
+        return f"unix://{self.path}" if self.path else f"{self.host}:{self.port}"
+
+    def greeting(self) -> list[tuple[str | int, ...]]:
+        """Commands that make a fresh connection ours."""
+        commands: list[tuple[str | int, ...]] = []
+        if self.password:
+            commands.append(("AUTH", self.user or "default", self.password))
+        if self.db:
+            commands.append(("SELECT", self.db))
+        return commands
+
+    async def open(self, protocol: Callable[[], asyncio.Protocol]) -> None:
+        """Connect a protocol to this address. Raises OSError."""
+        loop = asyncio.get_running_loop()
+        if self.path:
+            await loop.create_unix_connection(protocol, self.path)
+        else:
+            context = ssl.create_default_context() if self.tls else None
+            await loop.create_connection(protocol, self.host, self.port, ssl=context)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The product at the other end: "redis" or "valkey", and its release."""
+
+    product: str
+    version: str
+
+    @classmethod
+    def from_info(cls, info: bytes) -> Server:
+        """Read the reply of `INFO server`; Valkey also claims a Redis version there, for old clients."""
+        lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
+        facts = {name: value.strip() for name, _, value in lines}
+        if "valkey_version" in facts:
+            return cls("valkey", facts["valkey_version"])
+        return cls("redis", facts.get("redis_version", "0"))
+
+    def require_supported(self) -> None:
+        """Raise RedisTooOld unless the release will do."""
+        oldest = OLDEST[self.product]
+        if tuple(int(part) for part in self.version.split(".")[:2]) < oldest:
+            wanted = ".".join(map(str, oldest))
+            raise RedisTooOld(
+                f"{self.product.title()} {self.version} is too old: {wanted} or newer is needed"
+            )

@@ -1,0 +1,97 @@
+"""The fenced log on Redis streams: entry id "<position>-0", payload in field "p".
+
+An append is one script run, however many payloads it has; the runs of many shards share the link's pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from libs.redis_link.errors import RedisError, RedisOutcomeUnknown, RedisRefused
+from libs.redis_link.keys import Keys
+from libs.redis_link.link import RedisLink
+from libs.stream_log.port import (
+    Entry,
+    LogError,
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogOutOfOrder,
+    LogUnavailable,
+)
+
+
+def _lua(flags: str, *names: str) -> str:
+    parts = [Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8") for name in names]
+    return "".join([f"#!lua{flags}\n", *parts])
+
+
+# Without flags Redis refuses a script before its first line when memory or disk is full.
+APPEND: Final = _lua("", "position", "fence", "append")
+TRIM: Final = _lua(" flags=allow-oom", "fence", "trim")  # trimming is the way out of a full memory
+LAST_POSITION: Final = _lua(" flags=no-writes", "position") + "return last_position(KEYS[1])\n"
+
+
+class RedisStreamLog:
+    """Logs in Redis; no method waits longer than the link lets a silent server wait."""
+
+    def __init__(self, link: RedisLink, keys: Keys | None = None) -> None:
+        self._link = link
+        self._keys = keys or Keys()
+        self._append = link.script(APPEND)
+        self._trim = link.script(TRIM)
+        self._last_position = link.script(LAST_POSITION)
+
+    async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
+        """As the port says."""
+        try:
+            await self._append.send(self._lease_and_log(shard), (epoch, first_position, *payloads))
+        except RedisError as error:
+            raise write_failure(shard, error) from error
+
+    async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
+        """As the port says."""
+        try:
+            rows = await self._link.send(
+                "XRANGE", self._keys.log(shard), f"{after + 1}-0", "+", "COUNT", limit
+            )
+        except RedisError as error:
+            raise LogUnavailable(f"{shard}: {error}") from error
+        return [Entry(int(entry_id[:-2]), fields[1]) for entry_id, fields in rows]
+
+    async def last_position(self, shard: str) -> int:
+        """As the port says."""
+        try:
+            return int(await self._last_position.send((self._keys.log(shard),), ()))
+        except RedisError as error:
+            raise LogUnavailable(f"{shard}: {error}") from error
+
+    async def trim(self, shard: str, epoch: int, before: int) -> None:
+        """As the port says."""
+        try:
+            await self._trim.send(self._lease_and_log(shard), (epoch, before))
+        except RedisError as error:
+            raise write_failure(shard, error) from error
+
+    async def delete(self, shard: str) -> None:
+        """As the port says."""
+        try:
+            await self._link.send("UNLINK", self._keys.log(shard))
+        except RedisError as error:
+            raise write_failure(shard, error) from error
+
+    def _lease_and_log(self, shard: str) -> tuple[str, str]:
+        return self._keys.lease(shard), self._keys.log(shard)
+
+
+def write_failure(shard: str, error: RedisError) -> LogError:
+    """What a failed write means: no longer owner, surely not written, or unknown."""
+    if isinstance(error, RedisOutcomeUnknown):
+        return LogOutcomeUnknown(f"{shard}: {error}")
+    if isinstance(error, RedisRefused) and error.code == "FENCED":
+        return LogFenced(f"{shard}: {error.text}")
+    if isinstance(error, RedisRefused) and error.code == "OUTOFORDER":
+        return LogOutOfOrder(f"{shard}: {error.text}")
+    return LogNotWritten(f"{shard}: {error}")
