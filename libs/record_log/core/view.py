@@ -1,0 +1,99 @@
+"""What a leader knows of its partition's log without asking the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from libs.record_log.core.batch import StoredBatch
+from libs.record_log.core.retention import Retention, disposable_before
+from libs.record_log.core.segments import Segment, SegmentIndex
+from libs.record_log.core.tail import HotTail
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes of what is kept in memory: the hot tail, and the stretch of log that one index row covers."""
+
+    tail_bytes: int = 4 << 20
+    segment_bytes: int = 1 << 20
+    segment_ms: int = 600_000
+
+
+class LogView:
+    """Bounds, hot tail and segment index of one partition.
+
+    `log_end_offset` is the high watermark: only durable batches are added. All of them between
+    `unread_from` and the log end must be added when the log is opened, oldest first.
+    """
+
+    __slots__ = ("index", "log_end_offset", "log_start_offset", "tail")
+
+    def __init__(self, log_start: int, log_end: int, segments: Iterable[Segment], limits: Limits) -> None:
+        self.log_start_offset = log_start
+        self.log_end_offset = log_end
+        self.index = SegmentIndex(segments, limits.segment_bytes, limits.segment_ms)
+        self.tail = HotTail(limits.tail_bytes, self.unread_from)
+
+    @property
+    def unread_from(self) -> int:
+        """Where the batches that no closed segment counts begin."""
+        return max(self.index.closed_end, self.log_start_offset)
+
+    def add(self, batch: StoredBatch, now_ms: int) -> None:
+        """Take in a durable batch at the end."""
+        self.tail.add(batch)
+        self.index.add(batch, now_ms)
+        self.log_end_offset = max(self.log_end_offset, batch.last_offset + 1)
+
+    def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
+        """Batches from the one that contains `offset`, [] at the log end, None when the store must be asked.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE below the log start or above the log end.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise self.out_of_range(offset)
+        return self.tail.read(offset, max_bytes)
+
+    def disposable_before(self, retention: Retention, now_ms: int, consumed_up_to: int | None) -> int:
+        """The log start that `retention` asks for: a batch boundary, never moving back, never past the end.
+
+        `consumed_up_to` is the lowest start offset (SPSO) of the topic's share groups, None without groups.
+        """
+        consumed = 0 if consumed_up_to is None else self._floor(min(consumed_up_to, self.log_end_offset))
+        before = disposable_before(retention, self.index.segments(), now_ms, consumed)
+        return min(max(before, self.log_start_offset), self.log_end_offset)
+
+    def deletable_before(self, before: int) -> int:
+        """The log start that a request to delete records below `before` (-1: all there are) asks for.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE above the high watermark.
+        """
+        before = self.log_end_offset if before == -1 else before
+        if not 0 <= before <= self.log_end_offset:
+            raise self.out_of_range(before)
+        return max(before, self.log_start_offset)
+
+    def move_log_start(self, offset: int) -> None:
+        """Forget what lies below `offset`; the log start never moves back."""
+        self.log_start_offset = max(offset, self.log_start_offset)
+        self.tail.drop_before(offset)
+        self.index.drop_before(offset)
+
+    def out_of_range(self, offset: int) -> KafkaError:
+        """The refusal of an offset that is not in this log."""
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Offset {offset} is outside [{self.log_start_offset}, {self.log_end_offset}].",
+            metadata={
+                "log_start_offset": str(self.log_start_offset),
+                "log_end_offset": str(self.log_end_offset),
+            },
+        )
+
+    def _floor(self, offset: int) -> int:
+        """The last known batch boundary at or below `offset`."""
+        return self.tail.floor(offset) if offset >= self.tail.start else self.index.floor(offset)

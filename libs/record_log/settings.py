@@ -1,0 +1,36 @@
+"""What a topic's configuration and this process's limits mean for a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from libs.config.topic import TopicConfig
+from libs.record_log.core.retention import Retention
+from libs.record_log.core.view import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """A topic's configuration as far as its log goes, and the limits of this process.
+
+    `log_append_time` is message.timestamp.type=LogAppendTime. `max_pending_bytes` bounds the appends that
+    wait, `max_group_bytes` what goes to the store in one step.
+    """
+
+    max_message_bytes: int = 1_048_588
+    log_append_time: bool = False
+    retention: Retention = field(default_factory=Retention)
+    limits: Limits = field(default_factory=Limits)
+    max_pending_bytes: int = 32 << 20
+    max_group_bytes: int = 4 << 20
+
+    @classmethod
+    def of_topic(cls, topic: TopicConfig) -> LogSettings:
+        """The settings of a topic's partitions."""
+        return cls(
+            max_message_bytes=topic.max_message_bytes,
+            log_append_time=topic.message_timestamp_type == "LogAppendTime",
+            retention=Retention(
+                topic.retention_ms, topic.retention_bytes, consumed=topic.retention_policy == "consumed"
+            ),
+        )
