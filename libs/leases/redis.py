@@ -1,7 +1,7 @@
 """Leases in Redis: a hash {owner, epoch, expires_ms} each, on Redis's own clock.
 
 Every change is one script of one key, so that a claim is atomic and a cluster may spread the leases; a call
-about many leases sends all of them at once. Leases go on when Redis's memory is full: reading still needs owners.
+about many leases sends all of them at once. Leases go on when Redis's memory is full: reads need owners.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
@@ -17,11 +17,9 @@ from libs.leases.port import Lease, LeasesUnavailable, Member
 from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
 from libs.redis_link.link import Part, RedisLink, Script, within
+from libs.redis_link.lua import lua
 
-
-def _lua(flag: str, *names: str) -> str:
-    parts = [Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8") for name in names]
-    return "".join([f"#!lua flags={flag}\n", *parts])
+HERE: Final = Path(__file__).parent
 
 
 class RedisLeaseStore:
@@ -30,13 +28,13 @@ class RedisLeaseStore:
     def __init__(self, link: RedisLink, keys: Keys | None = None, *, timeout: float = 2.0) -> None:
         self._keys = keys or Keys()
         self._timeout = timeout
-        self._claim = link.script(_lua("allow-oom", "now", "succeeds", "claim"))
-        self._renew = link.script(_lua("allow-oom", "now", "renew"))
-        self._release = link.script(_lua("allow-oom", "release"))
-        self._read = link.script(_lua("no-writes", "now", "read"))
-        self._announce = link.script(_lua("allow-oom", "now", "succeeds", "announce"))
-        self._members = link.script(_lua("no-writes", "now", "members"))
-        self._withdraw = link.script(_lua("allow-oom", "withdraw"))
+        self._claim = link.script(lua(HERE, "now", "succeeds", "claim", flags="allow-oom"))
+        self._renew = link.script(lua(HERE, "now", "renew", flags="allow-oom"))
+        self._release = link.script(lua(HERE, "release", flags="allow-oom"))
+        self._read = link.script(lua(HERE, "now", "read", flags="no-writes"))
+        self._announce = link.script(lua(HERE, "now", "succeeds", "announce", flags="allow-oom"))
+        self._members = link.script(lua(HERE, "now", "members", flags="no-writes"))
+        self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
 
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
         """As the port says."""

@@ -12,6 +12,7 @@ from typing import Final
 from libs.redis_link.errors import RedisError, RedisOutcomeUnknown, RedisRefused
 from libs.redis_link.keys import Keys
 from libs.redis_link.link import RedisLink
+from libs.redis_link.lua import lua
 from libs.stream_log.port import (
     Entry,
     LogError,
@@ -22,16 +23,10 @@ from libs.stream_log.port import (
     LogUnavailable,
 )
 
-
-def _lua(flags: str, *names: str) -> str:
-    parts = [Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8") for name in names]
-    return "".join([f"#!lua{flags}\n", *parts])
-
-
-# Without flags Redis refuses a script before its first line when memory or disk is full.
-APPEND: Final = _lua("", "position", "fence", "append")
-TRIM: Final = _lua(" flags=allow-oom", "fence", "trim")  # trimming is the way out of a full memory
-LAST_POSITION: Final = _lua(" flags=no-writes", "position") + "return last_position(KEYS[1])\n"
+HERE: Final = Path(__file__).parent
+APPEND: Final = lua(HERE, "position", "fence", "append")
+TRIM: Final = lua(HERE, "fence", "trim", flags="allow-oom")  # trimming is the way out of a full memory
+LAST_POSITION: Final = lua(HERE, "position", "last", flags="no-writes")
 
 
 class RedisStreamLog:

@@ -1,0 +1,68 @@
+"""Who a process is: a node that stays the same over restarts, and an incarnation that rises with each.
+
+A restarted process is told from its earlier self, and takes that one's leases over at once.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+HIGHEST_NODE_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A node id (positive int32, Kafka's broker id) and an incarnation of it."""
+
+    node_id: int
+    incarnation: int
+
+    @property
+    def owner(self) -> str:
+        """The name leases are held under."""
+        return f"{self.node_id}/{self.incarnation}"
+
+
+def temporary(node_id: int | None = None) -> Identity:
+    """An identity nothing remembers, of a random node unless given; incarnations rise with the wall clock."""
+    return Identity(node_id or secrets.randbelow(HIGHEST_NODE_ID) + 1, _milliseconds())
+
+
+def persistent(path: Path, node_id: int | None = None) -> Identity:
+    """The identity kept in a file, one incarnation later; the file is made when missing.
+
+    `node_id` wins over the file's. Raises ValueError when the file holds no identity, OSError.
+    """
+    earlier = _load(path) if path.exists() else temporary(node_id)
+    incarnation = max(earlier.incarnation + 1, _milliseconds())
+    identity = Identity(node_id or earlier.node_id, incarnation)
+    _save(path, identity)
+    return identity
+
+
+def _load(path: Path) -> Identity:
+    try:
+        facts = orjson.loads(path.read_bytes())
+        return Identity(int(facts["node_id"]), int(facts["incarnation"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} holds no node identity; remove it to get a new one") from error
+
+
+def _save(path: Path, identity: Identity) -> None:
+    """Replace the file in one step, durable before the identity is used."""
+    fresh = path.with_suffix(".new")
+    with fresh.open("wb") as file:
+        file.write(orjson.dumps({"node_id": identity.node_id, "incarnation": identity.incarnation}))
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000

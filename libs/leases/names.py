@@ -1,0 +1,32 @@
+"""Names of what is owned, and the role that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+CATALOG: Final = "catalog"
+"""The one resource of its kind: topics and configurations."""
+
+ROLES: Final[Mapping[str, str]] = {
+    "catalog": "group-coordinator",
+    "group-coordinator": "group-coordinator",
+    "share-coordinator": "share-coordinator",
+    "partition": "share-partition-leader",
+}
+"""Which role owns the resources of a kind."""
+
+
+def shard(role: str, index: int) -> str:
+    """The resource of a coordinator's shard: "share-coordinator:7"."""
+    return f"{role}:{index}"
+
+
+def partition(topic_id: str, index: int) -> str:
+    """The resource of a partition: "partition:<topic id>:<n>"."""
+    return f"partition:{topic_id}:{index}"
+
+
+def kind_of(resource: str) -> str:
+    """The kind of a resource: what stands before the first colon."""
+    return resource.partition(":")[0]

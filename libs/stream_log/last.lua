@@ -1,0 +1,2 @@
+-- KEYS log.
+return last_position(KEYS[1])
