@@ -1,0 +1,44 @@
+"""No file tells where it was written."""
+
+from __future__ import annotations
+
+import os
+import re
+from urllib.parse import urlsplit
+
+from tests.architecture.sources import files, name
+
+_SOMEBODYS_FOLDER = re.compile(r"(?<![\w.~:-])/(?:home|root|Users|work)/\w")
+_PUBLIC = {"pypi.org", "files.pythonhosted.org", None}
+_INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX")
+
+
+def test_no_file_names_somebodys_folder() -> None:
+    found = [
+        f"{name(path)}: {match.group(0)}"
+        for path in files()
+        if (match := _SOMEBODYS_FOLDER.search(_text(path.read_bytes())))
+    ]
+    assert not found
+
+
+def test_no_file_names_the_index_that_packages_came_from() -> None:
+    hosts = {urlsplit(url).hostname for url in _index_urls()} - _PUBLIC
+    found = [
+        f"{name(path)}: {host}" for path in files() for host in hosts if str(host) in _text(path.read_bytes())
+    ]
+    assert not found
+
+
+def test_the_lock_file_names_no_index() -> None:
+    lock = next(path for path in files() if path.name == "requirements.lock").read_text()
+    assert "--index-url" not in lock
+    assert "--hash=sha256:" in lock
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _index_urls() -> list[str]:
+    return [url for setting in _INDEX_SETTINGS for url in os.environ.get(setting, "").split()]

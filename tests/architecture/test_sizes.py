@@ -1,0 +1,69 @@
+"""Size budgets: rules stay small enough to be read at one sitting."""
+
+from __future__ import annotations
+
+import ast
+from statistics import median, quantiles
+
+from tests.architecture.sources import functions, is_core, length, name, python, tree
+
+LONGEST_FILE = 400
+LONGEST_FUNCTION = 50
+MEDIAN_FUNCTION = 10
+NINTH_DECILE = 30
+LONGEST_RPC = 15
+MOST_PARAMETERS = 6
+
+CORES = [path for path in python("services", "libs") if is_core(path)]
+
+
+def test_core_files_are_short() -> None:
+    long = {
+        name(path): lines for path in CORES if (lines := len(path.read_text().splitlines())) > LONGEST_FILE
+    }
+    assert not long
+
+
+def test_no_core_function_is_long() -> None:
+    long = {
+        f"{name(path)}:{function.name}": length(function)
+        for path in CORES
+        for function in functions(path)
+        if length(function) > LONGEST_FUNCTION
+    }
+    assert not long
+
+
+def test_most_core_functions_are_tiny() -> None:
+    lengths = [length(function) for path in CORES for function in functions(path)]
+    assert median(lengths) <= MEDIAN_FUNCTION
+    assert quantiles(lengths, n=10)[-1] <= NINTH_DECILE
+
+
+def test_rpc_methods_only_translate() -> None:
+    long = {
+        f"{name(path)}:{function.name}": length(function)
+        for path in python("services")
+        if "service" in path.parts
+        for function in functions(path)
+        if function.name[0].isupper() and length(function) > LONGEST_RPC
+    }
+    assert not long
+
+
+def test_constructors_take_few_parameters() -> None:
+    wide = {
+        f"{name(path)}:{owner.name}": count
+        for path in python("services", "libs")
+        for owner in ast.walk(tree(path))
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if (count := _parameters(method)) > MOST_PARAMETERS
+    }
+    assert not wide
+
+
+def _parameters(method: ast.FunctionDef) -> int:
+    arguments = method.args
+    return len(arguments.posonlyargs) + len(arguments.args) + len(arguments.kwonlyargs) - 1
