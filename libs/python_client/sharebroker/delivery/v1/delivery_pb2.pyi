@@ -284,6 +284,9 @@ class LockLost(_message.Message):
     last_offset: _builtins.int
     """Inclusive."""
     lock_token: _builtins.int
+    """0: whatever acquisition the offsets belong to. So it is when the leader is gone; what it did not answer any more is
+    answered with NOT_LEADER_OR_FOLLOWER, and may or may not have been applied.
+    """
     def __init__(
         self,
         *,

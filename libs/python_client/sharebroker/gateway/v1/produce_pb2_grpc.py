@@ -57,7 +57,8 @@ class ProduceServiceServicer:
     """
 
     def Publish(self, request, context):
-        """Publishes records one by one; the gateway makes the batch. All records are durable, or none is.
+        """Publishes records one by one; the gateway makes the batches. Each partition's records are durable
+        together or not at all; where some partitions took theirs and others did not, the error's metadata says so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -34,7 +34,9 @@ class ProduceServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProduceServiceAsyncStub: ...
     Publish: _grpc.UnaryUnaryMultiCallable[_produce_pb2.PublishRequest, _produce_pb2.PublishResponse]
-    """Publishes records one by one; the gateway makes the batch. All records are durable, or none is."""
+    """Publishes records one by one; the gateway makes the batches. Each partition's records are durable
+    together or not at all; where some partitions took theirs and others did not, the error's metadata says so.
+    """
     Produce: _grpc.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
@@ -46,7 +48,9 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Publish: _aio.UnaryUnaryMultiCallable[_produce_pb2.PublishRequest, _produce_pb2.PublishResponse]  # type: ignore[assignment]
-    """Publishes records one by one; the gateway makes the batch. All records are durable, or none is."""
+    """Publishes records one by one; the gateway makes the batches. Each partition's records are durable
+    together or not at all; where some partitions took theirs and others did not, the error's metadata says so.
+    """
     Produce: _aio.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
@@ -61,7 +65,9 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _produce_pb2.PublishRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_produce_pb2.PublishResponse, _abc.Awaitable[_produce_pb2.PublishResponse]]:
-        """Publishes records one by one; the gateway makes the batch. All records are durable, or none is."""
+        """Publishes records one by one; the gateway makes the batches. Each partition's records are durable
+        together or not at all; where some partitions took theirs and others did not, the error's metadata says so.
+        """
 
     @_abc_1.abstractmethod
     def Produce(

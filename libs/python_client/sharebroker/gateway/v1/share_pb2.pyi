@@ -108,7 +108,9 @@ class ConsumeRequest(_message.Message):
     @_builtins.property
     def subscribe(self) -> Global___ConsumeRequest.Subscribe: ...
     @_builtins.property
-    def assignment(self) -> Global___ConsumeRequest.Assignment: ...
+    def assignment(self) -> Global___ConsumeRequest.Assignment:
+        """Fields 3 and 4 are those of DeliverRequest: the gateway hands them on without looking into them."""
+
     @_builtins.property
     def acknowledgements(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Acknowledgement]: ...
     def __init__(
@@ -163,33 +165,69 @@ class ConsumeResponse(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-    SUBSCRIBED_FIELD_NUMBER: _builtins.int
+    @_typing.final
+    class Problem(_message.Message):
+        """A partition that cannot be delivered from at the moment. It is tried again; nothing has to be done."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     DELIVERIES_FIELD_NUMBER: _builtins.int
-    RECORDS_FIELD_NUMBER: _builtins.int
     RESULTS_FIELD_NUMBER: _builtins.int
     LOCK_LOST_FIELD_NUMBER: _builtins.int
+    PROBLEMS_FIELD_NUMBER: _builtins.int
+    SUBSCRIBED_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def subscribed(self) -> Global___ConsumeResponse.Subscribed: ...
-    @_builtins.property
-    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Delivery]: ...
-    @_builtins.property
-    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareRecord]: ...
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Delivery]:
+        """Fields 1 to 4 are those of DeliverResponse: the gateway hands them on without looking into them."""
+
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.AcknowledgementResult]: ...
     @_builtins.property
     def lock_lost(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.LockLost]: ...
+    @_builtins.property
+    def problems(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumeResponse.Problem]: ...
+    @_builtins.property
+    def subscribed(self) -> Global___ConsumeResponse.Subscribed: ...
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareRecord]:
+        """With `decode`, in place of `deliveries`."""
+
     def __init__(
         self,
         *,
-        subscribed: Global___ConsumeResponse.Subscribed | None = ...,
         deliveries: _abc.Iterable[_delivery_pb2.Delivery] | None = ...,
-        records: _abc.Iterable[Global___ShareRecord] | None = ...,
         results: _abc.Iterable[_delivery_pb2.AcknowledgementResult] | None = ...,
         lock_lost: _abc.Iterable[_delivery_pb2.LockLost] | None = ...,
+        problems: _abc.Iterable[Global___ConsumeResponse.Problem] | None = ...,
+        subscribed: Global___ConsumeResponse.Subscribed | None = ...,
+        records: _abc.Iterable[Global___ShareRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["subscribed", b"subscribed"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "lock_lost", b"lock_lost", "records", b"records", "results", b"results", "subscribed", b"subscribed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "lock_lost", b"lock_lost", "problems", b"problems", "records", b"records", "results", b"results", "subscribed", b"subscribed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
