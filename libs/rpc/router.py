@@ -8,8 +8,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import grpc
 
 from libs.coordinator_runtime.hashing import shard_of
-from libs.leases.port import Member
-from libs.leases.rules import preferred
+from libs.leases import names
+from libs.leases.port import LeasesUnavailable, Member
 from libs.rpc.local import LocalStub
 from libs.rpc.remote import CHANNEL_OPTIONS, RemoteStub
 from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub, ClusterServiceStub
@@ -33,12 +33,7 @@ GROUP_COORDINATOR = "group-coordinator"
 SHARE_COORDINATOR = "share-coordinator"
 LEADER = "share-partition-leader"
 GATEWAY = "gateway"
-CATALOG = "catalog"
-
-
-def partition_resource(topic_id: str, partition: int) -> str:
-    """The name under which a partition's lease and log are kept."""
-    return f"partition:{topic_id}:{partition}"
+ROLES = (GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,13 @@ class Ownership(Protocol):
     """Who owns what (libs.leases.holder.LeaseHolder)."""
 
     async def owner_of(self, resource: str) -> Member | None:
-        """The live owner; None when nobody owns it."""
+        """Who owns it, or should; None when no process has the role."""
 
     def forget(self, resource: str) -> None:
         """Look the owner up anew at the next call."""
 
-    async def members(self) -> list[Member]:
+    @property
+    def members(self) -> list[Member]:
         """Processes that are announced."""
 
 
@@ -88,54 +84,57 @@ class Router:
         peer = await self._coordinator(self._group_resource(group_id), GroupCoordinatorServiceStub)
         return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
 
-    async def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
+    def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
         """Every process with the role, once each."""
-        members = await self._with_role(GROUP_COORDINATOR)
-        return [self._peer(member, GroupCoordinatorServiceStub) for member in members]
+        return [
+            self._peer(member, GroupCoordinatorServiceStub) for member in self._with_role(GROUP_COORDINATOR)
+        ]
 
     async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
         """The owner of a shard of share state."""
-        return await self._coordinator(f"{SHARE_COORDINATOR}:{shard}", ShareCoordinatorServiceStub)
+        return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
 
-    async def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
+    def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
         """Every process with the role, once each."""
-        members = await self._with_role(SHARE_COORDINATOR)
-        return [self._peer(member, ShareCoordinatorServiceStub) for member in members]
+        return [
+            self._peer(member, ShareCoordinatorServiceStub) for member in self._with_role(SHARE_COORDINATOR)
+        ]
 
     async def catalog(self) -> ClusterServiceAsyncStub:
         """The owner of the cluster's metadata."""
-        peer = await self._coordinator(CATALOG, ClusterServiceStub)
+        peer = await self._coordinator(names.CATALOG, ClusterServiceStub)
         return cast("ClusterServiceAsyncStub", peer.stub)
 
     async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
         """The leader of a partition; of one that nobody leads yet, the process that is to lead it."""
-        resource = partition_resource(topic_id, partition)
-        member = await self._ownership.owner_of(resource)
-        if member is None:
-            member = preferred(resource, LEADER, await self._ownership.members())
+        member = await self.owner_of(names.partition(topic_id, partition))
         if member is None:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, "No share-partition leader is running.", retry_after=0.5
             )
         return self._peer(member, SharePartitionLeaderServiceStub)
 
-    async def leaders(self) -> list[Peer[SharePartitionLeaderServiceAsyncStub]]:
+    def leaders(self) -> list[Peer[SharePartitionLeaderServiceAsyncStub]]:
         """Every process with the role, once each."""
-        return [
-            self._peer(member, SharePartitionLeaderServiceStub) for member in await self._with_role(LEADER)
-        ]
+        return [self._peer(member, SharePartitionLeaderServiceStub) for member in self._with_role(LEADER)]
 
-    async def members(self) -> list[Member]:
+    @property
+    def members(self) -> list[Member]:
         """Every process of the cluster."""
-        return await self._ownership.members()
+        return self._ownership.members
 
     async def owner_of(self, resource: str) -> Member | None:
-        """The live owner of a resource, for people who ask."""
-        return await self._ownership.owner_of(resource)
+        """Who owns a resource, or should. Raises COORDINATOR_NOT_AVAILABLE while that cannot be known."""
+        try:
+            return await self._ownership.owner_of(resource)
+        except LeasesUnavailable as error:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Owners cannot be looked up: {error}", retry_after=0.2
+            ) from error
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
         """After NOT_LEADER_OR_FOLLOWER."""
-        self._ownership.forget(partition_resource(topic_id, partition))
+        self._ownership.forget(names.partition(topic_id, partition))
 
     def forget_group_coordinator(self, group_id: str) -> None:
         """After NOT_COORDINATOR."""
@@ -143,11 +142,11 @@ class Router:
 
     def forget_share_coordinator(self, shard: int) -> None:
         """After NOT_COORDINATOR."""
-        self._ownership.forget(f"{SHARE_COORDINATOR}:{shard}")
+        self._ownership.forget(names.shard(SHARE_COORDINATOR, shard))
 
     def forget_catalog(self) -> None:
         """After NOT_COORDINATOR."""
-        self._ownership.forget(CATALOG)
+        self._ownership.forget(names.CATALOG)
 
     def group_shard(self, group_id: str) -> int:
         """The shard a group belongs to."""
@@ -163,10 +162,10 @@ class Router:
             await channel.close()
 
     def _group_resource(self, group_id: str) -> str:
-        return f"{GROUP_COORDINATOR}:{self.group_shard(group_id)}"
+        return names.shard(GROUP_COORDINATOR, self.group_shard(group_id))
 
     async def _coordinator(self, resource: str, stub: type) -> Peer[Any]:
-        member = await self._ownership.owner_of(resource)
+        member = await self.owner_of(resource)
         if member is None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -176,8 +175,8 @@ class Router:
             )
         return self._peer(member, stub)
 
-    async def _with_role(self, role: str) -> list[Member]:
-        return [member for member in await self._ownership.members() if role in member.roles]
+    def _with_role(self, role: str) -> list[Member]:
+        return [member for member in self._ownership.members if role in member.roles]
 
     def _peer(self, member: Member, stub: type) -> Peer[Any]:
         if member.owner == self._owner and stub in self._local:
