@@ -1,0 +1,85 @@
+"""All shards of one role in this process: opened and closed as leases come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Generic
+
+from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
+from libs.coordinator_runtime.ownership import Holder, LeaseOwnership
+from libs.coordinator_runtime.settings import RuntimeSettings
+from libs.coordinator_runtime.shard import ShardRuntime
+from libs.stream_log.port import StreamLog
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+class ShardHost(Generic[C, R, A]):
+    """`name` is role and kind of resource: shard 7 of "share-coordinator" is "share-coordinator:7"."""
+
+    def __init__(
+        self,
+        name: str,
+        shards: int,
+        log: StreamLog,
+        machine: Callable[[int], Machine[C, R, A]],
+        codec: Codec[R],
+        settings: RuntimeSettings,
+    ) -> None:
+        self.name = name
+        self.shards = shards
+        self._log = log
+        self._machine = machine
+        self._codec = codec
+        self._settings = settings
+        self._held: dict[int, ShardRuntime[C, R, A]] = {}
+
+    def resource(self, index: int) -> str:
+        """The name of a shard's lease and log."""
+        return f"{self.name}:{index}"
+
+    def shard(self, index: int) -> ShardRuntime[C, R, A]:
+        """The runtime of a shard we hold, in whatever state; raises NOT_COORDINATOR."""
+        shard = self._held.get(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.resource(index)} is not held by this process")
+        return shard
+
+    def held(self) -> Iterator[ShardRuntime[C, R, A]]:
+        """All shards we hold, by number."""
+        return (self._held[index] for index in sorted(self._held))
+
+    async def start(self, holder: Holder) -> None:
+        """Have the holder open and close our shards from now on."""
+
+        async def acquired(resource: str, epoch: int) -> None:
+            index = _index(resource)
+            await self._close(index)
+            shard = self._held[index] = ShardRuntime(
+                resource,
+                LeaseOwnership(holder, resource),
+                self._log,
+                lambda: self._machine(index),
+                self._codec,
+                self._settings,
+            )
+            shard.open(epoch)
+
+        async def lost(resource: str) -> None:
+            await self._close(_index(resource))
+
+        resources = [self.resource(index) for index in range(self.shards)]
+        holder.watch(self.name, lambda: resources, self.name, acquired, lost)
+
+    async def stop(self) -> None:
+        """Close every shard; call it before the leases are released."""
+        await asyncio.gather(*(self._close(index) for index in tuple(self._held)))
+
+    async def _close(self, index: int) -> None:
+        shard = self._held.pop(index, None)
+        if shard is not None:
+            await shard.close()
+
+
+def _index(resource: str) -> int:
+    return int(resource.rpartition(":")[2])

@@ -1,0 +1,286 @@
+"""The runtime of one shard: commands in, records to the log, answers when they are durable.
+
+Commands are decided at once on the state that includes what is still being appended; what gathers during
+an append goes out together as the next group. One task at most, none while there is nothing to write or load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Generic
+
+from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
+from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
+from libs.coordinator_runtime.ownership import Ownership
+from libs.coordinator_runtime.pending import Pending, Waiter
+from libs.coordinator_runtime.settings import RuntimeSettings
+from libs.leases.port import LeasesUnavailable
+from libs.stream_log.port import (
+    LogError,
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogUnavailable,
+    StreamLog,
+)
+from sharebroker.errors import ErrorCode, KafkaError
+
+_logger = logging.getLogger(__name__)
+
+
+class ShardRuntime(Generic[C, R, A]):
+    """One shard. `machine` makes an empty one for every load; `shard` names log and lease."""
+
+    def __init__(
+        self,
+        shard: str,
+        ownership: Ownership,
+        log: StreamLog,
+        machine: Callable[[], Machine[C, R, A]],
+        codec: Codec[R],
+        settings: RuntimeSettings,
+    ) -> None:
+        self.shard = shard
+        self.state = ShardState.INITIAL
+        self._ownership = ownership
+        self._log = log
+        self._new_machine = machine
+        self._codec = codec
+        self._settings = settings
+        self._epoch = 0
+        self._machine = machine()
+        self._pending = Pending(0)
+        self._failures = 0
+        self._must_reclaim = False
+        self._trimmed = 0
+        self._trim_plan: tuple[int, int] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._expiry_timer: asyncio.TimerHandle | None = None
+
+    def open(self, epoch: int) -> None:
+        """Start loading under the lease's epoch; whoever held it before can append no more."""
+        self._epoch = epoch
+        self._move(ShardState.LOADING)
+        self._wake()
+
+    async def close(self) -> None:
+        """Take no more commands, let what is under way become durable if it still can. Idempotent."""
+        if self.state is ShardState.ACTIVE:
+            self._move(ShardState.CLOSED)
+            if self._task is not None:
+                await asyncio.wait({self._task}, timeout=self._settings.drain_timeout)
+        self._shut("the shard is handed over")
+        task = self._task
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.wait({task})
+
+    async def write(self, command: C, *, timeout: float) -> A:
+        """The reply, once what it rests on is durable.
+
+        Raises what the machine raises, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
+        COORDINATOR_NOT_AVAILABLE, after `timeout` seconds REQUEST_TIMED_OUT (it may still become durable).
+        """
+        return await self.submit(command, timeout=timeout)
+
+    def submit(self, command: C, *, timeout: float) -> asyncio.Future[A]:
+        """`write` without waiting: decided when this returns. Refusals that are known at once are raised."""
+        self._check_open()
+        decision = self._machine.decide(command, self._settings.clock())
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[A] = loop.create_future()
+        if decision.records:
+            self._take(decision.records)
+        elif not self._pending:
+            self._check_held()
+            future.set_result(decision.reply)
+            return future
+        deadline = loop.time() + timeout
+        self._pending.wait(Waiter(self._pending.applied, deadline, decision.reply, future))
+        self._arm_expiry(deadline)
+        return future
+
+    async def scan(self, after: int) -> AsyncIterator[tuple[int, R]]:
+        """Positions and records of the log behind `after`, to its end. Raises LogUnavailable, ValueError."""
+        while entries := await self._log.read(self.shard, after, self._settings.load_page):
+            for entry in entries:
+                yield entry.position, self._codec.decode(entry.payload)
+            after = entries[-1].position
+
+    def _check_open(self) -> None:
+        if self.state is not ShardState.ACTIVE:
+            raise KafkaError(REFUSALS[self.state], f"{self.shard}: {self.state.value}")
+        if len(self._pending) >= self._settings.queue_limit:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{self.shard}: too much waits for the log",
+                retry_after=0.1,
+            )
+
+    def _check_held(self) -> None:
+        # no append will tell whether the lease is still ours
+        if not self._ownership.holds(self._epoch):
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.shard}: the lease is not surely ours")
+
+    def _take(self, records: Sequence[R]) -> None:
+        # encoded first: a record that has no bytes must not reach memory
+        payloads = [self._codec.encode(record) for record in records]
+        self._wake()
+        try:
+            for position, record in enumerate(records, self._pending.applied + 1):
+                self._machine.apply(record, position)
+        except Exception:
+            self._fail("a record could not be applied")
+            raise
+        self._pending.add(payloads)
+        self._arm_deadline()
+
+    # The task
+
+    def _wake(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name=self.shard)
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                if self.state in (ShardState.LOADING, ShardState.FAILED):
+                    await self._recover()
+                elif self._pending.applied > self._pending.durable:
+                    await self._append()
+                else:
+                    return
+        finally:
+            self._task = None
+
+    async def _append(self) -> None:
+        pending, settings = self._pending, self._settings
+        group = pending.cut(settings.group_records, settings.group_bytes)
+        try:
+            await self._log.append(self.shard, self._epoch, pending.durable + 1, group)
+        except LogFenced:
+            self._shut("another process owns the shard")
+        except LogNotWritten as error:
+            self._fail(f"the log refused: {error.reason}")
+        except Exception as error:
+            # it may lie in the log, or reach it late: a higher epoch settles which
+            if not isinstance(error, LogOutcomeUnknown):
+                _logger.exception("%s: the log failed in a way it does not promise", self.shard)
+            self._must_reclaim = True
+            self._fail("the log did not answer")
+        else:
+            self._failures = 0
+            pending.commit(len(group))
+            await self._trim()
+
+    async def _trim(self) -> None:
+        pending = self._pending
+        if self._trim_plan is None and pending.durable - self._trimmed >= self._settings.trim_records:
+            self._trim_plan = self._machine.trim_before(), pending.applied
+        # what the machine calls redundant is so only once all it had applied by then is durable
+        if self._trim_plan is None or pending.durable < self._trim_plan[1]:
+            return
+        before, self._trim_plan, self._trimmed = self._trim_plan[0], None, pending.durable
+        try:
+            await self._log.trim(self.shard, self._epoch, before)
+        except LogFenced:
+            self._shut("another process owns the shard")
+        except LogError as error:
+            _logger.warning("%s: not trimmed: %s", self.shard, error)
+
+    async def _recover(self) -> None:
+        await asyncio.sleep(self._settings.backoff(self._failures))
+        try:
+            if self._must_reclaim:
+                self._epoch = await self._ownership.reclaim()
+                self._must_reclaim = False
+            if self.state is ShardState.FAILED:
+                self._move(ShardState.LOADING)
+            await self._load()
+        except Exception as error:
+            expected = isinstance(error, LeasesUnavailable | LogUnavailable)
+            _logger.warning("%s: not loaded: %r", self.shard, error, exc_info=not expected)
+            self._fail("the log cannot be read")
+        else:
+            self._move(ShardState.ACTIVE)
+            self._arm_deadline()
+
+    async def _load(self) -> None:
+        machine, position, records = self._new_machine(), 0, 0
+        async for position, record in self.scan(0):
+            machine.apply(record, position)
+            records += 1
+        # a log that was trimmed to nothing still knows where it ended
+        position = max(position, await self._log.last_position(self.shard))
+        self._machine, self._pending = machine, Pending(position)
+        self._trimmed = position - records
+
+    # Ends
+
+    def _fail(self, reason: str) -> None:
+        """Memory and log may differ: throw memory away."""
+        if self.state is ShardState.CLOSED:
+            self._shut(reason)
+            return
+        self._failures += 1
+        if self.state is not ShardState.FAILED:
+            self._move(ShardState.FAILED)
+        self._abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
+
+    def _shut(self, reason: str) -> None:
+        if self.state is not ShardState.CLOSED:
+            self._move(ShardState.CLOSED)
+        self._abandon(ErrorCode.NOT_COORDINATOR, reason)
+
+    def _abandon(self, code: ErrorCode, reason: str) -> None:
+        self._pending.abandon(code, f"{self.shard}: {reason}")
+        self._trim_plan = None
+        for timer in (self._deadline_timer, self._expiry_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadline_timer = self._expiry_timer = None
+
+    def _move(self, to: ShardState) -> None:
+        self.state = transition(self.state, to)
+
+    # Timers
+
+    def _arm_deadline(self) -> None:
+        deadline = self._machine.next_deadline()
+        if deadline is None:
+            return
+        loop = asyncio.get_running_loop()
+        delay = max(deadline - self._settings.clock(), self._settings.timer_floor)
+        due, armed = loop.time() + delay, self._deadline_timer
+        # a timer that comes too early finds nothing due and is set again: cheaper than moving it each time
+        if armed is not None:
+            if armed.when() <= due:
+                return
+            armed.cancel()
+        self._deadline_timer = loop.call_at(due, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self._deadline_timer = None
+        if len(self._pending) < self._settings.queue_limit:
+            records = self._machine.on_deadline(self._settings.clock())
+            if records:
+                self._take(records)
+        self._arm_deadline()
+
+    def _arm_expiry(self, deadline: float) -> None:
+        armed = self._expiry_timer
+        if armed is not None:
+            if armed.when() <= deadline:
+                return
+            armed.cancel()
+        self._expiry_timer = asyncio.get_running_loop().call_at(deadline, self._on_expiry)
+
+    def _on_expiry(self) -> None:
+        self._expiry_timer = None
+        now = asyncio.get_running_loop().time()
+        earliest = self._pending.expire(now)
+        if earliest is not None:
+            self._arm_expiry(max(earliest, now + self._settings.timer_floor))

@@ -1,0 +1,1 @@
+"""Rules of the share coordinator: plain values in, records and replies out."""

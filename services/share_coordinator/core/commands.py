@@ -1,0 +1,93 @@
+"""What callers ask of a shard, and what they get (Kafka RPCs 83 to 87, without the wire)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.key import ShareKey
+from services.share_coordinator.core.state import ShareState
+
+
+class Initialize(NamedTuple):
+    """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader."""
+
+    key: ShareKey
+    state_epoch: int
+    start_offset: int
+
+
+class Read(NamedTuple):
+    """Read the state and fence leaders of earlier epochs."""
+
+    key: ShareKey
+    leader_epoch: int
+
+
+class Write(NamedTuple):
+    """Combine batches with the state; start offset -1: not changed, delivery complete count -1: not known."""
+
+    key: ShareKey
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: tuple[StateBatch, ...]
+
+
+class Delete(NamedTuple):
+    """Remove the state; success also where there is none."""
+
+    key: ShareKey
+
+
+class DeleteTopic(NamedTuple):
+    """Remove the state of every share-partition of a topic that this shard holds."""
+
+    topic_id: str
+
+
+class Summarize(NamedTuple):
+    """Read start offset, epochs and count without raising an epoch."""
+
+    key: ShareKey
+
+
+class Inspect(NamedTuple):
+    """Read the value as it is in memory, with the positions needed to find its records in the log."""
+
+    key: ShareKey
+
+
+Command = Initialize | Read | Write | Delete | DeleteTopic | Summarize | Inspect
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReply:
+    """What a leader starts from."""
+
+    state_epoch: int
+    start_offset: int
+    state_batches: tuple[StateBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the group coordinator computes lag from; the defaults say that there is no state."""
+
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = -1
+    delivery_complete_count: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A copy of the live value (None: no state) after the record at `last_position`."""
+
+    state: ShareState | None
+    last_position: int
+
+
+Reply = ReadReply | Summary | Inspection | int | None

@@ -1,0 +1,54 @@
+"""The key of a share-partition's state, and its text as Kafka's operators know it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+
+INT32_MAX: Final = 2**31 - 1
+_TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
+_PARTITION: Final = re.compile(r"[0-9]{1,10}")
+_ZERO_TOPIC_ID: Final = "A" * 22
+
+
+class ShareKey(NamedTuple):
+    """Names one share-partition; `topic_id` is a UUID in base64url without padding (22 characters)."""
+
+    group_id: str
+    topic_id: str
+    partition: int
+
+    @property
+    def text(self) -> str:
+        """`group:topicId:partition`, the text that is hashed to find the shard."""
+        return f"{self.group_id}:{self.topic_id}:{self.partition}"
+
+
+def make_key(group_id: str, topic_id: str, partition: int) -> ShareKey:
+    """A checked key; raises INVALID_REQUEST with the field that is wrong."""
+    if not group_id:
+        raise _refusal("group_id", "must not be empty")
+    if not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID:
+        raise _refusal("topic_id", "must be a UUID in base64url, 22 characters, not zero")
+    if not 0 <= partition <= INT32_MAX:
+        raise _refusal("partition", "must not be negative")
+    return ShareKey(group_id, topic_id, partition)
+
+
+def parse_key(text: str) -> ShareKey:
+    """The key of a text, read from the right since a group id may hold ':' (KAFKA-20183).
+
+    Raises INVALID_REQUEST.
+    """
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not _PARTITION.fullmatch(parts[2]):
+        raise _refusal("key", "must be group:topicId:partition")
+    return make_key(parts[0], parts[1], int(parts[2]))
+
+
+def _refusal(field: str, description: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST, f"{field} {description}", violations=[FieldViolation(field, description)]
+    )

@@ -1,0 +1,54 @@
+"""Durable records of a share-partition's state (seed 004: checkpoints, deltas and their tombstones)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.key import ShareKey
+
+
+class ShareCheckpoint(NamedTuple):
+    """The whole state. Times are milliseconds since the Unix epoch; they differ after a cold checkpoint."""
+
+    key: ShareKey
+    checkpoint_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    create_timestamp_ms: int
+    write_timestamp_ms: int
+    state_batches: tuple[StateBatch, ...]
+
+
+class ShareDelta(NamedTuple):
+    """A change on top of the checkpoint of the same epoch.
+
+    `delta_index` belongs to the key. -1 as leader epoch or start offset means not changed; the delivery
+    complete count always replaces the one before.
+    """
+
+    key: ShareKey
+    delta_index: int
+    checkpoint_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    state_batches: tuple[StateBatch, ...]
+
+
+class CheckpointTombstone(NamedTuple):
+    """The share-partition is being deleted; its deltas count no more, their tombstones follow."""
+
+    key: ShareKey
+
+
+class DeltaTombstone(NamedTuple):
+    """A delta's key holds nothing from here on."""
+
+    key: ShareKey
+    delta_index: int
+
+
+ShareRecord = ShareCheckpoint | ShareDelta | CheckpointTombstone | DeltaTombstone
