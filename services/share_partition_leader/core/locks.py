@@ -1,0 +1,71 @@
+"""Acquisition locks of a share-partition: who gets which token, and when the next one runs out.
+
+Locks live in the runs they hold; here is only the token counter and a lower bound of all deadlines. The bound
+may be early (its lock was given up in time): then `expire` finds nothing and looks up the next one.
+"""
+
+from __future__ import annotations
+
+from services.share_partition_leader.core.in_flight import InFlight, Lock, Run
+from services.share_partition_leader.core.states import Event, RecordState, after_failed_delivery
+from services.share_partition_leader.core.values import LostLock
+
+
+class Locks:
+    """Issues locks and ends those that have run out.
+
+    Tokens are `leader_epoch << 32` plus a counter, so that no two acquisitions of a partition share one.
+    """
+
+    __slots__ = ("_bound", "_last_token")
+
+    def __init__(self, leader_epoch: int) -> None:
+        self._last_token = leader_epoch << 32
+        self._bound: float | None = None
+
+    def issue(self, member: str, deadline: float) -> Lock:
+        """Make the lock of a new acquisition."""
+        self._last_token += 1
+        self.watch(deadline)
+        return Lock(member, self._last_token, deadline)
+
+    def renew(self, lock: Lock, deadline: float) -> Lock:
+        """Make the successor of a lock: same acquisition, later deadline."""
+        self.watch(deadline)
+        return Lock(lock.member, lock.token, deadline)
+
+    def watch(self, deadline: float) -> None:
+        """Have `next_deadline` be no later than this."""
+        if self._bound is None or deadline < self._bound:
+            self._bound = deadline
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire` next; None while there can be nothing to end."""
+        return self._bound
+
+    def expire(self, in_flight: InFlight, delivery_count_limit: int, now: float) -> list[LostLock]:
+        """End the locks whose deadline is reached; a run with a pending transition waits for its outcome."""
+        if self._bound is None or now < self._bound:
+            return []
+        self._bound = None
+        return [
+            _lose(in_flight, run, run.lock, delivery_count_limit)
+            for run in in_flight.runs
+            if run.lock is not None and run.pending is None and not self._still_held(run.lock, now)
+        ]
+
+    def _still_held(self, lock: Lock, now: float) -> bool:
+        if lock.deadline <= now:
+            return False
+        self.watch(lock.deadline)
+        return True
+
+
+def _lose(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+    state = after_failed_delivery(Event.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
+    run.settle(state)
+    if state is RecordState.AVAILABLE:
+        in_flight.note_available(run.first)
+    else:
+        in_flight.complete_count += run.size
+    return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)

@@ -1,0 +1,239 @@
+"""One share-partition: the records of a topic partition as one share group sees them, on their leader.
+
+Holds the window SPSO..SPEO in memory and says what has to be persisted; it reads no log, sends nothing and
+has no clock. Source: SharePartition of Kafka 4.2 (KIP-932, KIP-1206, KIP-1222).
+
+How a caller drives it: acquire what was read from the log at `next_fetch_offset`; acknowledge, release or
+expire; send `write` of the transitions that came out of that, and answer once it is durable and `complete`.
+Transitions that wait while a write is under way go together into the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from services.share_partition_leader.core.acknowledge import Acknowledgement, validate_batches
+from services.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
+from services.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
+from services.share_partition_leader.core.in_flight import (
+    ACQUIRED,
+    AVAILABLE,
+    Batch,
+    InFlight,
+    Lock,
+    Run,
+    Transition,
+)
+from services.share_partition_leader.core.locks import Locks
+from services.share_partition_leader.core.states import Event, after_failed_delivery
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    Acquired,
+    AcquireRequest,
+    Freed,
+    LoadedState,
+    LostLock,
+    SharePartitionSettings,
+    StateWrite,
+)
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+class Expired(NamedTuple):
+    """Locks that ran out and what to write of it; in effect already, whatever becomes of the write."""
+
+    lost: tuple[LostLock, ...]
+    transition: Transition | None
+
+
+class SharePartition:
+    """The state machine of one share-partition; constructed from the state the share coordinator has.
+
+    Raises: KafkaError UNKNOWN_SERVER_ERROR when the loaded state contradicts itself.
+    """
+
+    __slots__ = ("_in_flight", "_loaded", "_locks", "_transitions", "settings")
+
+    def __init__(self, settings: SharePartitionSettings, loaded: LoadedState) -> None:
+        self.settings = settings
+        self._loaded = loaded
+        self._in_flight = load(loaded)
+        self._locks = Locks(loaded.leader_epoch)
+        self._transitions = 0
+
+    @property
+    def start_offset(self) -> int:
+        """SPSO: every record before it is finished."""
+        return self._in_flight.start
+
+    @property
+    def end_offset(self) -> int:
+        """SPEO: last offset ever fetched, inclusive; with nothing in flight the next offset to fetch."""
+        return self._in_flight.end
+
+    @property
+    def in_flight_count(self) -> int:
+        """Width of the window SPSO..SPEO, finished records and gaps in the log included."""
+        return self._in_flight.count
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Finished records between SPSO and SPEO: lag = log end - SPSO - this."""
+        return self._in_flight.complete_count
+
+    def next_fetch_offset(self) -> int:
+        """Offset to read the log from: the first available record, else the first never fetched."""
+        available = self._in_flight.first_available()
+        return self._in_flight.after_end if available is None else available
+
+    def can_acquire(self) -> bool:
+        """Whether a fetch could acquire anything, provided the log has it."""
+        in_flight = self._in_flight
+        return in_flight.first_available() is not None or in_flight.count < self.settings.max_record_locks
+
+    def next_deadline(self) -> float | None:
+        """When to call `expire`; may be early, never late. None: no lock can run out."""
+        return self._locks.next_deadline()
+
+    def acquire(
+        self, request: AcquireRequest, fetch_offset: int, log_batches: Sequence[LogBatch], now: float
+    ) -> list[Acquired]:
+        """Hand records to a member under a lock of `settings.lock_duration`.
+
+        `log_batches` is what the log gave for `fetch_offset`: (base, last) of record batches, ascending.
+        Ranges of the result ascend; offsets in them that the log does not have are acknowledged as gaps.
+        """
+        if not log_batches:
+            return []
+        acquisition = Acquisition(self._in_flight, self.settings, request, fetch_offset, log_batches)
+        return acquisition.run(self._locks, now)
+
+    def archive_aborted(self, acquired: Sequence[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
+        """Take records of aborted transactions out of what was just acquired (read_committed); what remains.
+
+        `aborted` holds (first, last) of their batches, ascending. In memory until a later write.
+        """
+        for piece in acquired:
+            for first, last in aborted:
+                if first <= piece.last and last >= piece.first:
+                    self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
+        return exclude(acquired, aborted)
+
+    def acknowledge(self, member: str, batches: Sequence[AckBatch], now: float) -> Transition | None:
+        """Take a member's word on records it holds; None when there is nothing to persist.
+
+        Renewals take effect at once. The records of a transition are neither fetchable nor acknowledgeable
+        until it is completed.
+
+        Raises: KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; then nothing of it has happened.
+        """
+        validate_batches(batches)
+        transition = self._transition()
+        acknowledgement = Acknowledgement(self._in_flight, self.settings, member, transition)
+        try:
+            for batch in batches:
+                acknowledgement.add(batch)
+        except KafkaError:
+            acknowledgement.undo()
+            raise
+        if acknowledgement.renewed:
+            self._renew(acknowledgement.renewed, now + self.settings.lock_duration)
+        return self._pending(transition)
+
+    def release_member(self, member: str) -> Transition | None:
+        """Give back all a member holds (session closed, connection lost); None when it holds nothing."""
+        transition = self._transition()
+        limit = self.settings.delivery_count_limit
+        for run in self._in_flight.runs:
+            if run.lock is not None and run.pending is None and run.lock.member == member:
+                run.target = after_failed_delivery(Event.RELEASE, run.delivery_count, limit)
+                run.pending = transition
+                transition.runs.append(run)
+        return self._pending(transition)
+
+    def expire(self, now: float) -> Expired:
+        """End the locks that have run out; records with a pending transition wait for its outcome."""
+        lost = self._locks.expire(self._in_flight, self.settings.delivery_count_limit, now)
+        if not lost:
+            return Expired((), None)
+        self._in_flight.advance()
+        transition = self._transition()
+        transition.batches = batches_of(lost, to_target=False)
+        return Expired(tuple(lost), transition)
+
+    def write(self, transitions: Collection[Transition] = ()) -> StateWrite:
+        """Build the write for transitions, as late as possible: SPSO as it will be once it is durable.
+
+        Writes of a partition must reach the share coordinator in the order in which they were built.
+        """
+        return write_of(self._in_flight, self._loaded, transitions)
+
+    def complete(self, transitions: Collection[Transition], error: ErrorCode | None = None) -> Freed:
+        """Commit transitions whose write is durable, or roll them back when it failed.
+
+        A lock that ran out meanwhile is ended by the next `expire`: look at `next_deadline` again.
+        """
+        if not error:
+            return commit(self._in_flight, transitions)
+        for deadline in roll_back(self._in_flight, transitions):
+            self._locks.watch(deadline)
+        return Freed(False, 0, 0, 0)
+
+    def move_log_start(self, offset: int) -> bool:
+        """Follow the log's start (retention, delete-records); False if the SPSO is there already.
+
+        What lies before it is gone; an acknowledgement of it is ignored. Persisted by the next write.
+        """
+        if offset <= self._in_flight.start:
+            return False
+        self._in_flight.drop_before(offset)
+        return True
+
+    def archive_missing(self, first: int, last: int) -> None:
+        """Archive the available records in first..last: the log has compacted them away. In memory only."""
+        self._in_flight.archive(first, last, Event.COMPACT)
+
+    def _transition(self) -> Transition:
+        self._transitions += 1
+        return Transition(self._transitions)
+
+    def _pending(self, transition: Transition) -> Transition | None:
+        if not transition.runs:
+            return None
+        transition.batches = batches_of(transition.runs, to_target=True)
+        return transition
+
+    def _renew(self, renewed: Sequence[tuple[Run, Lock]], deadline: float) -> None:
+        old = renewed[0][1]
+        new = self._locks.renew(old, deadline)
+        for run, lock in renewed:
+            if lock is not old:
+                old, new = lock, self._locks.renew(lock, deadline)
+            run.lock = new
+        self._in_flight.rejoin([run for run, _ in renewed])
+
+
+def load(loaded: LoadedState) -> InFlight:
+    """Build the window from persisted state.
+
+    A hole before or between its batches was fetched but never acknowledged: its records are acquirable at
+    their first attempt, and the SPSO stops there.
+    """
+    in_flight = InFlight(loaded.start_offset)
+    expected = loaded.start_offset
+    for batch in loaded.batches:
+        if batch.first < expected or batch.last < batch.first or batch.state is ACQUIRED:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the persisted state is not in order at {batch}"
+            )
+        if batch.first > expected:
+            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
+        unit = Batch(batch.first, batch.last)
+        in_flight.append(Run(batch.first, batch.last, batch.state, batch.delivery_count, unit))
+        if batch.state is not AVAILABLE:
+            in_flight.complete_count += batch.last - batch.first + 1
+        expected = batch.last + 1
+    in_flight.note_available(loaded.start_offset)
+    in_flight.advance()
+    return in_flight
