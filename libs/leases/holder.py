@@ -81,8 +81,8 @@ class LeaseHolder:
         """Own the resources of a kind that are ours by rendezvous hashing; call before `start`.
 
         `resources` lists those to claim without being asked (none for kinds claimed at first use).
-        `on_acquired` gets the epoch and should return soon, starting longer work by itself. `on_lost` ends all
-        work on the resource; on a hand-over the lease is still held, and goes when it returns.
+        `on_acquired` gets the epoch and should return soon, starting longer work by itself. `on_lost` ends
+        all work on the resource; on a hand-over the lease is still held, and goes when it returns.
         """
         self._watches[resource_kind] = Watch(resources, role, on_acquired, on_lost)
 
