@@ -30,7 +30,6 @@ BANS = (
     ),
     Ban("datetime.now", "the same as time.time", ("libs/clock.py",)),
     Ban("asyncio.get_event_loop", "makes a loop where none runs; use get_running_loop"),
-    Ban("asyncio.ensure_future", "hides whether a task is made; use create_task and keep it"),
     Ban("os._exit", "skips every clean-up"),
     Ban("print", "servers log; only commands print", (f"{CLIENT}cli/", "services/flights/", "protos/")),
 )

@@ -1,0 +1,90 @@
+"""The field map in protos/README.md is complete: every field of every translated RPC stands in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+from google.protobuf.descriptor import Descriptor
+
+from sharebroker.cluster.v1 import cluster_pb2
+from sharebroker.gateway.v1 import admin_pb2, produce_pb2, share_pb2
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2
+from tests.architecture.sources import ROOT
+
+TRANSLATED: dict[str, ModuleType] = {
+    "ShareGroupHeartbeat": group_coordinator_pb2,
+    "ShareGroupDescribe": group_coordinator_pb2,
+    "ShareFetch": share_pb2,
+    "ShareAcknowledge": share_pb2,
+    "InitializeShareGroupState": share_coordinator_pb2,
+    "ReadShareGroupState": share_coordinator_pb2,
+    "WriteShareGroupState": share_coordinator_pb2,
+    "DeleteShareGroupState": share_coordinator_pb2,
+    "ReadShareGroupStateSummary": share_coordinator_pb2,
+    "FindCoordinator": admin_pb2,
+    "DescribeShareGroupOffsets": group_coordinator_pb2,
+    "AlterShareGroupOffsets": group_coordinator_pb2,
+    "DeleteShareGroupOffsets": group_coordinator_pb2,
+    "ListGroups": group_coordinator_pb2,
+    "DeleteGroups": group_coordinator_pb2,
+    "Metadata": admin_pb2,
+    "CreateTopics": cluster_pb2,
+    "DeleteTopics": cluster_pb2,
+    "CreatePartitions": cluster_pb2,
+    "DescribeConfigs": admin_pb2,
+    "IncrementalAlterConfigs": cluster_pb2,
+    "Produce": produce_pb2,
+    "ListOffsets": share_partition_leader_pb2,
+    "DeleteRecords": share_partition_leader_pb2,
+}
+_QUOTED = re.compile(r"`([a-z_\[\].]+)`")
+
+
+@pytest.mark.parametrize("rpc", TRANSLATED)
+@pytest.mark.parametrize(("arrow", "side"), [("→", "Request"), ("←", "Response")])
+def test_every_field_is_mapped(rpc: str, arrow: str, side: str) -> None:
+    message = getattr(TRANSLATED[rpc], rpc + side).DESCRIPTOR
+    assert set(_mapped(_section(rpc), arrow)) == set(_fields(message))
+
+
+def test_only_translated_rpcs_are_mapped() -> None:
+    field_map = (ROOT / "protos" / "README.md").read_text().partition("## Field map")[2]
+    assert set(re.findall(r"^### (\w+)$", field_map, re.MULTILINE)) == set(TRANSLATED)
+
+
+def test_what_differs_has_a_reason() -> None:
+    text = (ROOT / "protos" / "README.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith(("| → ", "| ← "))]
+    assert rows
+    assert not [row for row in rows if not row.split("|")[3].strip()]
+
+
+def _section(rpc: str) -> list[str]:
+    text = (ROOT / "protos" / "README.md").read_text()
+    return text.partition(f"\n### {rpc}\n")[2].partition("\n### ")[0].splitlines()
+
+
+def _mapped(lines: list[str], arrow: str) -> Iterator[str]:
+    """Proto fields in the section: all of a line of unchanged ones, the second column of a row."""
+    for line in lines:
+        if line.startswith(arrow):
+            yield from _QUOTED.findall(line)
+        if line.startswith(f"| {arrow}"):
+            yield from _QUOTED.findall(line.split("|")[2])
+
+
+def _fields(message: Descriptor, parent: str = "") -> Iterator[str]:
+    """The paths of all fields that hold a value; a map is one value."""
+    for field in message.fields:
+        nested = field.message_type
+        is_map = nested is not None and nested.GetOptions().map_entry
+        path = f"{parent}{field.name}{'[]' if field.is_repeated and not is_map else ''}"
+        if nested is not None and not is_map:
+            yield from _fields(nested, f"{path}.")
+        else:
+            yield path
