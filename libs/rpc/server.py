@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,34 +33,38 @@ class Service:
 
 
 class GrpcServer:
-    """Serves several services on one address."""
+    """Serves several services on one address: `bind`, `add` them, then `start`."""
 
-    def __init__(self, services: Sequence[Service]) -> None:
+    def __init__(self) -> None:
         self._server = grpc.aio.server(interceptors=(ErrorInterceptor(),), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
-        self._names = [service.name for service in services]
-        for service in services:
-            service.register(service.servicer, self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            [*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME], self._server
-        )
+        self._names: list[str] = []
 
-    async def start(self, address: str) -> int:
-        """Binds and serves; health says NOT_SERVING until `ready`. Returns the port.
+    def bind(self, address: str) -> int:
+        """Takes the address and returns its port; port 0 takes a free one. Nothing is served before `start`.
 
         Raises KafkaError INVALID_CONFIG where the address cannot be had.
         """
         try:
-            port = self._server.add_insecure_port(address)
+            return int(self._server.add_insecure_port(address))
         except RuntimeError as failure:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Cannot listen on {address}: the port is taken or the address is not this machine's.",
             ) from failure
+
+    def add(self, service: Service) -> None:
+        """Adds a service; before `start`."""
+        service.register(service.servicer, self._server)
+        self._names.append(service.name)
+
+    async def start(self) -> None:
+        """Serves; health says NOT_SERVING until `ready`."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        described = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(described, self._server)
         await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
-        return int(port)
 
     async def ready(self) -> None:
         """Reports every service as serving."""
@@ -71,6 +75,6 @@ class GrpcServer:
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
-    async def _report(self, status: int) -> None:
+    async def _report(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):
             await self._health.set(name, status)

@@ -562,7 +562,7 @@ class ListOffsetsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         timestamp: _builtins.int
-        """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the largest timestamp."""
+        """Milliseconds since the Unix epoch; -1 latest, -2 earliest."""
         def __init__(
             self,
             *,
