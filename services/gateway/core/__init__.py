@@ -1,0 +1,1 @@
+"""Share sessions, validation and credit. Pure: knows no tasks, no messages of the wire, no clock."""

@@ -1,0 +1,168 @@
+"""Share sessions (Kafka: ShareSessionCache, ShareSession): who fetches which partitions, at which epoch.
+
+A session belongs to (group, member) and to the connection that opened it. Requests carry its epoch: 0 opens,
+n must be the one the session expects, -1 closes. May not know: leaders, records, waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from services.gateway.core.values import SessionKey, TopicPartition
+from sharebroker.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_LAST_EPOCH: Final = 2**31 - 1
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch that follows: -1 stays, the largest int32 wraps to 1, since 0 would open a session."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == _LAST_EPOCH else epoch + 1
+
+
+class Session:
+    """A member's share session.
+
+    `partitions` keeps the order of insertion; its values say whether the next answer must include the
+    partition although it has nothing new (Kafka: requiresUpdateInResponse).
+    """
+
+    __slots__ = ("connection", "epoch", "key", "last_used", "partitions")
+
+    def __init__(
+        self, key: SessionKey, connection: str, partitions: Iterable[TopicPartition], now: float
+    ) -> None:
+        self.key = key
+        self.connection = connection
+        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.last_used = now
+
+    def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
+        """Take partitions in and out; one that is in both goes."""
+        for partition in added:
+            self.partitions.setdefault(partition, True)
+        for partition in forgotten:
+            self.partitions.pop(partition, None)
+
+    def in_turn(self, epoch: int) -> list[TopicPartition]:
+        """The partitions in the order to serve them at a request's epoch: each comes first in its turn."""
+        partitions = list(self.partitions)
+        start = epoch % len(partitions) if partitions else 0
+        return partitions[start:] + partitions[:start]
+
+    def reports(self, partition: TopicPartition, error: ErrorCode, *, has_records: bool) -> bool:
+        """Whether an incremental answer includes the partition; remembers what it told.
+
+        A partition that gave records goes to the end of the order. An error is always told, and so is the
+        first answer without it.
+        """
+        told = self.partitions.get(partition)
+        if told is None:  # forgotten while the fetch ran
+            return has_records or error is not ErrorCode.NONE
+        if has_records:
+            del self.partitions[partition]
+        self.partitions[partition] = error is not ErrorCode.NONE
+        return has_records or told or error is not ErrorCode.NONE
+
+
+class SessionCache:
+    """The share sessions of a process, least recently used first; at most `limit` of them.
+
+    `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room.
+    """
+
+    __slots__ = ("_by_connection", "_limit", "_sessions")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sessions: dict[SessionKey, Session] = {}
+        self._by_connection: dict[str, set[SessionKey]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, key: SessionKey, connection: str, partitions: Sequence[TopicPartition], now: float
+    ) -> Session:
+        """A new session in place of the member's earlier one, whose records stay locked.
+
+        Raises SHARE_SESSION_LIMIT_REACHED; the earlier one is gone then too.
+        """
+        if key in self._sessions:
+            self._remove(key)
+        if len(self._sessions) >= self._limit:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"This gateway holds {self._limit} share sessions, as many as it may.",
+                metadata={"group.share.max.share.sessions": str(self._limit)},
+            )
+        session = Session(key, connection, partitions, now)
+        self._sessions[key] = session
+        self._by_connection.setdefault(connection, set()).add(key)
+        return session
+
+    def advance(self, key: SessionKey, epoch: int, now: float) -> Session:
+        """The session, expecting the next epoch from here on.
+
+        Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        session = self.find(key)
+        if session.epoch != epoch:
+            raise epoch_refused(session, epoch)
+        session.epoch = next_epoch(epoch)
+        session.last_used = now
+        self._sessions[key] = self._sessions.pop(key)
+        return session
+
+    def find(self, key: SessionKey) -> Session:
+        """The session as it is. Raises SHARE_SESSION_NOT_FOUND."""
+        session = self._sessions.get(key)
+        if session is None:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_NOT_FOUND,
+                f"Member {key.member_id} of group {key.group_id} has no share session here.",
+                metadata={"group_id": key.group_id, "member_id": key.member_id},
+            )
+        return session
+
+    def close(self, session: Session) -> bool:
+        """Remove the session; False when it was replaced or removed before."""
+        if self._sessions.get(session.key) is not session:
+            return False
+        self._remove(session.key)
+        return True
+
+    def disconnect(self, connection: str) -> list[Session]:
+        """Remove and return the sessions that the connection opened and still owns."""
+        return [self._remove(key) for key in sorted(self._by_connection.get(connection, ()))]
+
+    def expire(self, before: float) -> list[Session]:
+        """Remove and return the sessions not used since `before`: their connections count as gone."""
+        stale = []
+        for session in self._sessions.values():
+            if session.last_used >= before:
+                break
+            stale.append(session)
+        return [self._remove(session.key) for session in stale]
+
+    def _remove(self, key: SessionKey) -> Session:
+        session = self._sessions.pop(key)
+        keys = self._by_connection[session.connection]
+        keys.discard(key)
+        if not keys:
+            del self._by_connection[session.connection]
+        return session
+
+
+def epoch_refused(session: Session, epoch: int) -> KafkaError:
+    """INVALID_SHARE_SESSION_EPOCH for a request that came with `epoch`."""
+    return KafkaError(
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        f"The share session is at epoch {session.epoch}, the request at {epoch}.",
+        metadata={"expected_epoch": str(session.epoch), "epoch": str(epoch)},
+    )
