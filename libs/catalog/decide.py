@@ -1,0 +1,199 @@
+"""The catalog's rules: what a command makes of the state, as records. Pure; a refusal is a KafkaError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.commands import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    NameCluster,
+)
+from libs.catalog.names import check_topic_name
+from libs.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from libs.config.broker import BROKER_KEYS, BrokerConfig
+from libs.config.group import GROUP_KEYS, check_group
+from libs.config.keys import Key, unknown
+from libs.config.topic import TOPIC_KEYS, check_topic
+from libs.coordinator_runtime.machine import Decision
+from sharebroker.errors import ErrorCode, KafkaError
+
+CatalogReply = Topic | ClusterRecord | None
+"""The topic as it is after (or was before a deletion), the cluster's id, or nothing for settings."""
+
+CatalogDecision = Decision[CatalogRecord, CatalogReply]
+
+MAX_PARTITIONS: Final = 10_000
+
+_KEYS: Final[Mapping[ResourceType, tuple[Mapping[str, Key], str]]] = {
+    ResourceType.TOPIC: (TOPIC_KEYS, "topic config name"),
+    ResourceType.GROUP: (GROUP_KEYS, "group config name"),
+    ResourceType.BROKER: (BROKER_KEYS, "broker configuration"),
+}
+
+
+def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, now: float) -> CatalogDecision:
+    """What `command` changes; `static` is what this process was started with, `now` in seconds.
+
+    Raises INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
+    """
+    if isinstance(command, AlterConfigs):
+        return _alter_configs(state, static, command)
+    if isinstance(command, NameCluster):
+        return _name_cluster(state, command)
+    broker = effective_broker(state, static)
+    if isinstance(command, CreateTopic):
+        return _create_topic(state, broker, command, now)
+    if isinstance(command, DeleteTopic):
+        return _delete_topic(state, broker, command)
+    return _create_partitions(state, command)
+
+
+def effective_broker(state: TopicCatalog, static: BrokerConfig) -> BrokerConfig:
+    """What a process was started with, with the cluster's settings and then the node's own on top.
+
+    Settings that were accepted elsewhere and contradict this process's own are left out as a whole.
+    """
+    effective = static
+    for name in ("", str(static.node_id)):
+        try:
+            effective = effective.override(state.configs(ConfigResource(ResourceType.BROKER, name)))
+        except KafkaError:
+            continue
+    return effective
+
+
+def _create_topic(
+    state: TopicCatalog, broker: BrokerConfig, command: CreateTopic, now: float
+) -> CatalogDecision:
+    _check_new_name(state, command.name)
+    partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
+    _check_count(partitions)
+    check_topic(command.configs)
+    topic = Topic(command.topic_id, command.name, partitions, dict(command.configs), int(now * 1000))
+    return Decision(() if command.validate_only else (TopicRecord(topic),), topic)
+
+
+def _check_new_name(state: TopicCatalog, name: str) -> None:
+    check_topic_name(name)
+    like = state.topic_like(name)
+    if like is None:
+        return
+    if like.name == name:
+        raise KafkaError(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"Topic '{name}' already exists.",
+            metadata={"topic_id": like.topic_id},
+        )
+    raise KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {like.name}"
+    )
+
+
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"A topic has 1 to {MAX_PARTITIONS} partitions, {partitions} were asked for.",
+        )
+
+
+def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopic) -> CatalogDecision:
+    if bool(command.name) == bool(command.topic_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, one of the two."
+        )
+    topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {command.topic_id}.")
+    if not broker.delete_topic_enable:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION, "Topic deletion is disabled (delete.topic.enable=false)."
+        )
+    return Decision((TopicDeletedRecord(topic.topic_id),), topic)
+
+
+def _create_partitions(state: TopicCatalog, command: CreatePartitions) -> CatalogDecision:
+    topic = _existing(state, command.name)
+    if command.count == topic.partitions:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
+    if command.count < topic.partitions:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {topic.partitions} partition(s); "
+            f"{command.count} would not be an increase.",
+        )
+    _check_count(command.count)
+    records = () if command.validate_only else (PartitionsRecord(topic.topic_id, command.count),)
+    return Decision(records, topic)
+
+
+def _existing(state: TopicCatalog, name: str) -> Topic:
+    topic = state.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return topic
+
+
+def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConfigs) -> CatalogDecision:
+    resource, present = command.resource, state.configs(command.resource)
+    merged = {**present, **command.changes}
+    _check_resource(
+        state, static, resource, {key: value for key, value in merged.items() if value is not None}
+    )
+    # A setting that does not exist cannot be put back to its default either: that would hide a misspelling.
+    keys, what = _KEYS[resource.type]
+    for key in command.changes:
+        if key not in keys:
+            raise unknown(key, keys, what)
+    if command.validate_only:
+        return Decision((), None)
+    return Decision(
+        tuple(
+            ConfigRecord(resource, key, value)
+            for key, value in command.changes.items()
+            if value != present.get(key)
+        ),
+        None,
+    )
+
+
+def _check_resource(
+    state: TopicCatalog, static: BrokerConfig, resource: ConfigResource, settings: Mapping[str, str]
+) -> None:
+    if resource.type is ResourceType.TOPIC:
+        _existing(state, resource.name)
+        check_topic(settings)
+    elif resource.type is ResourceType.GROUP:
+        if not resource.name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id must not be empty.")
+        check_group(settings, effective_broker(state, static))
+    else:
+        if resource.name and not resource.name.isdecimal():
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"A broker is a number, or empty for all; not {resource.name!r}."
+            )
+        static.override(settings)
+
+
+def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:
+    if state.cluster_id:
+        return Decision((), ClusterRecord(state.cluster_id))
+    record = ClusterRecord(command.cluster_id)
+    return Decision((record,), record)

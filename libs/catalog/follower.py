@@ -1,0 +1,146 @@
+"""A process's view of the cluster's metadata: follows the catalog's log, whoever writes it. Shell."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.codec import CatalogCodec
+from libs.catalog.decide import effective_broker
+from libs.catalog.machine import SHARD
+from libs.catalog.records import CatalogRecord, ConfigRecord, ConfigResource, ResourceType, Topic
+from libs.config.broker import BrokerConfig
+from libs.config.group import GroupConfig, resolve_group
+from libs.config.topic import TopicConfig, resolve_topic
+from libs.stream_log.port import LogUnavailable, StreamLog
+from sharebroker.errors import ErrorCode, KafkaError
+
+_logger = logging.getLogger(__name__)
+
+_PAGE: Final = 1000
+
+Listener = Callable[[CatalogRecord], None]
+
+
+class CatalogFollower:
+    """The catalog as of a moment ago, and the settings in force. `poll` in seconds.
+
+    What it offers changes between two turns of the event loop only, and only after a record was durable.
+    """
+
+    def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
+        self.catalog = TopicCatalog()
+        self.broker = static
+        self._static = static
+        self._log = log
+        self._codec = CatalogCodec()
+        self._poll = poll
+        self._groups: dict[str, GroupConfig] = {}
+        self._listeners: list[Listener] = []
+        self._nudged = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def listen(self, listener: Listener) -> None:
+        """Calls `listener` with each record that comes in after `start`, once the catalog contains it."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Reads the log to its end, then keeps following. Raises LogUnavailable."""
+        await self._catch_up()
+        self._task = asyncio.create_task(self._follow(), name="catalog follower")
+
+    async def stop(self) -> None:
+        """Follows no longer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def nudge(self) -> None:
+        """Look at once: this process just wrote, or was told that somebody did."""
+        self._nudged.set()
+
+    async def wait_for(self, predicate: Callable[[TopicCatalog], bool], timeout: float) -> None:
+        """Until the catalog is as asked for, at most `timeout` seconds. Raises REQUEST_TIMED_OUT."""
+        self.nudge()
+        try:
+            async with asyncio.timeout(timeout):
+                while not predicate(self.catalog):
+                    await self._changed.wait()
+        except TimeoutError:
+            raise KafkaError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The catalog did not come to what was waited for within {timeout} s.",
+            ) from None
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic of this name."""
+        return self.catalog.topic(name)
+
+    def topic_by_id(self, topic_id: str) -> Topic | None:
+        """The topic of this id."""
+        return self.catalog.topic_by_id(topic_id)
+
+    def is_deleted(self, topic_id: str) -> bool:
+        """Whether the topic existed and is gone."""
+        return self.catalog.is_deleted(topic_id)
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """The settings in force for a share group, known or not."""
+        settings = self.catalog.configs(ConfigResource(ResourceType.GROUP, group_id))
+        # Groups without settings share one entry: names of groups that are gone must not gather here.
+        key = group_id if settings else ""
+        if key not in self._groups:
+            self._groups[key] = resolve_group(settings, self.broker)
+        return self._groups[key]
+
+    def topic_config(self, topic: Topic) -> TopicConfig:
+        """The settings in force for a topic."""
+        return resolve_topic(topic.configs, self.broker)
+
+    async def _follow(self) -> None:
+        readable = True
+        while True:
+            try:
+                async with asyncio.timeout(self._poll):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+            self._nudged.clear()
+            try:
+                await self._catch_up()
+            except (LogUnavailable, ValueError) as failure:
+                if readable:
+                    _logger.warning("the catalog stands still: %r", failure)
+                readable = False
+            else:
+                readable = True
+
+    async def _catch_up(self) -> None:
+        catalog, records = self.catalog, list[CatalogRecord]()
+        while entries := await self._log.read(SHARD, catalog.position, _PAGE):
+            if catalog.position and entries[0].position != catalog.position + 1:
+                # Trimmed past us while we could not read: what went away meanwhile shows only from the start.
+                catalog, records = TopicCatalog(), []
+                continue
+            decoded = [self._codec.decode(entry.payload) for entry in entries]
+            for entry, record in zip(entries, decoded, strict=True):
+                catalog.apply(record, entry.position)
+            records += decoded
+        if records:
+            self._publish(catalog, records)
+
+    def _publish(self, catalog: TopicCatalog, records: list[CatalogRecord]) -> None:
+        self.catalog = catalog
+        if any(isinstance(record, ConfigRecord) for record in records):
+            self.broker = effective_broker(catalog, self._static)
+            self._groups.clear()
+        # Before `start` ends nobody has seen an earlier state.
+        for record in records if self._task else ():
+            for listener in self._listeners:
+                listener(record)
+        self._changed.set()
+        self._changed = asyncio.Event()

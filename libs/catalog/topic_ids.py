@@ -1,0 +1,31 @@
+"""Topic ids: 16 random bytes, written as Kafka writes them (base64url without padding, 22 characters)."""
+
+from __future__ import annotations
+
+import uuid
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from itertools import count
+
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+def topic_id_text(raw: bytes) -> str:
+    """The text of 16 bytes."""
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def topic_id_bytes(text: str) -> bytes:
+    """The 16 bytes of a text. Raises UNKNOWN_TOPIC_ID where it is none."""
+    try:
+        raw = urlsafe_b64decode(f"{text}==".encode("ascii"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 16 or topic_id_text(raw) != text:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{text!r} is not a topic id.")
+    return raw
+
+
+def new_topic_id() -> str:
+    """A random id; as in Kafka none begins with a dash, which command lines would take for an option."""
+    drawn = (topic_id_text(uuid.uuid4().bytes) for _ in count())
+    return next(text for text in drawn if not text.startswith("-"))

@@ -1,0 +1,1 @@
+"""Keeps a log of latest-value-a-key records short without a background job. Pure."""

@@ -1,0 +1,1 @@
+"""Kafka properties: names, types, defaults, bounds, meaning; parsed and resolved. Pure."""

@@ -1,0 +1,113 @@
+"""Whatever is done to the catalog, its log folds to the live state, also after trimming, and stays short."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.catalog import catalog as catalog_module
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.codec import CatalogCodec
+from libs.catalog.commands import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    NameCluster,
+)
+from libs.catalog.machine import CatalogMachine
+from libs.catalog.records import ConfigResource, ResourceType
+from libs.compaction import live_keys
+from libs.config.broker import BrokerConfig
+from sharebroker.errors import KafkaError
+
+names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])
+settings = st.one_of(
+    st.tuples(
+        st.builds(ConfigResource, st.just(ResourceType.TOPIC), names),
+        st.just("retention.ms"),
+    ),
+    st.tuples(
+        st.builds(ConfigResource, st.just(ResourceType.GROUP), st.sampled_from(["g", "h"])),
+        st.just("share.delivery.count.limit"),
+    ),
+    st.tuples(
+        st.builds(ConfigResource, st.just(ResourceType.BROKER), st.sampled_from(["", "1"])),
+        st.just("num.partitions"),
+    ),
+)
+commands = st.one_of(
+    st.builds(CreateTopic, names, st.uuids().map(str), st.integers(0, 3)),
+    st.builds(DeleteTopic, names),
+    st.builds(CreatePartitions, names, st.integers(1, 9)),
+    st.builds(
+        lambda setting, value: AlterConfigs(setting[0], {setting[1]: value}),
+        settings,
+        st.sampled_from(["2", "3", "7", None]),
+    ),
+    st.builds(NameCluster, st.sampled_from(["x", "y"])),
+)
+
+
+def facts(state: TopicCatalog) -> object:
+    kinds = (ResourceType.GROUP, ResourceType.BROKER)
+    return (
+        list(state.topics()),
+        {
+            (kind, name): dict(state.configs(ConfigResource(kind, name)))
+            for kind in kinds
+            for name in state.configured(kind)
+        },
+        list(state.deleted()),
+        state.cluster_id,
+        [state.topic_like(name) for name in ("a", "b", "c", "d.e", "d_e")],
+    )
+
+
+@given(st.lists(commands, max_size=60), st.sampled_from([0, 3, 512]), st.integers(1, 5))
+def test_trimmed_log_folds_to_the_live_state(todo: list[CatalogCommand], slack: int, kept: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_keys, "SLACK", slack)
+        patch.setattr(catalog_module, "DELETED_KEPT", kept)
+        _check(todo, slack)
+
+
+def test_quiet_facts_are_written_anew_while_others_change() -> None:
+    group, broker = ConfigResource(ResourceType.GROUP, "g"), ConfigResource(ResourceType.BROKER, "")
+    todo: list[CatalogCommand] = [
+        NameCluster("x"),
+        CreateTopic("gone", "T0"),
+        DeleteTopic("gone"),
+        CreateTopic("a", "T1"),
+        CreatePartitions("a", 5),
+        AlterConfigs(ConfigResource(ResourceType.TOPIC, "a"), {"retention.ms": "5"}),
+        AlterConfigs(group, {"share.delivery.count.limit": "3"}),
+    ]
+    todo += [AlterConfigs(broker, {"num.partitions": str(count % 7 + 1)}) for count in range(100)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_keys, "SLACK", 0)
+        _check(todo, 0)
+
+
+def _check(todo: list[CatalogCommand], slack: int) -> None:
+    live, log, codec = CatalogMachine(BrokerConfig()), list[bytes](), CatalogCodec()
+    trimmed = 1
+    for command in todo:
+        try:
+            records, _ = live.decide(command, 1.0)
+        except KafkaError:
+            continue
+        for record in records:
+            log.append(codec.encode(record))
+            live.apply(record, len(log))
+        assert trimmed <= live.trim_before() <= len(log) + 1
+        trimmed = live.trim_before()
+        replayed = CatalogMachine(BrokerConfig())
+        for position in range(trimmed, len(log) + 1):
+            replayed.apply(codec.decode(log[position - 1]), position)
+        assert facts(replayed.catalog) == facts(live.catalog)
+        assert replayed.trim_before() == trimmed
+        # Each topic may have changes behind its record: what lives is at most that and the settings.
+        assert len(log) + 1 - trimmed <= 3 * 40 + slack
