@@ -10,17 +10,21 @@ from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
 from libs.coordinator_runtime.ownership import Holder, LeaseOwnership
 from libs.coordinator_runtime.settings import RuntimeSettings
 from libs.coordinator_runtime.shard import ShardRuntime
+from libs.leases import names
 from libs.stream_log.port import StreamLog
 from sharebroker.errors import ErrorCode, KafkaError
 
 
 class ShardHost(Generic[C, R, A]):
-    """`name` is role and kind of resource: shard 7 of "share-coordinator" is "share-coordinator:7"."""
+    """`name` is the kind of resource: shard 7 of "share-coordinator" is "share-coordinator:7".
+
+    With None as `shards` there is one, number 0, and `name` is its name.
+    """
 
     def __init__(
         self,
         name: str,
-        shards: int,
+        shards: int | None,
         log: StreamLog,
         machine: Callable[[int], Machine[C, R, A]],
         codec: Codec[R],
@@ -36,7 +40,7 @@ class ShardHost(Generic[C, R, A]):
 
     def resource(self, index: int) -> str:
         """The name of a shard's lease and log."""
-        return f"{self.name}:{index}"
+        return self.name if self.shards is None else names.shard(self.name, index)
 
     def shard(self, index: int) -> ShardRuntime[C, R, A]:
         """The runtime of a shard we hold, in whatever state; raises NOT_COORDINATOR."""
@@ -53,7 +57,7 @@ class ShardHost(Generic[C, R, A]):
         """Have the holder open and close our shards from now on."""
 
         async def acquired(resource: str, epoch: int) -> None:
-            index = _index(resource)
+            index = indices[resource]
             await self._close(index)
             shard = self._held[index] = ShardRuntime(
                 resource,
@@ -66,10 +70,10 @@ class ShardHost(Generic[C, R, A]):
             shard.open(epoch)
 
         async def lost(resource: str) -> None:
-            await self._close(_index(resource))
+            await self._close(indices[resource])
 
-        resources = [self.resource(index) for index in range(self.shards)]
-        holder.watch(self.name, lambda: resources, self.name, acquired, lost)
+        indices = {self.resource(index): index for index in range(self.shards or 1)}
+        holder.watch(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
 
     async def stop(self) -> None:
         """Close every shard; call it before the leases are released."""
@@ -79,7 +83,3 @@ class ShardHost(Generic[C, R, A]):
         shard = self._held.pop(index, None)
         if shard is not None:
             await shard.close()
-
-
-def _index(resource: str) -> int:
-    return int(resource.rpartition(":")[2])

@@ -16,6 +16,7 @@ from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
 from libs.coordinator_runtime.ownership import Ownership
 from libs.coordinator_runtime.pending import Pending, Waiter
 from libs.coordinator_runtime.settings import RuntimeSettings
+from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
 from libs.stream_log.port import (
     LogError,
@@ -55,6 +56,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._failures = 0
         self._must_reclaim = False
         self._trimmed = 0
+        self._trim_at = 0.0
         self._trim_plan: tuple[int, int] | None = None
         self._task: asyncio.Task[None] | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -172,18 +174,22 @@ class ShardRuntime(Generic[C, R, A]):
             self._must_reclaim = True
             self._fail("the log did not answer")
         else:
-            self._failures = 0
-            pending.commit(len(group))
-            await self._trim()
+            if self.state is not ShardState.FAILED:
+                self._failures = 0
+                pending.commit(len(group))
+                await self._trim()
 
     async def _trim(self) -> None:
-        pending = self._pending
-        if self._trim_plan is None and pending.durable - self._trimmed >= self._settings.trim_records:
+        pending, settings, now = self._pending, self._settings, asyncio.get_running_loop().time()
+        if self._trim_plan is None:
+            if pending.durable - self._trimmed < settings.trim_records and now < self._trim_at:
+                return
             self._trim_plan = self._machine.trim_before(), pending.applied
         # what the machine calls redundant is so only once all it had applied by then is durable
-        if self._trim_plan is None or pending.durable < self._trim_plan[1]:
+        before, applied = self._trim_plan
+        if pending.durable < applied:
             return
-        before, self._trim_plan, self._trimmed = self._trim_plan[0], None, pending.durable
+        self._trim_plan, self._trimmed, self._trim_at = None, pending.durable, now + settings.trim_interval
         try:
             await self._log.trim(self.shard, self._epoch, before)
         except LogFenced:
@@ -201,7 +207,7 @@ class ShardRuntime(Generic[C, R, A]):
                 self._move(ShardState.LOADING)
             await self._load()
         except Exception as error:
-            expected = isinstance(error, LeasesUnavailable | LogUnavailable)
+            expected = isinstance(error, LeaseLost | LeasesUnavailable | LogUnavailable)
             _logger.warning("%s: not loaded: %r", self.shard, error, exc_info=not expected)
             self._fail("the log cannot be read")
         else:
@@ -217,6 +223,7 @@ class ShardRuntime(Generic[C, R, A]):
         position = max(position, await self._log.last_position(self.shard))
         self._machine, self._pending = machine, Pending(position)
         self._trimmed = position - records
+        self._trim_at = asyncio.get_running_loop().time() + self._settings.trim_interval
 
     # Ends
 

@@ -15,6 +15,8 @@ class ShareState:
     """The folded state of a share-partition and where its latest checkpoint lies in the shard's log.
 
     `delta_indices` are those written since that checkpoint: each needs a tombstone when the state is deleted.
+    `last_delta_index` says where the sequence goes on and is not part of the value: once the deltas of earlier
+    checkpoints are trimmed, it may start anew.
     """
 
     state_epoch: int
@@ -26,7 +28,7 @@ class ShareState:
     checkpoint_position: int
     create_timestamp_ms: int
     write_timestamp_ms: int
-    last_delta_index: int = -1
+    last_delta_index: int = field(default=-1, compare=False)
     delta_indices: list[int] = field(default_factory=list)
 
     @classmethod

@@ -1,0 +1,1 @@
+"""Keeps the durable state of share-partitions: checkpoints and deltas in fenced logs."""

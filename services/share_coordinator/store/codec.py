@@ -1,0 +1,130 @@
+"""Records of share-partition state as the bytes of a log entry (sharebroker/storage/v1/share_state.proto)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.key import ShareKey
+from services.share_coordinator.core.records import (
+    CheckpointTombstone,
+    DeltaTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
+from sharebroker.storage.v1 import share_state_pb2 as pb
+
+
+class ShareRecordCodec:
+    """Protocol buffers; a record says of which kind it is."""
+
+    def encode(self, record: ShareRecord) -> bytes:
+        """The payload of a record."""
+        message = pb.ShareStateRecord()
+        group_id, topic_id, partition = record.key
+        key = message.key
+        key.group_id, key.topic_id, key.partition = group_id, topic_id, partition
+        _WRITERS[type(record)](message, record)
+        return message.SerializeToString()
+
+    def decode(self, payload: bytes) -> ShareRecord:
+        """Raises ValueError for what is no record, or one of a kind that this version does not know."""
+        try:
+            message = pb.ShareStateRecord.FromString(payload)
+        except DecodeError as error:
+            raise ValueError(f"not a share state record: {error}") from error
+        kind = message.WhichOneof("value")
+        if kind is None:
+            raise ValueError("a share state record without a value that this version knows")
+        key = ShareKey(message.key.group_id, message.key.topic_id, message.key.partition)
+        return _READERS[kind](key, getattr(message, kind))
+
+
+def _write_checkpoint(message: pb.ShareStateRecord, record: ShareCheckpoint) -> None:
+    value = message.checkpoint
+    value.checkpoint_epoch = record.checkpoint_epoch
+    value.state_epoch = record.state_epoch
+    value.leader_epoch = record.leader_epoch
+    value.start_offset = record.start_offset
+    value.delivery_complete_count = record.delivery_complete_count
+    value.create_timestamp_ms = record.create_timestamp_ms
+    value.write_timestamp_ms = record.write_timestamp_ms
+    value.state_batches.extend(_batches_out(record.state_batches))
+
+
+def _write_delta(message: pb.ShareStateRecord, record: ShareDelta) -> None:
+    value = message.delta
+    value.delta_index = record.delta_index
+    value.checkpoint_epoch = record.checkpoint_epoch
+    value.leader_epoch = record.leader_epoch
+    value.start_offset = record.start_offset
+    value.delivery_complete_count = record.delivery_complete_count
+    value.state_batches.extend(_batches_out(record.state_batches))
+
+
+def _write_checkpoint_tombstone(message: pb.ShareStateRecord, _: CheckpointTombstone) -> None:
+    message.checkpoint_tombstone.SetInParent()
+
+
+def _write_delta_tombstone(message: pb.ShareStateRecord, record: DeltaTombstone) -> None:
+    message.delta_tombstone.SetInParent()
+    message.delta_tombstone.delta_index = record.delta_index
+
+
+def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
+    return ShareCheckpoint(
+        key,
+        value.checkpoint_epoch,
+        value.state_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        value.create_timestamp_ms,
+        value.write_timestamp_ms,
+        _batches_in(value.state_batches),
+    )
+
+
+def _read_delta(key: ShareKey, value: pb.ShareDelta) -> ShareDelta:
+    return ShareDelta(
+        key,
+        value.delta_index,
+        value.checkpoint_epoch,
+        value.leader_epoch,
+        value.start_offset,
+        value.delivery_complete_count,
+        _batches_in(value.state_batches),
+    )
+
+
+def _batches_out(batches: Iterable[StateBatch]) -> list[pb.ShareStateBatch]:
+    return [
+        pb.ShareStateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    ]
+
+
+def _batches_in(batches: Iterable[pb.ShareStateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
+    )
+
+
+_WRITERS: Final[Mapping[type, Callable[[pb.ShareStateRecord, Any], None]]] = {
+    ShareCheckpoint: _write_checkpoint,
+    ShareDelta: _write_delta,
+    CheckpointTombstone: _write_checkpoint_tombstone,
+    DeltaTombstone: _write_delta_tombstone,
+}
+
+_READERS: Final[Mapping[str, Callable[[ShareKey, Any], ShareRecord]]] = {
+    "checkpoint": _read_checkpoint,
+    "delta": _read_delta,
+    "checkpoint_tombstone": lambda key, _: CheckpointTombstone(key),
+    "delta_tombstone": lambda key, value: DeltaTombstone(key, value.delta_index),
+}
