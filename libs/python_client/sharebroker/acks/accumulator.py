@@ -1,0 +1,244 @@
+"""Turns single acknowledgements into runs of offsets, and results of runs into results of records."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sharebroker.acks.acknowledgement import Acknowledgement, Progress
+from sharebroker.client_errors import IllegalStateError
+from sharebroker.errors import KafkaError
+from sharebroker.records.record import AcknowledgeType, Acquisition, Record
+
+RENEW = AcknowledgeType.RENEW
+SENT = Progress.SENT
+Entry = tuple[Record, Acknowledgement]
+
+
+class Run:
+    """Consecutive offsets of one acquisition with the same decision: one entry on the wire, one result.
+
+    `entries` is empty for offsets without a record.
+    """
+
+    __slots__ = ("acquisition", "detail", "entries", "first", "id", "kind", "last")
+
+    def __init__(
+        self,
+        acquisition: Acquisition,
+        offsets: tuple[int, int],
+        kind: AcknowledgeType,
+        detail: int | str | None,
+    ) -> None:
+        """`offsets` is (first, last), last inclusive."""
+        self.id = 0
+        self.acquisition = acquisition
+        self.first, self.last = offsets
+        self.kind = kind
+        self.detail = detail
+        self.entries: Sequence[Entry] = ()
+
+
+class Accumulator:
+    """All acknowledgements of one connection, and the acquisitions they are about.
+
+    Records call `acknowledge` from the application's thread; the rest belongs to the connection's loop.
+    `wake` is called, from either thread, when there is something to `drain` (once until drained).
+    """
+
+    __slots__ = (
+        "_closed",
+        "_in_flight",
+        "_last_id",
+        "_lock",
+        "_queue",
+        "_unreadable",
+        "_wake",
+        "_woken",
+        "held",
+    )
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._woken = False
+        self._queue: deque[Entry] = deque()
+        self._unreadable: list[Run] = []
+        self._in_flight: dict[int, Run] = {}
+        self._last_id = 0
+        self._closed: KafkaError | None = None
+        self._lock = threading.Lock()  # between changing a queued decision and draining it
+        self.held: set[Acquisition] = set()
+        """Acquisitions with offsets that are not finally decided."""
+
+    def acknowledge(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        """Queue a decision; one still queued for the record is replaced.
+
+        Raises IllegalStateError when a final decision was already sent.
+        """
+        if record.acknowledgement is not None:
+            changed = self._changed(record, record.acknowledgement, kind, detail)
+            if changed is not None:
+                return changed
+        acknowledgement = Acknowledgement(kind, detail)
+        record.acknowledgement = acknowledgement
+        self._queue.append((record, acknowledgement))
+        if not self._woken:
+            self._woken = True
+            self._wake()
+        return acknowledgement
+
+    def _changed(
+        self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: int | str | None
+    ) -> Acknowledgement | None:
+        """The queued acknowledgement with its new decision; None when it was a renewal and is sent."""
+        with self._lock:
+            if present.progress is Progress.QUEUED:
+                present.kind = kind
+                present.detail = detail
+                return present
+        if present.kind is RENEW:
+            return None
+        raise IllegalStateError(f"{record!r} was already acknowledged ({present.kind.name})")
+
+    def add_unreadable(
+        self,
+        acquisition: Acquisition,
+        offsets: tuple[int, int],
+        kind: AcknowledgeType,
+        reason: str | None = None,
+    ) -> None:
+        """Queue a decision on acquired offsets that gave no record; the caller drains."""
+        self._unreadable.append(Run(acquisition, offsets, kind, reason))
+
+    def drain(self) -> list[Run]:
+        """Everything queued as runs, now in flight. On a closed connection they fail instead."""
+        self._woken = (
+            False  # before emptying: what is queued from here on either is drained below or wakes again
+        )
+        runs, self._unreadable = self._unreadable, []
+        with self._lock:
+            groups = _grouped(self._queue)
+        for group in groups:
+            runs += _coalesced(group)
+        if self._closed is not None:
+            for run in runs:
+                self._settle(run, self._closed)
+            return []
+        for run in runs:
+            self._last_id = run.id = self._last_id + 1
+            self._in_flight[run.id] = run
+        return runs
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether any acknowledgement waits for its outcome."""
+        return bool(self._queue or self._unreadable or self._in_flight)
+
+    def resolve(self, run_id: int, error: KafkaError | None, deadline: float) -> Run | None:
+        """Settle a run in flight; None when there is no such run. `deadline`: the new one of a renewal."""
+        run = self._in_flight.pop(run_id, None)
+        if run is not None:
+            if run.kind is RENEW and error is None:
+                self._renewed(run, deadline)
+            self._settle(run, error)
+        return run
+
+    def _settle(self, run: Run, error: KafkaError | None) -> None:
+        if run.kind is RENEW:
+            for record, acknowledgement in run.entries:
+                if record.acknowledgement is acknowledgement:
+                    record.acknowledgement = None  # simply held again
+        else:
+            self._forget(run.acquisition, run.last - run.first + 1)
+        for _, acknowledgement in run.entries:
+            acknowledgement.settle(error)
+
+    def _renewed(self, run: Run, deadline: float) -> None:
+        acquisition = run.acquisition
+        if (run.first, run.last) == (acquisition.first, acquisition.last):
+            acquisition.deadline = deadline
+            return
+        part = acquisition.part(run.first, run.last)
+        part.deadline = deadline
+        for record, _ in run.entries:
+            record.acquisition = part
+        self.held.add(part)
+        self._forget(acquisition, part.remaining)
+
+    def _forget(self, acquisition: Acquisition, offsets: int) -> None:
+        acquisition.remaining -= offsets
+        if acquisition.remaining <= 0:
+            self.held.discard(acquisition)
+
+    def lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
+        """Note that the lock of `offsets` (first, last) under `token` is gone."""
+        first, last = offsets
+        for acquisition in list(self.held):
+            same = (acquisition.topic_id, acquisition.partition, acquisition.token) == (
+                topic_id,
+                partition,
+                token,
+            )
+            if same and acquisition.first <= last and first <= acquisition.last:
+                acquisition.lost.append((first, last))
+                self._forget(acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1)
+
+    def close(self, error: KafkaError) -> None:
+        """The connection is gone: what is queued, in flight or comes later fails with `error`."""
+        self._closed = error
+        in_flight, self._in_flight = self._in_flight, {}
+        for run in in_flight.values():
+            self._settle(run, error)
+        self.drain()
+        for acquisition in self.held:
+            acquisition.lost.append((acquisition.first, acquisition.last))
+        self.held.clear()
+
+
+def _grouped(queue: deque[Entry]) -> Iterable[list[Entry]]:
+    """Empty `queue`, by acquisition and decision; each acknowledgement is now sent."""
+    groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Entry]] = {}
+    acquisition: Acquisition | None = None
+    kind: AcknowledgeType | None = None
+    detail: int | str | None = None
+    group: list[Entry] = []
+    for _ in range(len(queue)):
+        entry = queue.popleft()
+        record, acknowledgement = entry
+        acknowledgement.progress = SENT
+        if (
+            record.acquisition is not acquisition
+            or acknowledgement.kind is not kind
+            or acknowledgement.detail != detail
+        ):
+            acquisition, kind, detail = record.acquisition, acknowledgement.kind, acknowledgement.detail
+            group = groups.setdefault((id(acquisition), kind, detail), [])
+        group.append(entry)
+    return groups.values()
+
+
+def _coalesced(group: list[Entry]) -> Iterator[Run]:
+    """The runs of consecutive offsets in one group."""
+    offsets = [record.offset for record, _ in group]
+    if max(offsets) - min(offsets) + 1 == len(
+        offsets
+    ):  # each offset occurs once, so this is one run in any order
+        yield _run(group, min(offsets), max(offsets))
+        return
+    group.sort(key=lambda entry: entry[0].offset)
+    offsets.sort()
+    start = 0
+    for end in range(1, len(group) + 1):
+        if end == len(group) or offsets[end] != offsets[end - 1] + 1:
+            yield _run(group[start:end], offsets[start], offsets[end - 1])
+            start = end
+
+
+def _run(entries: list[Entry], first: int, last: int) -> Run:
+    record, acknowledgement = entries[0]
+    run = Run(record.acquisition, (first, last), acknowledgement.kind, acknowledgement.detail)
+    run.entries = entries
+    return run

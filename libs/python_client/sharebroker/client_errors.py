@@ -1,0 +1,35 @@
+"""Errors that only a client has. Refusals of the server are plain `KafkaError`."""
+
+from __future__ import annotations
+
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+class IllegalStateError(RuntimeError):
+    """The call does not fit what was done before (Kafka: IllegalStateException); nothing has changed."""
+
+
+class WakeupError(Exception):
+    """`wakeup()` interrupted a waiting call (Kafka: WakeupException)."""
+
+
+class RecordDeserializationError(Exception):
+    """The consumer's `deserializer` failed on a record (Kafka: RecordDeserializationException).
+
+    The record is released unless the application decides otherwise before it polls again:
+    `consumer.acknowledge(topic, partition, offset, kind)`.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        super().__init__(f"{topic}-{partition}@{offset} cannot be deserialised")
+
+
+class ConnectionLostError(KafkaError):
+    """The connection broke before the answer came: what was asked for may or may not have been done."""
+
+    def __init__(self, detail: str = "") -> None:
+        text = "The connection was lost before the answer came"
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{text}: {detail}" if detail else text + ".")

@@ -1,0 +1,111 @@
+"""A member under any order of events: it never breaks, and ends with the coordinator's last word."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.membership.heartbeat import HeartbeatResponse, TopicIdPartition
+from sharebroker.membership.machine import Membership, MembershipSettings
+from sharebroker.membership.reconciler import Callback, Partitions
+from sharebroker.membership.states import MemberState
+
+ASSIGNMENTS = st.frozensets(st.integers(0, 3).map(lambda n: TopicIdPartition("a", n)))
+CODES = st.sampled_from(
+    [
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ]
+)
+EVENTS = st.lists(
+    st.one_of(
+        st.tuples(st.just("pass"), st.floats(0, 6)),
+        st.tuples(st.just("answer"), st.none() | ASSIGNMENTS),
+        st.tuples(st.just("refuse"), CODES),
+        st.tuples(st.just("take"), st.none()),
+        st.tuples(st.just("complete"), st.none()),
+        st.tuples(st.just("subscribe"), st.sampled_from(["a", "b"])),
+        st.tuples(st.just("leave"), st.none()),
+    ),
+    max_size=60,
+)
+
+
+class World:
+    """The member, a coordinator that answers as told, and an application that runs callbacks when told."""
+
+    def __init__(self, listener: bool) -> None:
+        self.member = Membership(MembershipSettings(has_listener=listener))
+        self.now = 0.0
+        self.epoch = 0
+        self.in_flight = False
+        self.running: Callback | None = None
+        self.told: Partitions = frozenset()  # what the listener believes to hold
+
+    def step(self, what: str, value: object) -> None:
+        member = self.member
+        if what == "pass" and isinstance(value, float):
+            self.now += value
+            if member.heartbeat(self.now) is not None:
+                assert not self.in_flight, "one heartbeat at a time"
+                self.in_flight = True
+        elif what == "answer" and self.in_flight:
+            assert value is None or isinstance(value, frozenset)
+            self.in_flight = False
+            self.epoch += 1
+            member.answered(HeartbeatResponse(self.epoch, 5.0, value), self.now)
+        elif what == "refuse" and self.in_flight:
+            assert isinstance(value, ErrorCode)
+            self.in_flight = False
+            member.failed(KafkaError(value), self.now)
+        elif what == "take" and self.running is None:
+            self.running = member.next_callback()
+        elif what == "complete" and self.running is not None:
+            callback, self.running = self.running, None
+            member.callback_completed(callback)
+        elif what == "subscribe":
+            member.subscribe(frozenset({str(value)}))
+        elif what == "leave":
+            member.leave()
+            self.running = None
+
+    def settle(self, target: Partitions) -> None:
+        """Let everything come to rest with `target` as the coordinator's last word."""
+        self.member.subscribe(frozenset({"c"}))
+        for _ in range(20):
+            self.step("complete", None)
+            self.step("take", None)
+            self.step("pass", 6.0)
+            self.step("answer", target)
+
+
+@given(EVENTS, ASSIGNMENTS, st.booleans())
+def test_it_ends_with_the_last_assignment(
+    events: list[tuple[str, object]], target: Partitions, listener: bool
+) -> None:
+    world = World(listener)
+    for what, value in events:
+        world.step(what, value)
+    world.settle(target)
+    assert world.member.state is MemberState.STABLE
+    assert world.member.assigned == target
+    assert world.member.next_callback() is None
+
+
+@given(EVENTS, st.booleans())
+def test_an_unknown_error_is_the_end(events: list[tuple[str, object]], listener: bool) -> None:
+    world = World(listener)
+    for what, value in events:
+        world.step(what, value)
+    world.member.subscribe(frozenset({"c"}))
+    world.step("answer", None)
+    world.step("pass", 6.0)  # a member that is leaving has to be out before it is in again
+    world.member.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert world.member.state is MemberState.FATAL
+    world.now += 1000
+    assert world.member.heartbeat(world.now) is None
+    assert world.member.assigned == frozenset()
