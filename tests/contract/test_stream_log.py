@@ -1,0 +1,166 @@
+"""What every log promises: the memory twin, and Redis streams on each server there is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import LeaseStore
+from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.link import RedisLink
+from libs.stream_log.memory import MemoryStreamLog
+from libs.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
+from libs.stream_log.redis import RedisStreamLog
+from libs.testkit.servers import Servers, kinds
+
+SHARD = "share-coordinator:7"
+
+
+@dataclass
+class Stores:
+    """A log, and the leases that fence it."""
+
+    leases: LeaseStore
+    log: StreamLog
+
+    async def owned(self, owner: str = "1/1") -> int:
+        """Claim the shard and tell its epoch."""
+        return (await self.leases.claim(SHARD, owner, 60.0, force=True)).epoch
+
+
+@pytest.fixture(params=["memory", *kinds()])
+async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Stores]:
+    if request.param == "memory":
+        leases = MemoryLeaseStore()
+        yield Stores(leases, MemoryStreamLog(leases.epoch_of))
+        return
+    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    yield Stores(RedisLeaseStore(link), RedisStreamLog(link))
+    await link.close()
+
+
+async def test_what_was_appended_is_read_in_order(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a", b""])
+    await stores.log.append(SHARD, epoch, 3, [b"\x00\xff\r\n"])
+    assert await stores.log.read(SHARD, 0, 10) == [Entry(1, b"a"), Entry(2, b""), Entry(3, b"\x00\xff\r\n")]
+    assert await stores.log.last_position(SHARD) == 3
+
+
+async def test_an_unknown_shard_is_empty(stores: Stores) -> None:
+    assert await stores.log.read("nobody", 0, 10) == []
+    assert await stores.log.last_position("nobody") == 0
+
+
+async def test_reading_goes_on_behind_a_position_and_stops_at_the_limit(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [bytes([i]) for i in range(10)])
+    assert [entry.position for entry in await stores.log.read(SHARD, 3, 4)] == [4, 5, 6, 7]
+    assert [entry.position for entry in await stores.log.read(SHARD, 8, 4)] == [9, 10]
+    assert await stores.log.read(SHARD, 10, 4) == []
+
+
+async def test_shards_do_not_see_each_other(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a"])
+    assert await stores.log.read("share-coordinator:8", 0, 10) == []
+
+
+async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+    with pytest.raises(LogFenced):
+        await stores.log.append(SHARD, 1, 1, [b"a"])
+    assert await stores.log.last_position(SHARD) == 0
+
+
+async def test_a_past_owner_is_fenced(stores: Stores) -> None:
+    earlier = await stores.owned()
+    await stores.log.append(SHARD, earlier, 1, [b"a"])
+    later = await stores.owned("1/2")
+    with pytest.raises(LogFenced):
+        await stores.log.append(SHARD, earlier, 2, [b"b"])
+    with pytest.raises(LogFenced):
+        await stores.log.trim(SHARD, earlier, 2)
+    await stores.log.append(SHARD, later, 2, [b"c"])
+    assert [entry.payload for entry in await stores.log.read(SHARD, 0, 10)] == [b"a", b"c"]
+
+
+async def test_an_epoch_that_was_never_given_out_is_fenced(stores: Stores) -> None:
+    epoch = await stores.owned()
+    with pytest.raises(LogFenced):
+        await stores.log.append(SHARD, epoch + 1, 1, [b"a"])
+
+
+async def test_release_does_not_open_the_log_to_older_epochs(stores: Stores) -> None:
+    earlier = await stores.owned()
+    await stores.owned("1/2")
+    await stores.leases.release(SHARD, "1/2")
+    with pytest.raises(LogFenced):
+        await stores.log.append(SHARD, earlier, 1, [b"a"])
+
+
+@pytest.mark.parametrize("first", [1, 2, 4, 100])
+async def test_out_of_order_is_refused_and_nothing_is_written(stores: Stores, first: int) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a", b"b"])
+    with pytest.raises(LogOutOfOrder) as refusal:
+        await stores.log.append(SHARD, epoch, first, [b"x", b"y", b"z"])
+    assert isinstance(refusal.value, LogNotWritten)
+    assert "ends at 2" in refusal.value.reason
+    assert await stores.log.read(SHARD, 0, 10) == [Entry(1, b"a"), Entry(2, b"b")]
+
+
+async def test_trimming_keeps_positions(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
+    await stores.log.trim(SHARD, epoch, 3)
+    assert await stores.log.read(SHARD, 0, 10) == [Entry(3, b"c")]
+    await stores.log.trim(SHARD, epoch, 2)  # already gone: harmless
+    await stores.log.append(SHARD, epoch, 4, [b"d"])
+    assert [entry.position for entry in await stores.log.read(SHARD, 0, 10)] == [3, 4]
+
+
+async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
+    await stores.log.trim(SHARD, epoch, 4)
+    assert await stores.log.read(SHARD, 0, 10) == []
+    assert await stores.log.last_position(SHARD) == 3
+    with pytest.raises(LogOutOfOrder):
+        await stores.log.append(SHARD, epoch, 1, [b"x"])
+    await stores.log.append(SHARD, epoch, 4, [b"d"])
+    assert await stores.log.read(SHARD, 0, 10) == [Entry(4, b"d")]
+
+
+async def test_trimming_what_never_was_is_harmless(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.trim(SHARD, epoch, 5)
+    assert await stores.log.last_position(SHARD) == 0
+
+
+async def test_a_deleted_log_starts_again_at_one(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"a"])
+    await stores.log.delete(SHARD)
+    await stores.log.delete(SHARD)
+    assert await stores.log.last_position(SHARD) == 0
+    await stores.log.append(SHARD, epoch, 1, [b"b"])
+    assert await stores.log.read(SHARD, 0, 10) == [Entry(1, b"b")]
+
+
+async def test_an_empty_append_checks_the_fence_and_the_end(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [])
+    with pytest.raises(LogOutOfOrder):
+        await stores.log.append(SHARD, epoch, 2, [])
+    with pytest.raises(LogFenced):
+        await stores.log.append(SHARD, epoch - 1, 1, [])
+
+
+async def test_large_appends_are_one_step(stores: Stores) -> None:
+    epoch = await stores.owned()
+    await stores.log.append(SHARD, epoch, 1, [b"x" * 100] * 20_000)
+    assert await stores.log.last_position(SHARD) == 20_000
+    assert len(await stores.log.read(SHARD, 0, 50_000)) == 20_000

@@ -1,0 +1,171 @@
+"""The log when Redis forgets, fills up, goes away or falls silent; and the twin's faults on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.link import LinkSettings, RedisLink
+from libs.stream_log.memory import Fault, MemoryStreamLog
+from libs.stream_log.port import (
+    Entry,
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogOutOfOrder,
+    LogUnavailable,
+)
+from libs.stream_log.redis import RedisStreamLog
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, binaries, running
+
+SHARD = "share-coordinator:7"
+QUICK = LinkSettings(stall=0.3, attempt=1.0, backoff=0.01, backoff_max=0.05)
+
+
+@pytest.fixture(params=sorted(binaries()))
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of this test's own, on the append-only file."""
+    with running(request.param, "--appendonly", "yes", "--appendfsync", "always") as own:
+        yield own
+
+
+@pytest.fixture
+async def link(server: Server) -> AsyncIterator[RedisLink]:
+    link = await RedisLink.connect(server.url, settings=QUICK)
+    yield link
+    await link.close()
+
+
+async def owned(link: RedisLink) -> int:
+    return (await RedisLeaseStore(link).claim(SHARD, "1/1", 60.0)).epoch
+
+
+async def test_a_flushed_script_is_sent_again(link: RedisLink) -> None:
+    log, epoch = RedisStreamLog(link), await owned(link)
+    await log.append(SHARD, epoch, 1, [b"a"])
+    await link.call("SCRIPT", "FLUSH", timeout=5.0)
+    await asyncio.gather(*[log.append(SHARD, epoch, 2 + i, [b"b"]) for i in range(5)])
+    assert await log.last_position(SHARD) == 6
+
+
+async def test_a_full_memory_refuses_appends_but_not_reading_trimming_or_leases(link: RedisLink) -> None:
+    log, epoch = RedisStreamLog(link), await owned(link)
+    await log.append(SHARD, epoch, 1, [b"a", b"b"])
+    await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
+    with pytest.raises(LogNotWritten, match="OOM"):
+        await log.append(SHARD, epoch, 3, [b"c"])
+    assert len(await log.read(SHARD, 0, 10)) == 2
+    await log.trim(SHARD, epoch, 2)
+    assert await RedisLeaseStore(link).renew([SHARD], "1/1", 60.0) == [True]
+    await link.call("CONFIG", "SET", "maxmemory", 0, timeout=5.0)
+    await log.append(SHARD, epoch, 3, [b"c"])
+    assert [entry.position for entry in await log.read(SHARD, 0, 10)] == [2, 3]
+
+
+async def test_a_replica_refuses_appends(link: RedisLink) -> None:
+    log, epoch = RedisStreamLog(link), await owned(link)
+    await link.call("REPLICAOF", "127.0.0.1", 1, timeout=5.0)
+    with pytest.raises(LogNotWritten):
+        await log.append(SHARD, epoch, 1, [b"a"])
+
+
+async def test_a_log_of_the_wrong_type_refuses(link: RedisLink) -> None:
+    log, epoch = RedisStreamLog(link), await owned(link)
+    await link.call("SET", f"sharebroker:{{{SHARD}}}:log", "x", timeout=5.0)
+    with pytest.raises(LogNotWritten, match="WRONGTYPE"):
+        await log.append(SHARD, epoch, 1, [b"a"])
+    with pytest.raises(LogUnavailable, match="WRONGTYPE"):
+        await log.read(SHARD, 0, 1)
+    with pytest.raises(LogUnavailable, match="WRONGTYPE"):
+        await log.last_position(SHARD)
+
+
+async def test_a_server_that_died_keeps_what_was_answered_and_serves_again(
+    server: Server, link: RedisLink
+) -> None:
+    log, epoch = RedisStreamLog(link), await owned(link)
+    await log.append(SHARD, epoch, 1, [b"a"])
+    server.kill()
+    with pytest.raises((LogNotWritten, LogOutcomeUnknown)):
+        await log.append(SHARD, epoch, 2, [b"b"])
+    with pytest.raises(LogNotWritten):  # known to be away by now
+        await log.append(SHARD, epoch, 2, [b"b"])
+    with pytest.raises(LogNotWritten):
+        await log.trim(SHARD, epoch, 2)
+    with pytest.raises(LogNotWritten):
+        await log.delete(SHARD)
+    with pytest.raises(LogUnavailable):
+        await log.read(SHARD, 0, 10)
+    with pytest.raises(LogUnavailable):
+        await log.last_position(SHARD)
+    server.restart()
+    await link.ready(10.0)
+    await log.append(SHARD, epoch, 2, [b"b"])
+    assert await log.read(SHARD, 0, 10) == [Entry(1, b"a"), Entry(2, b"b")]
+
+
+async def test_an_append_whose_answer_is_lost_is_unknown_and_was_done(
+    server: Server, link: RedisLink
+) -> None:
+    epoch = await owned(link)
+    async with FaultProxy(server.port) as proxy:
+        through = await RedisLink.connect(proxy.url, settings=QUICK)
+        log = RedisStreamLog(through)
+        await log.append(SHARD, epoch, 1, [b"a"])
+        proxy.swallow_replies = True
+        with pytest.raises(LogOutcomeUnknown):
+            await log.append(SHARD, epoch, 2, [b"b"])
+        proxy.heal()
+        await through.ready(10.0)
+        assert await log.last_position(SHARD) == 2
+        with pytest.raises(LogOutOfOrder):
+            await log.append(SHARD, epoch, 2, [b"again"])
+        await through.close()
+
+
+async def test_the_twin_fails_on_demand() -> None:
+    log = MemoryStreamLog()
+    for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN):
+        log.fail_next_append(fault)
+    with pytest.raises(LogNotWritten):
+        await log.append(SHARD, 1, 1, [b"a"])
+    with pytest.raises(LogOutcomeUnknown):
+        await log.append(SHARD, 1, 1, [b"a"])
+    assert await log.last_position(SHARD) == 0
+    with pytest.raises(LogOutcomeUnknown):
+        await log.append(SHARD, 1, 1, [b"a"])
+    assert await log.read(SHARD, 0, 10) == [Entry(1, b"a")]
+    log.fail_next_append(Fault.FENCED)
+    with pytest.raises(LogFenced):
+        await log.append(SHARD, 1, 2, [b"b"])
+    with pytest.raises(LogFenced):
+        await log.append(SHARD, 1, 2, [b"b"])
+    assert log.appends == [(SHARD, 1, 1)]
+
+
+async def test_the_twin_goes_away_on_demand() -> None:
+    log = MemoryStreamLog()
+    log.away = True
+    with pytest.raises(LogNotWritten):
+        await log.append(SHARD, 1, 1, [b"a"])
+    with pytest.raises(LogNotWritten):
+        await log.delete(SHARD)
+    with pytest.raises(LogUnavailable):
+        await log.read(SHARD, 0, 10)
+    with pytest.raises(LogUnavailable):
+        await log.last_position(SHARD)
+
+
+async def test_the_twin_holds_appends_back() -> None:
+    log = MemoryStreamLog()
+    log.hold()
+    append = asyncio.create_task(log.append(SHARD, 1, 1, [b"a"]))
+    await asyncio.sleep(0)
+    assert log.appends == []
+    log.release()
+    await append
+    assert log.appends == [(SHARD, 1, 1)]
