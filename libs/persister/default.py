@@ -1,0 +1,147 @@
+"""The default persister: finds the share coordinator, gathers, retries with backoff until the time is up.
+
+Source: Kafka's `DefaultStatePersister` and `PersisterStateManager`. The backoff is shorter than Kafka's,
+since a coordinator that moves is back within a fraction of a second here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from libs.persister.lane import Lane
+from libs.persister.port import ShareKey, SharePartitionState, StateBatch, StateChange, StateSummary
+from libs.rpc.router import Peer
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Refusals that another try may turn; every request may be repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class PersisterSettings:
+    """Times in seconds: of a whole call with its retries, of one request, and of the pauses between tries."""
+
+    call_timeout: float = 30.0
+    request_timeout: float = 5.0
+    first_backoff: float = 0.05
+    longest_backoff: float = 1.0
+
+
+class Coordinators(Protocol):
+    """Finds share coordinators (libs.rpc.router)."""
+
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
+        """The shard that keeps a share-partition's state."""
+
+    async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
+        """The shard's owner. Raises KafkaError."""
+
+    def forget_share_coordinator(self, shard: int) -> None:
+        """Look it up anew."""
+
+
+class DefaultPersister:
+    """See `Persister`."""
+
+    def __init__(self, coordinators: Coordinators, settings: PersisterSettings | None = None) -> None:
+        self._coordinators = coordinators
+        self._settings = settings or PersisterSettings()
+        self._lanes: dict[tuple[str, str, str], Lane] = {}
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        """See Persister."""
+        payload = pb.InitializeShareGroupStateRequest.PartitionData(
+            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+        )
+        await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
+        """See Persister."""
+        payload = pb.ReadShareGroupStateRequest.PartitionData(
+            partition=key.partition, leader_epoch=leader_epoch
+        )
+        found = await self._call("ReadShareGroupState", pb.ReadShareGroupStateRequest, key, payload)
+        batches = tuple(
+            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            for batch in found.state_batches
+        )
+        return SharePartitionState(found.state_epoch, found.start_offset, batches)
+
+    async def write(self, key: ShareKey, change: StateChange) -> None:
+        """See Persister."""
+        payload = pb.WriteShareGroupStateRequest.PartitionData(
+            partition=key.partition,
+            state_epoch=change.state_epoch,
+            leader_epoch=change.leader_epoch,
+            start_offset=change.start_offset,
+            delivery_complete_count=change.delivery_complete_count,
+        )
+        for first, last, state, count in change.batches:
+            payload.state_batches.add(
+                first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
+            )
+        await self._call("WriteShareGroupState", pb.WriteShareGroupStateRequest, key, payload)
+
+    async def delete(self, key: ShareKey) -> None:
+        """See Persister."""
+        await self._call("DeleteShareGroupState", pb.DeleteShareGroupStateRequest, key, key.partition)
+
+    async def read_summary(self, key: ShareKey) -> StateSummary:
+        """See Persister."""
+        found = await self._call(
+            "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
+        )
+        return StateSummary(
+            found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count
+        )
+
+    async def _call(self, rpc: str, request: type, key: ShareKey, payload: Any) -> Any:
+        """One share-partition's part of an RPC, tried until it is answered for good or the time is up."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._settings.call_timeout
+        backoff = self._settings.first_backoff
+        shard = self._coordinators.share_shard(*key)
+        while True:
+            try:
+                peer = await self._coordinators.share_coordinator(shard)
+                return await self._ask(peer, rpc, request, key, payload)
+            except KafkaError as error:
+                pause = backoff * random.uniform(0.8, 1.2)
+                if error.code not in RETRIABLE or clock() + pause >= deadline:
+                    raise
+            self._coordinators.forget_share_coordinator(shard)
+            await asyncio.sleep(pause)
+            backoff = min(backoff * 2, self._settings.longest_backoff)
+
+    async def _ask(
+        self,
+        peer: Peer[ShareCoordinatorServiceAsyncStub],
+        rpc: str,
+        request: type,
+        key: ShareKey,
+        payload: Any,
+    ) -> Any:
+        name = (rpc, peer.member.owner, key.group_id)
+        if name not in self._lanes:
+            method = getattr(peer.stub, rpc)
+            self._lanes[name] = Lane(
+                lambda message, timeout: method(message, timeout=timeout),
+                request,
+                key.group_id,
+                lambda: self._lanes.pop(name, None),
+            )
+        return await self._lanes[name].ask(key, payload, self._settings.request_timeout)

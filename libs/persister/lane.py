@@ -1,0 +1,86 @@
+"""One kind of call for one group to one coordinator: at most one request under way, the rest gathers.
+
+Source: Kafka's `PersisterStateManager`, which batches in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from libs.persister.port import ShareKey
+from sharebroker.errors import ErrorCode, KafkaError
+
+Send = Callable[[Any, float], Awaitable[Any]]
+
+
+class Lane:
+    """Gathers the partitions of one group into requests of one RPC. Made when needed, dropped when idle."""
+
+    def __init__(self, send: Send, request: type, group_id: str, on_idle: Callable[[], None]) -> None:
+        self._send = send
+        self._request = request
+        self._group_id = group_id
+        self._on_idle = on_idle
+        self._waiting: dict[ShareKey, tuple[Any, asyncio.Future[Any]]] = {}
+        self._sender: asyncio.Task[None] | None = None
+
+    async def ask(self, key: ShareKey, payload: Any, timeout: float) -> Any:
+        """The partition's part of the answer. Raises KafkaError: its error code, or the failure of the call.
+
+        A share-partition has one question of a kind at a time: its leader sends writes in order.
+        """
+        if key in self._waiting:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Two requests of one kind for {key} at once.")
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = (payload, answer)
+        if self._sender is None:
+            self._sender = asyncio.ensure_future(self._run(timeout))
+        return await answer
+
+    async def _run(self, timeout: float) -> None:
+        try:
+            while self._waiting:
+                asked, self._waiting = self._waiting, {}
+                try:
+                    results = self._by_key(await self._send(self._build(asked), timeout))
+                except KafkaError as error:
+                    results = dict.fromkeys(asked, error)
+                for key, (_, answer) in asked.items():
+                    _settle(answer, results.get(key))
+        finally:
+            self._sender = None
+            self._on_idle()
+
+    def _build(self, asked: dict[ShareKey, tuple[Any, asyncio.Future[Any]]]) -> Any:
+        request = self._request(group_id=self._group_id)
+        topics: dict[str, Any] = {}
+        for key, (payload, _) in asked.items():
+            topic = topics.get(key.topic_id)
+            if topic is None:
+                topic = topics[key.topic_id] = request.topics.add(topic_id=key.topic_id)
+            topic.partitions.append(payload)
+        return request
+
+    def _by_key(self, response: Any) -> dict[ShareKey, Any]:
+        return {
+            ShareKey(self._group_id, topic.topic_id, result.partition): result
+            for topic in response.results
+            for result in topic.partitions
+        }
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if answer.done():
+        return
+    if result is None:
+        answer.set_exception(
+            KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The coordinator left the partition out.")
+        )
+    elif isinstance(result, KafkaError):
+        answer.set_exception(result)
+    elif result.error_code:
+        answer.set_exception(KafkaError(ErrorCode(result.error_code), result.error_message))
+    else:
+        answer.set_result(result)
