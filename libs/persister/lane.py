@@ -18,7 +18,7 @@ Send = Callable[[Any, float], Awaitable[Any]]
 class Lane:
     """Gathers the partitions of one group into requests of one RPC. Made when needed, dropped when idle."""
 
-    def __init__(self, send: Send, request: type, group_id: str, on_idle: Callable[[], None]) -> None:
+    def __init__(self, send: Send, request: type, group_id: str, on_idle: Callable[[], object]) -> None:
         self._send = send
         self._request = request
         self._group_id = group_id

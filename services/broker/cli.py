@@ -1,0 +1,94 @@
+"""`sharebroker serve`: starts the services of this process and waits for SIGTERM."""
+
+from __future__ import annotations
+
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+import uvloop
+
+from services.broker.logs import configure_logging
+from services.broker.process import run
+from services.broker.settings import (
+    DEFAULT_DATA,
+    DEFAULT_GRPC,
+    ServeSettings,
+    parse_address,
+    parse_config,
+    parse_roles,
+)
+from sharebroker.errors import KafkaError
+
+_EXAMPLES = """
+[bold]Examples[/bold]
+
+  sharebroker serve                                   everything in one process, data below ./data
+
+  sharebroker serve --grpc 127.0.0.1:0 --ready-file r.json    a free port, told in r.json
+
+  sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101
+
+  sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4
+"""
+
+
+def serve(
+    data: Annotated[
+        Path, typer.Option(help="Folder of the embedded Valkey and this node's identity.")
+    ] = DEFAULT_DATA,
+    roles: Annotated[
+        str,
+        typer.Option(
+            help="all, or some of gateway, group-coordinator, share-partition-leader, share-coordinator."
+        ),
+    ] = "all",
+    grpc: Annotated[str, typer.Option(help="Where to listen; port 0 takes a free one.")] = DEFAULT_GRPC,
+    redis: Annotated[
+        str | None,
+        typer.Option(help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one."),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT at which other processes reach this one; the --grpc address if not set."
+        ),
+    ] = None,
+    fsync: Annotated[
+        Literal["always", "everysec"],
+        typer.Option(
+            help="When the embedded Valkey forces its log to disk; `everysec` can lose the last second."
+        ),
+    ] = "always",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A broker property by Kafka's name, key=value; may be repeated."),
+    ] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
+    ] = None,
+) -> None:
+    """Serve share groups: all roles in one process, or some of them beside others."""
+    configure_logging()
+    try:
+        parse_address(grpc, "--grpc")
+        if advertise is not None:
+            parse_address(advertise, "--advertise")
+        settings = ServeSettings(
+            data=data,
+            roles=parse_roles(roles),
+            grpc=grpc,
+            redis=redis,
+            advertise=advertise,
+            fsync=fsync,
+            ready_file=ready_file,
+            config=parse_config(set_ or ()),
+        )
+        uvloop.run(run(settings))
+    except KafkaError as error:
+        typer.echo(f"sharebroker serve: {error.message}", err=True)
+        raise typer.Exit(2) from None
+
+
+serve.__doc__ = (serve.__doc__ or "") + _EXAMPLES

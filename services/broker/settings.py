@@ -1,0 +1,60 @@
+"""What `serve` was asked for, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from libs.config.broker import BrokerConfig
+from libs.rpc.router import ROLES
+from sharebroker.errors import ErrorCode, KafkaError
+
+DEFAULT_GRPC: Final = "127.0.0.1:9090"
+DEFAULT_DATA: Final = Path("data")
+
+Fsync = Literal["always", "everysec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """How one process serves. Without `redis` it starts a Valkey of its own below `data`."""
+
+    data: Path = DEFAULT_DATA
+    roles: frozenset[str] = frozenset(ROLES)
+    grpc: str = DEFAULT_GRPC
+    redis: str | None = None
+    advertise: str | None = None
+    fsync: Fsync = "always"
+    ready_file: Path | None = None
+    config: BrokerConfig
+
+
+def parse_roles(text: str) -> frozenset[str]:
+    """`all`, or role names with commas between. Raises KafkaError INVALID_CONFIG."""
+    if text == "all":
+        return frozenset(ROLES)
+    roles = frozenset(name.strip() for name in text.split(",") if name.strip())
+    unknown = sorted(roles - frozenset(ROLES))
+    if unknown or not roles:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"--roles takes `all` or some of {', '.join(ROLES)}; not {', '.join(unknown) or 'nothing'}.",
+        )
+    return roles
+
+
+def parse_address(text: str, option: str) -> tuple[str, int]:
+    """HOST:PORT. Raises KafkaError INVALID_CONFIG."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
+        )
+    return host, int(port)
+
+
+def parse_config(assignments: Sequence[str]) -> BrokerConfig:
+    """`key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
+    return BrokerConfig.parse(assignments)

@@ -1,0 +1,94 @@
+"""The gRPC edge of the share-partition leader."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from libs.catalog.follower import CatalogFollower
+from services.share_partition_leader.service.acknowledge import acknowledge
+from services.share_partition_leader.service.delivery import DeliverySession
+from services.share_partition_leader.service.fetch import Fetch
+from services.share_partition_leader.service.leadership import Leadership
+from services.share_partition_leader.service.log_calls import delete_records, list_offsets, produce
+from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceServicer,
+)
+
+
+class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
+    """Decodes, calls, encodes; refusals of single partitions stand in band."""
+
+    STREAMING: Final = ("Deliver",)
+
+    def __init__(self, leadership: Leadership, catalog: CatalogFollower) -> None:
+        self._leadership = leadership
+        self._catalog = catalog
+
+    async def Deliver(
+        self, requests: AsyncIterator[pb.DeliverRequest], context: Any
+    ) -> AsyncIterator[pb.DeliverResponse]:
+        """See the proto."""
+        opening = await anext(requests, pb.DeliverRequest())
+        if not opening.open.group_id or not opening.open.member_id:
+            raise _must_open()
+        session = DeliverySession(opening.open, self._leadership)
+        session.take(opening)
+        reader = asyncio.ensure_future(session.read(requests))
+        try:
+            async for response in session.responses(reader):
+                yield response
+        finally:
+            reader.cancel()
+            session.close()
+
+    async def AcquireRecords(
+        self, request: pb.AcquireRecordsRequest, context: Any
+    ) -> pb.AcquireRecordsResponse:
+        """See the proto."""
+        return pb.AcquireRecordsResponse(
+            acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
+            partitions=await Fetch(request, self._leadership).run(),
+        )
+
+    async def AcknowledgeRecords(
+        self, request: pb.AcknowledgeRecordsRequest, context: Any
+    ) -> pb.AcknowledgeRecordsResponse:
+        """See the proto."""
+        return pb.AcknowledgeRecordsResponse(
+            acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
+            partitions=await acknowledge(self._leadership, request),
+        )
+
+    async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
+        """See the proto."""
+        released = self._leadership.release_member(
+            request.group_id, request.member_id, {(p.topic_id, p.partition) for p in request.partitions}
+        )
+        return pb.ReleaseMemberResponse(released=released)
+
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        """See the proto."""
+        return pb.ProduceResponse(partitions=await produce(self._leadership, request))
+
+    async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
+        """See the proto."""
+        return pb.ListOffsetsResponse(partitions=await list_offsets(self._leadership, request))
+
+    async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> pb.DeleteRecordsResponse:
+        """See the proto."""
+        return pb.DeleteRecordsResponse(partitions=await delete_records(self._leadership, request))
+
+    def _lock_timeout(self, group_id: str) -> int:
+        return self._catalog.group_config(group_id).share_record_lock_duration_ms
+
+
+def _must_open() -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REQUEST,
+        "The first message of a Deliver stream opens it.",
+        violations=[FieldViolation("open", "group_id and member_id are needed")],
+    )

@@ -1,0 +1,84 @@
+"""A share-partition's durable state: loaded when it is first used, written as it changes."""
+
+from __future__ import annotations
+
+from libs.clock import now
+from libs.config.group import GroupConfig
+from libs.persister.port import Persister, ShareKey
+from libs.record_log.partition_log import PartitionLog
+from services.share_partition_leader.config import share_partition_settings
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.states import RecordState
+from services.share_partition_leader.core.values import LoadedState, StateBatch, StateWrite
+from services.share_partition_leader.service.share_group_partition import StateWriter
+from sharebroker.errors import ErrorCode, KafkaError
+
+_SEEN_BY_CONSUMERS = {
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+"""What a consumer is told when the share coordinator refuses (Kafka: SharePartition.fetchPersisterError)."""
+
+
+async def load_share_partition(
+    persister: Persister, log: PartitionLog, group_id: str, config: GroupConfig
+) -> SharePartition:
+    """Reads the state and resolves `share.auto.offset.reset` where no start offset is set.
+
+    Raises KafkaError: LEADER_NOT_AVAILABLE while the group coordinator has not initialised the state,
+    OFFSET_NOT_AVAILABLE where no record is as young as `by_duration` asks, the persister's refusals.
+    """
+    try:
+        state = await persister.read(share_key(group_id, log), log.epoch)
+    except KafkaError as error:
+        raise _translated(error, uninitialised=ErrorCode.LEADER_NOT_AVAILABLE) from error
+    start = state.start_offset if state.start_offset >= 0 else await _reset(log, config)
+    batches = tuple(
+        StateBatch(b.first, b.last, RecordState(b.state), b.delivery_count) for b in state.batches
+    )
+    return SharePartition(
+        share_partition_settings(config), LoadedState(state.state_epoch, log.epoch, start, batches)
+    )
+
+
+def state_writer(persister: Persister, group_id: str, log: PartitionLog) -> StateWriter:
+    """Writes the changes of one share-partition. Raises KafkaError in the codes a consumer may see."""
+    key = share_key(group_id, log)
+
+    async def write(change: StateWrite) -> None:
+        try:
+            await persister.write(key, change)
+        except KafkaError as error:
+            raise _translated(error, uninitialised=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
+
+    return write
+
+
+def share_key(group_id: str, log: PartitionLog) -> ShareKey:
+    """The key of a group's state of a log's partition."""
+    _, topic_id, partition = log.partition.split(":")
+    return ShareKey(group_id, topic_id, int(partition))
+
+
+async def _reset(log: PartitionLog, config: GroupConfig) -> int:
+    reset = config.offset_reset
+    if reset.strategy == "earliest":
+        return log.log_start_offset
+    if reset.strategy == "latest":
+        return log.log_end_offset
+    found = await log.offset_for_timestamp(int(now() * 1000) - reset.duration_ms)
+    if found is None:
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as young as {config.share_auto_offset_reset} asks."
+        )
+    return found
+
+
+def _translated(error: KafkaError, *, uninitialised: ErrorCode) -> KafkaError:
+    """INVALID_REQUEST from the coordinator means that there is no state: not yet, or no more."""
+    if error.code is ErrorCode.INVALID_REQUEST:
+        return KafkaError(uninitialised, "The group has no state of this partition.", metadata=error.metadata)
+    code = _SEEN_BY_CONSUMERS.get(error.code, error.code)
+    return KafkaError(code, error.message, metadata=error.metadata, retry_after=error.retry_after)
