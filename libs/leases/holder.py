@@ -120,7 +120,9 @@ class LeaseHolder:
         """
         holding = self._held.get(resource)
         if holding is not None and holding.valid_until > self._clock() and resource not in self._steps:
-            return self._ours(resource, holding)
+            return Lease(resource, self.member.owner, holding.epoch, holding.valid_until - self._clock())
+        if holding is not None and holding.valid_until <= self._clock():
+            self._lose(resource)
         return await asyncio.shield(self._claiming(resource))
 
     async def reclaim(self, resource: str) -> int:
@@ -231,15 +233,13 @@ class LeaseHolder:
             log.info("could not release %s; it will expire", resource)
 
     async def _claim(self, resource: str) -> Lease:
-        holding = self._held.get(resource)
-        if holding is not None and holding.valid_until > self._clock():
-            return self._ours(resource, holding)
         if not self._members:
             await self._refresh_members()
         if not self._should_own(resource):
             return await self._elsewhere(resource)
         sent = self._clock()
-        lease = await self._store.claim(resource, self.member.owner, self._ttl)
+        # By force: what we acquire anew gets a new epoch, also where the store still has our old lease.
+        lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner != self.member.owner:
             return lease
         self._held[resource] = Holding(lease.epoch, sent + self._ttl)
@@ -264,9 +264,6 @@ class LeaseHolder:
         if not self._members or (lease is not None and lease.owner not in self._members):
             await self._refresh_members()
         return self._preferred(resource) if lease is None else self._members.get(lease.owner)
-
-    def _ours(self, resource: str, holding: Holding) -> Lease:
-        return Lease(resource, self.member.owner, holding.epoch, holding.valid_until - self._clock())
 
     def _should_own(self, resource: str) -> bool:
         if self._stopping or kind_of(resource) not in self._watches:

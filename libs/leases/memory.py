@@ -53,8 +53,8 @@ class MemoryLeaseStore:
     async def announce(self, member: Member, ttl: float) -> None:
         """As the port says."""
         now = self._now()
-        known = self._members.get(member.node_id)
-        if known is None or not succeeds(known[0].owner, member.owner):
+        known, expires_at = self._members.get(member.node_id, (member, now))
+        if expires_at <= now or not succeeds(known.owner, member.owner):
             self._members[member.node_id] = (member, now + ttl)
 
     async def members(self) -> list[Member]:

@@ -1,0 +1,48 @@
+"""Lease stores that cannot be asked say so within their deadline."""
+
+from __future__ import annotations
+
+import pytest
+
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import LeaseStore, LeasesUnavailable, Member
+from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.link import RedisLink
+from libs.testkit.proxy import FaultProxy
+
+ME = Member("1/1", 1, frozenset(), "127.0.0.1:1")
+
+
+async def refuses_everything(store: LeaseStore) -> None:
+    for call in (
+        store.claim("catalog", "1/1", 10.0),
+        store.renew(["catalog"], "1/1", 10.0),
+        store.release("catalog", "1/1"),
+        store.read(["catalog"]),
+        store.announce(ME, 10.0),
+        store.members(),
+        store.withdraw("1/1"),
+    ):
+        with pytest.raises(LeasesUnavailable):
+            await call
+
+
+async def test_the_twin_goes_away_on_demand() -> None:
+    store = MemoryLeaseStore()
+    store.away = True
+    await refuses_everything(store)
+
+
+async def test_redis_that_is_silent(redis_url: str) -> None:
+    async with FaultProxy(int(redis_url.rpartition(":")[2])) as proxy:
+        link = await RedisLink.connect(proxy.url)
+        store = RedisLeaseStore(link, timeout=0.05)
+        proxy.black_hole()
+        await refuses_everything(store)
+        await link.close()
+
+
+async def test_redis_that_is_away(redis_link: RedisLink) -> None:
+    store = RedisLeaseStore(redis_link)
+    await redis_link.close()
+    await refuses_everything(store)

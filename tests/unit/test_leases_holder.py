@@ -1,0 +1,454 @@
+"""The holder of a process: what it claims, keeps, loses and hands over, on a clock the test turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import pytest
+
+from libs.leases.holder import LeaseHolder, LeaseLost
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import LeasesUnavailable, Member
+from libs.leases.rules import preferred
+from libs.testkit.waiting import eventually
+
+ROLE = "share-coordinator"
+SHARDS = [f"{ROLE}:{index}" for index in range(20)]
+TTL = 10.0
+
+
+class World:
+    """A store and a clock that all nodes of a test share."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.store = MemoryLeaseStore(lambda: self.now)
+        self.nodes: list[Node] = []
+
+    def node(self, node_id: int, incarnation: int = 1, resources: Iterable[str] = SHARDS) -> Node:
+        node = Node(self, node_id, incarnation, list(resources))
+        self.nodes.append(node)
+        return node
+
+    async def pass_time(self, seconds: float, *nodes: Node) -> None:
+        """Turn the clock in steps of a second; the given nodes take their turns."""
+        for _ in range(round(seconds)):
+            self.now += 1.0
+            for node in nodes:
+                await node.turn()
+
+
+class Node:
+    """A process: its holder, and what the holder told it."""
+
+    def __init__(self, world: World, node_id: int, incarnation: int, resources: list[str]) -> None:
+        self.member = Member(f"{node_id}/{incarnation}", node_id, frozenset({ROLE}), f"node{node_id}:9090")
+        self.holder = LeaseHolder(world.store, self.member, TTL, clock=lambda: world.now)
+        self.owned: dict[str, int] = {}
+        self.story: list[tuple[str, str]] = []
+        self.resources = resources
+        self.fail_to_open = False
+        self.closing = asyncio.Event()
+        self.closing.set()
+        self.holder.watch(ROLE, lambda: self.resources, ROLE, self.acquired, self.lost)
+
+    async def acquired(self, resource: str, epoch: int) -> None:
+        if self.fail_to_open:
+            raise RuntimeError("cannot open")
+        assert resource not in self.owned
+        self.owned[resource] = epoch
+        self.story.append(("acquired", resource))
+
+    async def lost(self, resource: str) -> None:
+        await self.closing.wait()
+        del self.owned[resource]
+        self.story.append(("lost", resource))
+
+    async def turn(self) -> None:
+        """One round, as the loop would make it, and everything it sets off."""
+        await self.holder._try_round()
+        if self.closing.is_set():
+            await self.holder._settle()
+
+    def held(self) -> set[str]:
+        return {resource for resource in SHARDS if self.holder.holds(resource) is not None}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    yield world
+    world.store.away = False
+    for node in world.nodes:
+        node.closing.set()
+        await node.holder.stop()
+
+
+async def test_a_lone_node_owns_everything(world: World) -> None:
+    node = world.node(1)
+    await node.holder.start()
+    assert node.held() == set(SHARDS)
+    assert node.owned == dict.fromkeys(SHARDS, 1)
+
+
+async def test_leases_are_kept_while_renewed(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    await world.pass_time(50, node)
+    assert node.held() == set(SHARDS)
+    assert [event for event, _ in node.story] == ["acquired"] * len(SHARDS)
+
+
+async def test_a_newcomer_is_handed_its_share_and_nothing_is_owned_twice(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    await world.pass_time(3, second, first)
+    assert first.held() | second.held() == set(SHARDS)
+    assert not first.held() & second.held()
+    assert second.held() == {
+        shard for shard in SHARDS if preferred(shard, ROLE, [first.member, second.member]) == second.member
+    }
+    assert all(second.owned[shard] == 2 for shard in second.held())
+
+
+async def test_who_stops_hands_over_at_once(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    await world.pass_time(3, second, first)
+    await second.holder.stop()
+    assert second.owned == {}
+    await world.pass_time(1, first)
+    assert first.held() == set(SHARDS)
+
+
+async def test_who_dies_is_followed_when_its_leases_run_out(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    await world.pass_time(3, second, first)
+    await world.pass_time(TTL + 1, first)
+    assert second.held() == set()
+    assert first.held() == set(SHARDS)
+
+
+async def test_a_restarted_node_takes_its_own_leases_back_at_once(world: World) -> None:
+    await world.node(1, incarnation=1).turn()
+    second = world.node(1, incarnation=2)
+    await second.turn()
+    assert second.owned == dict.fromkeys(SHARDS, 2)
+
+
+async def test_the_replaced_incarnation_learns_that_it_lost(world: World) -> None:
+    first = world.node(1, incarnation=1)
+    await first.turn()
+    second = world.node(1, incarnation=2)
+    await second.turn()
+    await world.pass_time(TTL / 3 + 1, first, second)
+    assert first.held() == set()
+    assert first.owned == {}
+    assert second.held() == set(SHARDS)
+
+
+async def test_leases_end_here_when_the_store_is_away_too_long_and_come_back(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    world.store.away = True
+    await world.pass_time(TTL - 1, node)
+    assert node.held() == set(SHARDS)
+    world.now += 1.0
+    assert node.held() == set()
+    await node.turn()
+    assert node.owned == {}
+    world.store.away = False
+    await world.pass_time(1, node)
+    assert node.owned == dict.fromkeys(SHARDS, 2)
+
+
+async def test_validity_counts_from_before_the_request(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    claim = world.store.claim
+
+    async def slow_claim(resource: str, owner: str, ttl: float, *, force: bool = False) -> object:
+        lease = await claim(resource, owner, ttl, force=force)
+        world.now += 6.0
+        return lease
+
+    world.store.claim = slow_claim  # type: ignore[assignment,method-assign] # a slow answer, nothing else
+    await node.holder.acquire(SHARDS[0])
+    world.now += 3.9
+    assert node.holder.holds(SHARDS[0]) == 1
+    world.now += 0.2
+    assert node.holder.holds(SHARDS[0]) is None
+
+
+async def test_acquire_claims_on_demand_once(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    leases = await asyncio.gather(*[node.holder.acquire(SHARDS[0]) for _ in range(5)])
+    assert {(lease.owner, lease.epoch) for lease in leases} == {("1/1", 1)}
+    again = await node.holder.acquire(SHARDS[0])
+    assert (again.owner, again.epoch, again.expires_in) == ("1/1", 1, TTL)
+    assert node.story == [("acquired", SHARDS[0])]
+
+
+async def test_acquire_after_a_local_expiry_closes_before_it_opens_again(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    await node.holder.acquire(SHARDS[0])
+    world.now += TTL
+    await world.store.announce(node.member, TTL)
+    await world.store.renew(SHARDS[:1], "1/1", TTL)  # the store may think otherwise
+    lease = await node.holder.acquire(SHARDS[0])
+    assert (lease.owner, lease.epoch) == ("1/1", 2)
+    assert [event for event, _ in node.story] == ["acquired", "lost", "acquired"]
+
+
+async def test_acquire_works_before_the_first_round_has_been(world: World) -> None:
+    node = world.node(1, resources=[])
+    await world.store.announce(node.member, TTL)
+    assert (await node.holder.acquire(SHARDS[0])).owner == "1/1"
+
+
+async def test_acquire_names_who_should_own_it(world: World) -> None:
+    first, second = world.node(1, resources=[]), world.node(2, resources=[])
+    await world.pass_time(2, first, second)
+    theirs = next(
+        shard for shard in SHARDS if preferred(shard, ROLE, [first.member, second.member]) == second.member
+    )
+    lease = await first.holder.acquire(theirs)
+    assert (lease.owner, lease.epoch) == ("2/1", 0)
+    await second.holder.acquire(theirs)
+    lease = await first.holder.acquire(theirs)
+    assert (lease.owner, lease.epoch) == ("2/1", 1)
+
+
+async def test_acquire_names_who_still_holds_what_should_be_ours(world: World) -> None:
+    await world.store.claim(SHARDS[0], "9/1", 5.0)
+    node = world.node(1, resources=[])
+    await node.turn()
+    assert (await node.holder.acquire(SHARDS[0])).owner == "9/1"
+    assert node.holder.holds(SHARDS[0]) is None
+
+
+async def test_acquire_of_a_kind_nobody_serves_names_nobody(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    lease = await node.holder.acquire("nothing:1")
+    assert (lease.owner, lease.epoch) == ("", 0)
+
+
+async def test_acquire_says_when_the_store_is_away(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    world.store.away = True
+    with pytest.raises(LeasesUnavailable):
+        await node.holder.acquire(SHARDS[0])
+    world.store.away = False
+    assert (await node.holder.acquire(SHARDS[0])).owner == "1/1"
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_resource_that_does_not_open_is_given_back(world: World, away: bool) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    node.fail_to_open = True
+
+    async def go_away(resource: str, epoch: int) -> None:
+        world.store.away = away
+        await node.acquired(resource, epoch)
+
+    node.holder.watch(ROLE, list, ROLE, go_away, node.lost)
+    with pytest.raises(RuntimeError, match="cannot open"):
+        await node.holder.acquire(SHARDS[0])
+    assert node.holder.holds(SHARDS[0]) is None
+    world.store.away = False
+    [lease] = await world.store.read([SHARDS[0]])
+    assert (lease is not None) is away
+    node.fail_to_open = False
+    await node.turn()
+    assert (await node.holder.acquire(SHARDS[0])).owner == "1/1"
+
+
+async def test_reclaim_raises_our_epoch(world: World) -> None:
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    assert await node.holder.reclaim(SHARDS[0]) == 2
+    assert node.holder.holds(SHARDS[0]) == 2
+    assert node.story == [("acquired", SHARDS[0])]
+
+
+async def test_reclaim_tells_when_another_has_it(world: World) -> None:
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    await world.store.claim(SHARDS[0], "1/2", TTL)
+    with pytest.raises(LeaseLost):
+        await node.holder.reclaim(SHARDS[0])
+    await node.holder._settle()
+    assert node.owned == {}
+
+
+async def test_reclaim_of_what_we_gave_up_frees_it_again(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    with pytest.raises(LeaseLost):
+        await node.holder.reclaim(SHARDS[0])
+    assert await world.store.read([SHARDS[0]]) == [None]
+
+
+async def test_a_renewal_does_not_undo_a_reclaim_made_meanwhile(world: World) -> None:
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    renew = world.store.renew
+
+    async def renew_slowly(resources: list[str], owner: str, ttl: float) -> list[bool]:
+        kept = await renew(resources, owner, ttl)
+        await node.holder.reclaim(SHARDS[0])
+        return kept
+
+    world.store.renew = renew_slowly  # type: ignore[assignment,method-assign] # a race on demand
+    await world.pass_time(4, node)
+    assert node.holder.holds(SHARDS[0]) == 2
+
+
+async def test_what_is_handed_over_is_finished_under_the_lease_first(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    first.closing.clear()
+    await second.turn()
+    await first.turn()
+    await world.pass_time(TTL, first, second)  # still closing, still renewed
+    assert first.held() == set(SHARDS)
+    assert second.held() == set()
+    first.closing.set()
+    await first.holder._settle()
+    await second.turn()
+    assert first.held() | second.held() == set(SHARDS)
+    assert len(second.held()) > 0
+
+
+async def test_what_expires_while_it_is_handed_over_is_closed_once(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    first.closing.clear()
+    await second.turn()
+    await first.turn()
+    world.store.away = True
+    await world.pass_time(TTL, first)
+    first.closing.set()
+    await first.holder._settle()
+    assert first.owned == {}
+    assert len([event for event, _ in first.story if event == "lost"]) == len(SHARDS)
+
+
+async def test_what_expires_before_its_hand_over_began_is_closed_once(world: World) -> None:
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    node.holder._lose(SHARDS[0])
+    node.holder._step(SHARDS[0], node.holder._hand_over(SHARDS[0]))
+    await node.holder._settle()
+    assert node.story == [("acquired", SHARDS[0]), ("lost", SHARDS[0])]
+
+
+async def test_a_resource_that_does_not_close_cleanly_is_let_go(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    node.owned.clear()  # closing raises KeyError
+    await node.holder.stop()
+    assert await world.store.read(SHARDS[:1]) == [None]
+    assert "giving up share-coordinator:0 failed" in caplog.text
+
+
+async def test_stopping_while_the_store_is_away_still_closes(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    world.store.away = True
+    await node.holder.stop()
+    assert node.owned == {}
+
+
+async def test_nothing_is_acquired_after_the_stop(world: World) -> None:
+    node = world.node(1, resources=[])
+    await node.turn()
+    await node.holder.stop()
+    assert (await node.holder.acquire(SHARDS[0])).epoch == 0
+
+
+async def test_owner_of_is_remembered_until_forgotten(world: World) -> None:
+    node, caller = world.node(1, resources=SHARDS[:1]), world.node(2, resources=[])
+    assert await caller.holder.owner_of(SHARDS[0]) is None
+    await world.store.claim(SHARDS[0], node.member.owner, TTL)
+    await world.store.announce(node.member, TTL)
+    assert await caller.holder.owner_of(SHARDS[0]) == node.member
+    await world.store.release(SHARDS[0], node.member.owner)
+    await world.store.withdraw(node.member.owner)
+    assert await caller.holder.owner_of(SHARDS[0]) == node.member
+    caller.holder.forget(SHARDS[0])
+    await caller.turn()
+    assert await caller.holder.owner_of(SHARDS[0]) == caller.member
+
+
+async def test_owners_that_left_are_forgotten(world: World) -> None:
+    node, caller = world.node(1, resources=SHARDS[:1]), world.node(2, resources=[])
+    await node.turn()
+    await caller.turn()
+    assert await caller.holder.owner_of(SHARDS[0]) == node.member
+    await node.holder.stop()
+    await caller.turn()
+    assert await caller.holder.owner_of(SHARDS[0]) == caller.member
+
+
+async def test_the_holder_of_a_lease_that_is_not_announced_is_unknown(world: World) -> None:
+    caller = world.node(2, resources=[])
+    await caller.turn()
+    await world.store.claim(SHARDS[0], "9/9", TTL)
+    assert await caller.holder.owner_of(SHARDS[0]) is None
+
+
+async def test_kinds_without_a_watch_are_owned_by_their_role(world: World) -> None:
+    node = world.node(1)
+    gateway = LeaseHolder(world.store, Member("5/1", 5, frozenset({"gateway"}), ""), clock=lambda: world.now)
+    await node.turn()
+    await gateway.round()
+    assert await gateway.owner_of("share-coordinator:77") == node.member
+    assert await gateway.owner_of("partition:t:0") is None
+
+
+async def test_a_round_that_fails_unexpectedly_is_logged_and_made_again(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = world.node(1)
+
+    def broken() -> list[str]:
+        raise RuntimeError("no list today")
+
+    node.holder.watch("catalog", broken, ROLE, node.acquired, node.lost)
+    await node.turn()
+    assert "a round of leases failed" in caplog.text
+    node.holder.watch("catalog", list, ROLE, node.acquired, node.lost)
+    await node.turn()
+    assert node.held() == set(SHARDS)
+
+
+async def test_the_loop_keeps_the_leases_of_a_started_holder() -> None:
+    store = MemoryLeaseStore()
+    events: list[str] = []
+
+    def record(event: str) -> Callable[..., object]:
+        async def callback(resource: str, *epoch: int) -> None:
+            events.append(event)
+
+        return callback
+
+    holder = LeaseHolder(store, Member("1/1", 1, frozenset({ROLE}), ""), ttl=0.1)
+    holder.watch(ROLE, lambda: SHARDS[:1], ROLE, record("acquired"), record("lost"))  # type: ignore[arg-type] # one maker for both callbacks
+    await holder.start()
+    assert holder.holds(SHARDS[0]) == 1
+    await store.claim(SHARDS[0], "1/2", 60.0)
+    await eventually(lambda: events == ["acquired", "lost"])
+    await store.release(SHARDS[0], "1/2")
+    await eventually(lambda: holder.holds(SHARDS[0]) == 3)
+    await holder.stop()
+    assert events == ["acquired", "lost", "acquired", "lost"]

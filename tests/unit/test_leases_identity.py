@@ -1,0 +1,41 @@
+"""A node stays itself over restarts; each start is a later incarnation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from libs.leases.identity import HIGHEST_NODE_ID, Identity, persistent, temporary
+from libs.leases.rules import succeeds
+
+
+def test_a_restart_is_a_later_incarnation_of_the_same_node(tmp_path: Path) -> None:
+    first = persistent(tmp_path / "node.json")
+    second = persistent(tmp_path / "node.json")
+    assert second.node_id == first.node_id
+    assert succeeds(second.owner, first.owner)
+
+
+def test_a_given_node_id_wins(tmp_path: Path) -> None:
+    assert persistent(tmp_path / "node.json", 7).node_id == 7
+    assert persistent(tmp_path / "node.json").node_id == 7
+    assert persistent(tmp_path / "node.json", 8).node_id == 8
+
+
+def test_incarnations_rise_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    far = 9_999_999_999_999
+    (tmp_path / "node.json").write_text(f'{{"node_id": 3, "incarnation": {far}}}')
+    assert persistent(tmp_path / "node.json") == Identity(3, far + 1)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"node_id": "x", "incarnation": 1}'])
+def test_a_file_without_an_identity_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "node.json").write_text(content)
+    with pytest.raises(ValueError, match="holds no node identity"):
+        persistent(tmp_path / "node.json")
+
+
+def test_temporary_nodes_are_kafka_broker_ids() -> None:
+    assert 1 <= temporary().node_id <= HIGHEST_NODE_ID
+    assert temporary(5).owner.startswith("5/")
