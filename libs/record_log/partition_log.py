@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from time import time
-from typing import Final
+from typing import Final, TypeVar
 
+from libs import clock
+from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
 from libs.record_log.core.batch import BatchHeader, Buffer, StoredBatch, assign, parse_headers
 from libs.record_log.core.view import LogView
@@ -24,6 +25,8 @@ from libs.stream_log.port import (
     LogUnavailable,
 )
 from sharebroker.errors import ErrorCode, KafkaError
+
+T = TypeVar("T")
 
 _READ_BYTES: Final = 1 << 20
 _FIRST_BACKOFF: Final = 0.05
@@ -79,7 +82,7 @@ class PartitionLog:
         store: RecordStore,
         reclaim: Callable[[], Awaitable[int]],
         settings: LogSettings,
-        clock: Callable[[], float] = time,
+        now: Callable[[], float] = clock.now,
     ) -> None:
         self.partition = partition
         self.epoch = epoch
@@ -88,7 +91,7 @@ class PartitionLog:
         self.on_append: list[Callable[[], None]] = []
         self._store = store
         self._reclaim = reclaim
-        self._clock = clock
+        self._now = now
         self._view = LogView(0, 0, (), settings.limits)
         self._pending: deque[_Append] = deque()
         self._pending_bytes = 0
@@ -102,17 +105,18 @@ class PartitionLog:
         store: RecordStore,
         reclaim: Callable[[], Awaitable[int]],
         settings: LogSettings | None = None,
-        clock: Callable[[], float] = time,
+        now: Callable[[], float] = clock.now,
     ) -> PartitionLog:
         """The log as the store has it; `epoch` is that of the lease of `partition`, and the leader epoch.
 
-        `reclaim` returns the new epoch, or raises KafkaError when another process owns the partition and
-        LeasesUnavailable when that cannot be known yet. `clock` gives seconds of the wall epoch.
+        `reclaim` is `LeaseHolder.reclaim` of this partition: it returns the new epoch, or raises LeaseLost
+        when another owner has the partition and LeasesUnavailable when that cannot be known yet. `now` gives
+        seconds of the wall epoch.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the store cannot be read.
         """
-        log = cls(partition, epoch, store, reclaim, settings or LogSettings(), clock)
+        log = cls(partition, epoch, store, reclaim, settings or LogSettings(), now)
         try:
             await log._load()
         except LogUnavailable as error:
@@ -233,12 +237,11 @@ class PartitionLog:
         bounds = await self._store.bounds(self.partition)
         segments = await self._store.segments(self.partition)
         view = LogView(bounds.log_start_offset, bounds.log_end_offset, segments, self.settings.limits)
-        now_ms = int(self._clock() * 1000)
+        now_ms = int(self._now() * 1000)
         offset = view.unread_from
-        while offset < bounds.log_end_offset:
-            batches = await self._store.read(self.partition, offset, _READ_BYTES)
-            if not batches:
-                break
+        while offset < bounds.log_end_offset and (
+            batches := await self._store.read(self.partition, offset, _READ_BYTES)
+        ):
             for batch in batches:
                 view.add(batch, now_ms)
             offset = batches[-1].last_offset + 1
@@ -262,14 +265,15 @@ class PartitionLog:
 
     async def _write(self, group: list[_Append]) -> None:
         """Make one group durable and answer it. Offsets are taken only when it is."""
-        now_ms = int(self._clock() * 1000)
+        now_ms = int(self._now() * 1000)
         batches, answers = self._assign(group, now_ms)
         segments = self._view.index.unsaved
         try:
             await self._store.append(self.partition, self.epoch, batches, segments)
         except LogError as error:
             self._refuse(group, error)
-            await self._recover()
+            if self.state is LogState.RECOVERING:
+                await self._recover()
             return
         if segments:
             self._view.index.saved(segments[-1].end_offset)
@@ -311,20 +315,15 @@ class PartitionLog:
         return _storage_error(error)
 
     async def _recover(self) -> None:
-        """While the log is RECOVERING: claim the lease anew and read again, until it succeeds or is lost."""
-        backoff = _FIRST_BACKOFF
-        while self.state is LogState.RECOVERING:
-            try:
-                self.epoch = await self._reclaim()
-                await self._load()
-            except KafkaError:
-                self._move(LogState.CLOSED)
-            except (LeasesUnavailable, LogUnavailable):
-                await asyncio.sleep(backoff)
-                backoff = min(2 * backoff, _LONGEST_BACKOFF)
-            else:
-                self._move(LogState.OPEN)
-                self._wake()
+        """Claim the lease anew, so that nothing more can be written under the old epoch; then read again."""
+        try:
+            self.epoch = await _persistently(self._reclaim)
+        except LeaseLost:
+            self._move(LogState.CLOSED)
+            return
+        await _persistently(self._load)
+        self._move(LogState.OPEN)
+        self._wake()
 
     async def _trim(self, before: int) -> int:
         epoch = self.epoch
@@ -378,6 +377,17 @@ def _storage_error(reason: object) -> KafkaError:
     return KafkaError(
         ErrorCode.KAFKA_STORAGE_ERROR, f"The store refused: {reason}", retry_after=_FIRST_BACKOFF
     )
+
+
+async def _persistently(step: Callable[[], Awaitable[T]]) -> T:
+    """Try a step of the recovery until the store answers."""
+    backoff = _FIRST_BACKOFF
+    while True:
+        try:
+            return await step()
+        except (LeasesUnavailable, LogUnavailable):
+            await asyncio.sleep(backoff)
+            backoff = min(2 * backoff, _LONGEST_BACKOFF)
 
 
 def _answer(append: _Append, error: KafkaError) -> None:

@@ -14,24 +14,33 @@ from typing import Any, Final
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.core.segments import Segment
 from libs.record_log.port import Bounds
-from libs.redis_link.errors import RedisError, RedisOutcomeUnknown, RedisRefused, RedisUnavailable
+from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
 from libs.redis_link.link import Part, RedisLink
-from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
+from libs.redis_link.lua import lua
+from libs.stream_log.port import LogUnavailable
+from libs.stream_log.redis import write_failure
+
+HERE: Final = Path(__file__).parent
+FENCE: Final = "../stream_log/fence"
+POSITION: Final = "../stream_log/position"
+APPEND: Final = lua(HERE, POSITION, FENCE, "append")
+TRIM: Final = lua(HERE, FENCE, "trim", flags="allow-oom")  # trimming is the way out of a full memory
+BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
 
 _FIRST_COUNT: Final = 4
 _LARGEST_COUNT: Final = 256
 
 
 class RedisRecordStore:
-    """The record store on one Redis or Valkey server. It never waits longer than its link does."""
+    """Batches in Redis; no method waits longer than the link lets a silent server wait."""
 
-    def __init__(self, link: RedisLink, keys: Keys) -> None:
+    def __init__(self, link: RedisLink, keys: Keys | None = None) -> None:
         self._link = link
-        self._keys = keys
-        self._append = link.script(_source("append.lua"))
-        self._trim = link.script(_source("trim.lua"))
-        self._bounds = link.script(_source("bounds.lua"))
+        self._keys = keys or Keys()
+        self._append = link.script(APPEND)
+        self._trim = link.script(TRIM)
+        self._bounds = link.script(BOUNDS)
 
     async def append(
         self,
@@ -47,7 +56,7 @@ class RedisRecordStore:
         for row in segments:
             args += (f"{row.end_offset}-0", row.base_offset, row.size, row.max_timestamp)
         keys = (self._keys.lease(partition), self._keys.log(partition), self._index(partition))
-        await _written(self._append.send(keys, args))
+        await _written(partition, self._append.send(keys, args))
 
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
         """As the port says: a few entries at first, then as many as their size says will fit."""
@@ -55,7 +64,7 @@ class RedisRecordStore:
         start, left, count = f"{offset + 1}-0", max_bytes, _FIRST_COUNT
         while True:
             entries = await _answered(
-                self._link.send("XRANGE", self._keys.log(partition), start, "+", "COUNT", count)
+                partition, self._link.send("XRANGE", self._keys.log(partition), start, "+", "COUNT", count)
             )
             for _, (_, data) in entries:
                 if batches and len(data) > left:
@@ -70,18 +79,16 @@ class RedisRecordStore:
     async def bounds(self, partition: str) -> Bounds:
         """As the port says."""
         keys = (self._keys.log(partition), self._keys.meta(partition))
-        log_start, last_id = await _answered(self._bounds.send(keys, ()))
-        return Bounds(int(log_start), _offset(last_id))
+        log_start, log_end = await _answered(partition, self._bounds.send(keys, ()))
+        return Bounds(int(log_start), log_end)
 
     async def segments(self, partition: str) -> list[Segment]:
         """As the port says."""
-        meta, rows = (
-            self._link.send("HGET", self._keys.meta(partition), "log_start"),
-            self._link.send("XRANGE", self._index(partition), "-", "+"),
-        )
-        log_start = int(await _answered(meta) or 0)
-        segments = [_segment(row_id, fields) for row_id, fields in await _answered(rows)]
-        return [segment for segment in segments if segment.end_offset > log_start]
+        log_start = self._link.send("HGET", self._keys.meta(partition), "log_start")
+        rows = self._link.send("XRANGE", self._index(partition), "-", "+")
+        start = int(await _answered(partition, log_start) or 0)
+        segments = [_segment(row_id, fields) for row_id, fields in await _answered(partition, rows)]
+        return [segment for segment in segments if segment.end_offset > start]
 
     async def trim(self, partition: str, epoch: int, log_start_offset: int) -> None:
         """As the port says; works when Redis is out of memory too."""
@@ -91,50 +98,31 @@ class RedisRecordStore:
             self._index(partition),
             self._keys.meta(partition),
         )
-        await _written(self._trim.send(keys, (epoch, log_start_offset)))
+        await _written(partition, self._trim.send(keys, (epoch, log_start_offset)))
 
     async def delete(self, partition: str) -> None:
         """As the port says."""
         keys = (self._keys.log(partition), self._index(partition), self._keys.meta(partition))
-        await _written(self._link.send("UNLINK", *keys))
+        await _written(partition, self._link.send("UNLINK", *keys))
 
     def _index(self, partition: str) -> str:
         return f"{self._keys.log(partition)}:index"
 
 
-def _source(name: str) -> str:
-    return Path(__file__).with_name(name).read_text()
-
-
-def _offset(entry_id: bytes) -> int:
-    return int(entry_id.partition(b"-")[0])
-
-
 def _segment(row_id: bytes, fields: Sequence[bytes]) -> Segment:
     _, base, _, size, _, newest = fields
-    return Segment(int(base), _offset(row_id), int(size), int(newest))
+    return Segment(int(base), int(row_id.removesuffix(b"-0")), int(size), int(newest))
 
 
-async def _written(reply: asyncio.Future[Any]) -> None:
-    """Await a write and sort its failure."""
+async def _written(partition: str, reply: asyncio.Future[Any]) -> None:
     try:
         await reply
-    except RedisUnavailable as error:
-        raise LogNotWritten(str(error)) from error
-    except RedisOutcomeUnknown as error:
-        raise LogOutcomeUnknown(str(error)) from error
-    except RedisRefused as error:
-        if error.code == "FENCED":
-            raise LogFenced(error.text) from error
-        # Plain ERR is XADD's: the id is not above the last one, which may be trimmed already.
-        if error.code in ("STALE", "ERR"):
-            raise LogOutOfOrder(error.text) from error
-        raise LogNotWritten(str(error)) from error
+    except RedisError as error:
+        raise write_failure(partition, error) from error
 
 
-async def _answered(reply: asyncio.Future[Any]) -> Any:
-    """Await a read."""
+async def _answered(partition: str, reply: asyncio.Future[Any]) -> Any:
     try:
         return await reply
     except RedisError as error:
-        raise LogUnavailable(str(error)) from error
+        raise LogUnavailable(f"{partition}: {error}") from error

@@ -1,0 +1,358 @@
+"""What every record store promises: the memory twin, and Redis streams on each server there is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from libs.leases.holder import LeaseLost
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import LeaseStore, LeasesUnavailable
+from libs.leases.redis import RedisLeaseStore
+from libs.record_log.core.segments import Segment
+from libs.record_log.core.view import Limits
+from libs.record_log.memory import MemoryRecordStore
+from libs.record_log.partition_log import LogState, PartitionLog
+from libs.record_log.port import Bounds, RecordStore
+from libs.record_log.redis import RedisRecordStore
+from libs.record_log.settings import LogSettings
+from libs.redis_link.link import LinkSettings, RedisLink
+from libs.stream_log.memory import Fault
+from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, Servers, binaries, kinds, running
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.record_log.batches import batch, stored
+
+NAME = "partition:7f3c:0"
+SIZE = len(stored(0).data)
+QUICK = LinkSettings(stall=0.3, attempt=1.0, backoff=0.01, backoff_max=0.05)
+
+
+@dataclass
+class Stores:
+    """A record store, and the leases that fence it."""
+
+    leases: LeaseStore
+    records: RecordStore
+
+    async def owned(self, owner: str = "1/1") -> int:
+        """Claim the partition and tell its epoch."""
+        return (await self.leases.claim(NAME, owner, 60.0, force=True)).epoch
+
+    async def filled(self, count: int) -> int:
+        """`count` batches of three records from offset 0; tells the epoch."""
+        epoch = await self.owned()
+        await self.records.append(NAME, epoch, [stored(3 * i) for i in range(count)])
+        return epoch
+
+    async def bases(self, offset: int, max_bytes: int = 10**9) -> list[int]:
+        return [b.base_offset for b in await self.records.read(NAME, offset, max_bytes)]
+
+
+@pytest.fixture(params=["memory", *kinds()])
+async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Stores]:
+    if request.param == "memory":
+        leases = MemoryLeaseStore()
+        yield Stores(leases, MemoryRecordStore(leases.epoch_of))
+        return
+    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    yield Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    await link.close()
+
+
+async def test_a_log_that_never_was_is_empty(stores: Stores) -> None:
+    assert await stores.records.bounds(NAME) == Bounds(0, 0)
+    assert await stores.records.read(NAME, 0, 100) == []
+    assert await stores.records.segments(NAME) == []
+
+
+async def test_what_was_appended_is_read_back_byte_by_byte(stores: Stores) -> None:
+    epoch = await stores.owned()
+    batches = [stored(0, 1, 0), stored(1, 500, 100), stored(501, 2)]
+    await stores.records.append(NAME, epoch, batches[:1])
+    await stores.records.append(NAME, epoch, batches[1:])
+    assert await stores.records.read(NAME, 0, 10**9) == batches
+    assert await stores.records.bounds(NAME) == Bounds(0, 503)
+
+
+@pytest.mark.parametrize(
+    ("offset", "bases"), [(0, [0, 3, 6]), (2, [0, 3, 6]), (3, [3, 6]), (8, [6]), (9, []), (100, [])]
+)
+async def test_reading_begins_with_the_batch_that_contains_the_offset(
+    stores: Stores, offset: int, bases: list[int]
+) -> None:
+    await stores.filled(3)
+    assert await stores.bases(offset) == bases
+
+
+@pytest.mark.parametrize(
+    ("max_bytes", "count"),
+    [
+        (0, 1),
+        (SIZE, 1),
+        (2 * SIZE - 1, 1),
+        (2 * SIZE, 2),
+        (10 * SIZE + 5, 10),
+        (10**9, 600),
+        (SIZE * 400, 400),
+    ],
+)
+async def test_reading_stops_at_the_limit_but_gives_one_batch(
+    stores: Stores, max_bytes: int, count: int
+) -> None:
+    await stores.filled(600)
+    assert await stores.bases(0, max_bytes) == list(range(0, 3 * count, 3))
+
+
+async def test_a_large_batch_among_small_ones_counts_by_its_size(stores: Stores) -> None:
+    epoch = await stores.owned()
+    small = [stored(3 * i) for i in range(6)]
+    large = stored(18, 1, 100_000)
+    await stores.records.append(NAME, epoch, [*small, large, stored(19, 1)])
+    assert await stores.bases(0, 6 * SIZE + 99_000) == [0, 3, 6, 9, 12, 15]
+    assert await stores.bases(18, 10) == [18]
+
+
+async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+    with pytest.raises(LogFenced):
+        await stores.records.append(NAME, 1, [stored(0)])
+    assert await stores.records.bounds(NAME) == Bounds(0, 0)
+
+
+async def test_a_past_owner_is_fenced(stores: Stores) -> None:
+    earlier = await stores.filled(1)
+    later = await stores.owned("1/2")
+    with pytest.raises(LogFenced):
+        await stores.records.append(NAME, earlier, [stored(3)])
+    with pytest.raises(LogFenced):
+        await stores.records.trim(NAME, earlier, 3)
+    await stores.records.append(NAME, later, [stored(3)])
+    assert await stores.bases(0) == [0, 3]
+
+
+@pytest.mark.parametrize("base", [0, 3, 5])
+async def test_overlap_is_refused_and_nothing_is_written(stores: Stores, base: int) -> None:
+    epoch = await stores.filled(2)
+    with pytest.raises(LogOutOfOrder):
+        await stores.records.append(NAME, epoch, [stored(base, 50), stored(base + 50)], [Segment(0, 6, 1, 1)])
+    assert await stores.bases(0) == [0, 3]
+    assert await stores.records.segments(NAME) == []
+
+
+async def test_a_gap_is_allowed_and_reading_inside_finds_the_next_batch(stores: Stores) -> None:
+    epoch = await stores.filled(1)
+    await stores.records.append(NAME, epoch, [stored(100)])
+    assert await stores.bases(50) == [100]
+    assert await stores.records.bounds(NAME) == Bounds(0, 103)
+
+
+async def test_index_rows_are_kept_beside_the_batches(stores: Stores) -> None:
+    epoch = await stores.filled(4)
+    rows = [Segment(0, 6, 170, 1002), Segment(6, 12, 170, -1)]
+    await stores.records.append(NAME, epoch, [stored(12)], rows[:1])
+    await stores.records.append(NAME, epoch, [stored(15)], rows[1:])
+    assert await stores.records.segments(NAME) == rows
+
+
+@pytest.mark.parametrize(
+    ("start", "bases", "rows"),
+    [(0, [0, 3, 6], 2), (2, [0, 3, 6], 2), (3, [3, 6], 2), (7, [6], 1), (9, [], 0)],
+)
+async def test_trimming_moves_the_log_start(stores: Stores, start: int, bases: list[int], rows: int) -> None:
+    epoch = await stores.owned()
+    segments = [Segment(0, 6, 1, 1), Segment(6, 9, 1, 1)]
+    await stores.records.append(NAME, epoch, [stored(0), stored(3), stored(6)], segments)
+    await stores.records.trim(NAME, epoch, start)
+    assert await stores.bases(0) == bases
+    assert await stores.records.bounds(NAME) == Bounds(start, 9)
+    assert await stores.records.segments(NAME) == segments[2 - rows :]
+
+
+async def test_the_log_start_never_moves_back(stores: Stores) -> None:
+    epoch = await stores.filled(3)
+    await stores.records.trim(NAME, epoch, 6)
+    await stores.records.trim(NAME, epoch, 3)
+    assert await stores.records.bounds(NAME) == Bounds(6, 9)
+
+
+async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+    epoch = await stores.filled(3)
+    await stores.records.trim(NAME, epoch, 9)
+    with pytest.raises(LogOutOfOrder):
+        await stores.records.append(NAME, epoch, [stored(5, 100)])
+    await stores.records.append(NAME, epoch, [stored(9)])
+    assert await stores.records.bounds(NAME) == Bounds(9, 12)
+
+
+async def test_a_row_below_the_log_start_is_not_shown(stores: Stores) -> None:
+    epoch = await stores.filled(2)
+    await stores.records.trim(NAME, epoch, 6)
+    await stores.records.append(NAME, epoch, [stored(6)], [Segment(0, 6, 1, 1)])
+    assert await stores.records.segments(NAME) == []
+
+
+async def test_a_deleted_log_starts_again(stores: Stores) -> None:
+    epoch = await stores.filled(2)
+    await stores.records.trim(NAME, epoch, 3)
+    await stores.records.delete(NAME)
+    await stores.records.delete(NAME)
+    assert await stores.records.bounds(NAME) == Bounds(0, 0)
+    await stores.records.append(NAME, epoch, [stored(0)])
+    assert await stores.bases(0) == [0]
+
+
+async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
+    await stores.filled(1)
+    assert await stores.records.read("partition:7f3c:1", 0, 100) == []
+
+
+async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
+    settings = LogSettings(limits=Limits(tail_bytes=SIZE, segment_bytes=3 * SIZE))
+
+    async def no_reclaim() -> int:
+        raise LeaseLost(NAME)
+
+    first = await PartitionLog.open(NAME, await stores.owned(), stores.records, no_reclaim, settings)
+    appended = await asyncio.gather(*(first.append(batch(3, time=1000 * i)) for i in range(20)))
+    assert [a.base_offset for a in appended] == list(range(0, 60, 3))
+    await first.append(batch(3, time=20_000))
+    await first.delete_records(10)
+    second = await PartitionLog.open(NAME, await stores.owned("1/2"), stores.records, no_reclaim, settings)
+    assert (second.log_start_offset, second.log_end_offset) == (10, 63)
+    assert await second.offset_for_timestamp(15_001) == 46
+    assert await second.append(batch(2)) is not None
+    with pytest.raises(KafkaError) as fenced:
+        await first.append(batch(1))
+    assert fenced.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [b.base_offset for b in await second.read(10, 10**9)] == [*range(9, 63, 3), 63]
+
+
+@pytest.fixture(params=sorted(binaries()))
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """A server of this test's own, on the append-only file."""
+    with running(request.param, "--appendonly", "yes", "--appendfsync", "always") as own:
+        yield own
+
+
+@pytest.fixture
+async def link(server: Server) -> AsyncIterator[RedisLink]:
+    link = await RedisLink.connect(server.url, settings=QUICK)
+    yield link
+    await link.close()
+
+
+async def test_a_full_memory_refuses_appends_but_not_reading_or_trimming(link: RedisLink) -> None:
+    stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    epoch = await stores.filled(3)
+    await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
+    with pytest.raises(LogNotWritten, match="OOM"):
+        await stores.records.append(NAME, epoch, [stored(9)])
+    assert await stores.bases(0) == [0, 3, 6]
+    await stores.records.trim(NAME, epoch, 3)
+    assert await stores.records.bounds(NAME) == Bounds(3, 9)
+    await link.call("CONFIG", "SET", "maxmemory", 0, timeout=5.0)
+    await stores.records.append(NAME, epoch, [stored(9)])
+    assert await stores.bases(0) == [3, 6, 9]
+
+
+async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server, link: RedisLink) -> None:
+    stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    epoch = await stores.filled(3)
+    await stores.records.trim(NAME, epoch, 9)
+    await link.call("BGREWRITEAOF", timeout=5.0)
+    while b"aof_rewrite_in_progress:1" in await link.call("INFO", "persistence", timeout=5.0):
+        pass
+    server.kill()
+    server.restart()
+    again = await RedisLink.connect(server.url, settings=QUICK)
+    assert await RedisRecordStore(again).bounds(NAME) == Bounds(9, 9)
+    await again.close()
+
+
+async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link: RedisLink) -> None:
+    leases = RedisLeaseStore(link)
+
+    async def reclaim() -> int:
+        return (await leases.claim(NAME, "1/1", 60.0, force=True)).epoch
+
+    log = await PartitionLog.open(NAME, await reclaim(), RedisRecordStore(link), reclaim)
+    assert (await log.append(batch(3))).base_offset == 0
+    server.kill()
+    with pytest.raises(KafkaError) as refused:
+        await log.append(batch(3))
+    assert refused.value.retriable
+    assert [b.base_offset for b in await log.read(0, 1)] == [0]
+    server.restart()
+    await eventually(lambda: link.connected and log.state is LogState.OPEN)
+    assert (await log.append(batch(3))).last_offset == log.log_end_offset - 1
+    await log.close()
+
+
+async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link: RedisLink) -> None:
+    leases = RedisLeaseStore(link)
+
+    async def reclaim() -> int:
+        try:
+            return (await leases.claim(NAME, "1/1", 60.0, force=True)).epoch
+        finally:
+            proxy.heal()
+
+    async with FaultProxy(server.port) as proxy:
+        through = await RedisLink.connect(proxy.url, settings=QUICK)
+        log = await PartitionLog.open(NAME, await reclaim(), RedisRecordStore(through), reclaim)
+        await log.append(batch(3))
+        proxy.swallow_replies = True
+        with pytest.raises(KafkaError) as unknown:
+            await log.append(batch(4))
+        assert unknown.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await eventually(lambda: log.state is LogState.OPEN)
+        assert (log.log_end_offset, log.epoch) == (7, 2)
+        assert (await log.append(batch(1))).base_offset == 7
+        await log.close()
+        await through.close()
+
+
+async def test_failures_of_redis_are_sorted(server: Server, link: RedisLink) -> None:
+    stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
+    epoch = await stores.filled(1)
+    server.kill()
+    with pytest.raises((LogNotWritten, LogOutcomeUnknown)):
+        await stores.records.append(NAME, epoch, [stored(3)])
+    for write in (stores.records.append(NAME, epoch, [stored(3)]), stores.records.trim(NAME, epoch, 1)):
+        with pytest.raises(LogNotWritten):
+            await write
+    with pytest.raises(LogNotWritten):
+        await stores.records.delete(NAME)
+    for read in (stores.records.bounds(NAME), stores.records.segments(NAME), stores.records.read(NAME, 0, 1)):
+        with pytest.raises(LogUnavailable):
+            await read
+    with pytest.raises(LeasesUnavailable):
+        await stores.owned()
+
+
+async def test_the_twin_fails_on_demand() -> None:
+    store = MemoryRecordStore()
+    for fault in (Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN, Fault.FENCED):
+        store.fail_next_append(fault)
+    with pytest.raises(LogNotWritten):
+        await store.append(NAME, 1, [stored(0)])
+    with pytest.raises(LogOutcomeUnknown):
+        await store.append(NAME, 1, [stored(0)])
+    assert await store.bounds(NAME) == Bounds(0, 0)
+    with pytest.raises(LogOutcomeUnknown):
+        await store.append(NAME, 1, [stored(0)])
+    assert await store.bounds(NAME) == Bounds(0, 3)
+    for _ in range(2):
+        with pytest.raises(LogFenced):
+            await store.append(NAME, 1, [stored(3)])
+    store.away = True
+    with pytest.raises(LogNotWritten):
+        await store.delete(NAME)
+    with pytest.raises(LogNotWritten):
+        await store.trim(NAME, 1, 1)
+    assert store.appends == [(NAME, 1)]

@@ -1,0 +1,81 @@
+"""Whatever bytes come, they are refused or they are the producer's own."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.record_log.core.batch import assign, parse_headers
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.record_log.batches import LIMIT, batch
+
+REFUSALS = {
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.INVALID_RECORD,
+    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+}
+batches = st.builds(
+    batch,
+    st.integers(1, 6),
+    st.integers(0, 40),
+    time=st.integers(0, 2**40),
+    codec=st.sampled_from(range(5)),
+    producer=st.sampled_from([(-1, -1, -1), (9, 0, 0)]),
+)
+requests = st.lists(batches, min_size=1, max_size=4)
+
+
+def assigned(data: bytes, limit: int = LIMIT) -> list[bytes] | ErrorCode:
+    """The bytes that would be stored, or why they are refused."""
+    try:
+        return [stored.data for stored in assign(data, parse_headers(data, limit), 1_000, 7)]
+    except KafkaError as error:
+        return error.code
+
+
+@given(requests)
+def test_a_request_is_cut_where_its_batches_meet(request: list[bytes]) -> None:
+    data = b"".join(request)
+    headers = parse_headers(data, LIMIT)
+    assert [header.size for header in headers] == [len(part) for part in request]
+    batches = assign(data, headers, 50, 3)
+    assert batches[0].base_offset == 50
+    for before, after in pairwise(batches):
+        assert after.base_offset == before.last_offset + 1
+    assert [stored.data[16:] for stored in batches] == [part[16:] for part in request]
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_refused(data: bytes) -> None:
+    assert assigned(data) in REFUSALS
+
+
+@given(requests, st.data())
+def test_a_truncated_request_is_refused(request: list[bytes], draw: st.DataObject) -> None:
+    data = b"".join(request)
+    boundaries = {sum(len(part) for part in request[:i]) for i in range(1, len(request))}
+    end = draw.draw(st.integers(0, len(data) - 1))
+    result = assigned(data[:end])
+    if end in boundaries:
+        assert isinstance(result, list)
+        assert len(result) < len(request)
+    else:
+        assert result in REFUSALS
+
+
+@given(requests, st.data())
+def test_a_changed_byte_is_refused_or_makes_no_difference(request: list[bytes], draw: st.DataObject) -> None:
+    data = bytearray(b"".join(request))
+    position = draw.draw(st.integers(0, len(data) - 1))
+    data[position] ^= draw.draw(st.integers(1, 255))
+    result = assigned(bytes(data))
+    assert result in REFUSALS if isinstance(result, ErrorCode) else result == assigned(b"".join(request))
+
+
+@given(batches, st.integers(0, 2000))
+def test_the_limit_decides_by_the_size_of_the_batch(data: bytes, limit: int) -> None:
+    refused = assigned(data, limit) is ErrorCode.MESSAGE_TOO_LARGE
+    assert refused == (len(data) > limit)

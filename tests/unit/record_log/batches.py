@@ -1,0 +1,39 @@
+"""Batches for tests, made by an independent encoder."""
+
+from __future__ import annotations
+
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from libs.record_log.core.batch import StoredBatch, assign, parse_headers
+
+LIMIT = 1_048_588
+
+
+def batch(
+    count: int = 3,
+    size: int = 10,
+    *,
+    time: int = 1000,
+    codec: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytes:
+    """`count` records of `size` bytes with the times `time`, `time + 1`, …"""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=codec,
+        is_transactional=transactional,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        batch_size=1 << 22,
+    )
+    for i in range(count):
+        builder.append(i, time + i, None, b"x" * size, [])
+    return bytes(builder.build())
+
+
+def stored(base_offset: int, count: int = 3, size: int = 10, *, time: int = 1000) -> StoredBatch:
+    """A batch as the leader stores it."""
+    data = batch(count, size, time=time)
+    return assign(data, parse_headers(data, LIMIT), base_offset, 1)[0]

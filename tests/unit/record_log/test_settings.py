@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from libs.config.broker import BrokerConfig
+from libs.config.topic import resolve_topic
+from libs.record_log.core.retention import Retention
+from libs.record_log.settings import LogSettings
+
+
+def test_a_topic_without_settings_has_the_defaults_of_the_log() -> None:
+    assert LogSettings.of_topic(resolve_topic({}, BrokerConfig())) == LogSettings()
+
+
+def test_a_topic_s_settings_reach_its_log() -> None:
+    topic = resolve_topic(
+        {
+            "max.message.bytes": "2000",
+            "message.timestamp.type": "LogAppendTime",
+            "retention.ms": "1000",
+            "retention.bytes": "5000",
+            "retention.policy": "consumed",
+        },
+        BrokerConfig(),
+    )
+    assert LogSettings.of_topic(topic) == LogSettings(
+        max_message_bytes=2000, log_append_time=True, retention=Retention(1000, 5000, consumed=True)
+    )

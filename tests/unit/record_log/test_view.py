@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from libs.record_log.core.retention import Retention
+from libs.record_log.core.segments import Segment
+from libs.record_log.core.view import Limits, LogView
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.record_log.batches import stored
+
+SIZE = len(stored(0).data)
+CONSUMED = Retention(-1, -1, consumed=True)
+
+
+def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -> LogView:
+    """A log of batches of three records from 0 on; by default the last two are hot and two make a segment."""
+    log = LogView(0, 0, (), Limits(tail_batches * SIZE, segment_batches * SIZE))
+    for i in range(batches):
+        log.add(stored(3 * i, time=1000 * i), now_ms=0)
+    return log
+
+
+def test_log_end_follows_what_is_added() -> None:
+    log = view()
+    assert (log.log_start_offset, log.log_end_offset) == (0, 12)
+    assert [b.base_offset for b in log.read_hot(6, 10**6) or []] == [6, 9]
+    assert log.read_hot(5, 10**6) is None
+    assert log.read_hot(12, 10**6) == []
+
+
+@pytest.mark.parametrize("offset", [-1, 2, 13])
+def test_offsets_outside_the_log_are_refused(offset: int) -> None:
+    log = view()
+    log.move_log_start(3)
+    with pytest.raises(KafkaError) as caught:
+        log.read_hot(offset, 1)
+    assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert caught.value.metadata == {"log_start_offset": "3", "log_end_offset": "12"}
+
+
+@pytest.mark.parametrize(
+    ("consumed", "start"),
+    [(None, 0), (0, 0), (5, 0), (6, 6), (7, 6), (8, 6), (9, 9), (12, 12), (99, 12)],
+)
+def test_consumption_frees_whole_batches(consumed: int | None, start: int) -> None:
+    assert view().disposable_before(CONSUMED, 0, consumed) == start
+
+
+@pytest.mark.parametrize(("consumed", "start"), [(5, 0), (6, 6), (8, 6), (9, 6), (11, 6), (12, 12)])
+def test_consumption_frees_whole_segments_where_the_tail_does_not_reach(consumed: int, start: int) -> None:
+    assert view(8, tail_batches=1).disposable_before(CONSUMED, 0, consumed) == start
+
+
+def test_consumption_counts_only_when_the_topic_says_so() -> None:
+    assert view().disposable_before(Retention(-1, -1), 0, 12) == 0
+
+
+def test_log_start_never_moves_back() -> None:
+    log = view()
+    log.move_log_start(7)
+    assert log.disposable_before(CONSUMED, 0, 6) == 7
+    assert log.deletable_before(2) == 7
+    log.move_log_start(3)
+    assert log.log_start_offset == 7
+
+
+@pytest.mark.parametrize(("now", "start"), [(2_000, 0), (2_003, 6), (4_003, 12)])
+def test_age_frees_whole_segments_and_in_the_end_the_open_one(now: int, start: int) -> None:
+    assert view(4, segment_batches=2).disposable_before(Retention(1_000, -1), now, None) == start
+
+
+def test_records_are_deleted_up_to_any_offset() -> None:
+    log = view()
+    assert log.deletable_before(5) == 5
+    assert log.deletable_before(-1) == 12
+    for wrong in (13, -2):
+        with pytest.raises(KafkaError) as caught:
+            log.deletable_before(wrong)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_moving_the_log_start_forgets_what_lies_below() -> None:
+    log = view(tail_batches=4)
+    log.move_log_start(7)
+    assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6, 9]
+    assert [row.base_offset for row in log.index.segments()] == [6]
+
+
+def test_an_opened_log_counts_on_behind_its_index_rows() -> None:
+    log = LogView(4, 12, [Segment(0, 6, 10, 1)], Limits())
+    assert log.unread_from == 6
+    assert LogView(4, 4, (), Limits()).unread_from == 4
