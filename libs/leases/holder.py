@@ -91,6 +91,11 @@ class LeaseHolder:
         holding = self._held.get(resource)
         return holding.epoch if holding is not None and holding.valid_until > self._clock() else None
 
+    @property
+    def members(self) -> list[Member]:
+        """Processes that are announced, as of the last round."""
+        return list(self._members.values())
+
     async def start(self) -> None:
         """Announce, claim what is free, and keep at it until `stop`."""
         await self._try_round()

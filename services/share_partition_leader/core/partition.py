@@ -152,6 +152,14 @@ class SharePartition:
                 transition.runs.append(run)
         return self._pending(transition)
 
+    def held(self) -> list[LostLock]:
+        """Every lock, as it would be lost with this object."""
+        return [
+            LostLock(run.lock.member, run.lock.token, run.first, run.last, run.delivery_count, run.state)
+            for run in self._in_flight.runs
+            if run.lock is not None
+        ]
+
     def expire(self, now: float) -> Expired:
         """End the locks that have run out; records with a pending transition wait for its outcome."""
         lost = self._locks.expire(self._in_flight, self.settings.delivery_count_limit, now)
