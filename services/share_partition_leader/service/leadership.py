@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Coroutine, Set
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
 from libs.catalog.follower import CatalogFollower
-from libs.catalog.records import Topic
+from libs.catalog.records import CatalogRecord, Topic, TopicDeletedRecord
 from libs.leases import names
 from libs.leases.holder import LeaseHolder, LeaseLost
 from libs.leases.port import LeasesUnavailable
@@ -64,6 +65,7 @@ class Leadership:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._led: dict[str, LedPartition] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -117,19 +119,17 @@ class Leadership:
             share_partition.release_all(member)
         return len(asked)
 
-    def refresh_settings(self) -> None:
-        """Takes changed configurations over."""
+    def metadata_changed(self, record: CatalogRecord) -> None:
+        """Follows the catalog: settings change while in use, deleted topics are given up and removed."""
+        if isinstance(record, TopicDeletedRecord):
+            self._start(self._drop_topic(record))
+            return
         for led in self._led.values():
+            led.topic = self._ports.catalog.topic_by_id(led.topic.topic_id) or led.topic
             led.log.settings = self._log_settings(led.topic)
             for share_partition in led.loaded():
                 config = self._ports.catalog.group_config(share_partition.group_id)
                 share_partition.core.settings = share_partition_settings(config)
-
-    async def drop_topic(self, topic_id: str) -> None:
-        """The topic was deleted: its partitions are given up and their logs removed."""
-        for resource in [r for r, led in self._led.items() if led.topic.topic_id == topic_id]:
-            await self._lost(resource)
-            await self._ports.store.delete(resource)
 
     def partitions(self) -> list[LedPartition]:
         """Every partition led now."""
@@ -178,6 +178,26 @@ class Leadership:
             await share_partition.settle()
             share_partition.retire()
         await led.log.close()
+
+    async def _drop_topic(self, deleted: TopicDeletedRecord) -> None:
+        """Removes the logs that are this process's to remove: those it leads, or would lead."""
+        holder = self._ports.holder
+        for index in range(deleted.partitions):
+            resource = names.partition(deleted.topic_id, index)
+            owner = await holder.owner_of(resource)
+            if owner is not None and owner.owner == holder.member.owner:
+                await self._lost(resource)
+                await self._ports.store.delete(resource)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("leading failed", exc_info=task.exception())
 
     def _reclaim(self, resource: str) -> Callable[[], Awaitable[int]]:
         async def reclaim() -> int:

@@ -1,0 +1,84 @@
+"""What every role stands on: Redis, this node's identity, leases, the catalog, ways to others."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+from libs.catalog.follower import CatalogFollower
+from libs.leases.holder import LeaseHolder
+from libs.leases.identity import Identity, persistent, temporary
+from libs.leases.port import Member
+from libs.leases.redis import RedisLeaseStore
+from libs.persister.default import DefaultPersister
+from libs.redis_link.embedded import EmbeddedRedis
+from libs.redis_link.errors import RedisError
+from libs.redis_link.keys import Keys
+from libs.redis_link.link import RedisLink
+from libs.rpc.router import Router
+from libs.stream_log.port import LogUnavailable
+from libs.stream_log.redis import RedisStreamLog
+from services.broker.settings import ServeSettings
+from sharebroker.errors import ErrorCode, KafkaError
+
+REDIS_TIMEOUT = 10.0
+"""Seconds to wait for a Redis that was named with --redis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """Shared by the roles of one process."""
+
+    settings: ServeSettings
+    link: RedisLink
+    keys: Keys
+    log: RedisStreamLog
+    holder: LeaseHolder
+    catalog: CatalogFollower
+    router: Router
+    persister: DefaultPersister
+
+
+async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExitStack) -> Foundation:
+    """Builds the foundation of a process that others reach at `address`; `stack` takes it down again.
+
+    Raises KafkaError INVALID_CONFIG in one sentence for people.
+    """
+    try:
+        url = settings.redis or await _embedded(settings, stack)
+        link = await RedisLink.connect(url, timeout=REDIS_TIMEOUT)
+    except RedisError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    stack.push_async_callback(link.close)
+    keys, log = Keys(), RedisStreamLog(link)
+    identity = _identity(settings)
+    member = Member(identity.owner, identity.node_id, settings.roles, address)
+    holder = LeaseHolder(RedisLeaseStore(link), member)
+    catalog = CatalogFollower(log, settings.config)
+    try:
+        await catalog.start()
+    except LogUnavailable as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
+    stack.push_async_callback(catalog.stop)
+    router = Router(
+        holder, identity.owner, share_shards=settings.config.share_coordinator_state_topic_num_partitions
+    )
+    stack.push_async_callback(router.close)
+    return Foundation(settings, link, keys, log, holder, catalog, router, DefaultPersister(router))
+
+
+async def _embedded(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> str:
+    server = EmbeddedRedis(settings.data / "valkey", fsync=settings.fsync)
+    await server.start()
+    stack.push_async_callback(server.stop)
+    return server.url
+
+
+def _identity(settings: ServeSettings) -> Identity:
+    """A node with a Redis of its own keeps its identity beside it; others are told apart by chance."""
+    if settings.redis is not None:
+        return temporary()
+    try:
+        return persistent(settings.data / "node.json")
+    except (OSError, ValueError) as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
