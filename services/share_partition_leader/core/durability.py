@@ -97,10 +97,9 @@ def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[fl
     """
     deadlines = []
     for transition in transitions:
-        for run in transition.runs:
-            if run.pending is transition:
-                run.pending = None
-                if run.lock is not None:
-                    deadlines.append(run.lock.deadline)
-        in_flight.rejoin(transition.runs)
+        undone = [run for run in transition.runs if run.pending is transition]
+        for run in undone:
+            run.pending = None
+        deadlines += [run.lock.deadline for run in undone if run.lock is not None]
+        in_flight.rejoin(undone)
     return deadlines

@@ -1,0 +1,213 @@
+"""What the share-partition tests share: short ways to build, drive, show and check one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from services.share_partition_leader.core.acquire import LogBatch
+from services.share_partition_leader.core.in_flight import Run, Transition
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.states import RecordState
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    Acquired,
+    AcquireMode,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+    StateBatch,
+    StateWrite,
+)
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+OPTIMIZED, LIMITED = AcquireMode
+
+_NAMES = {"available": AVAILABLE, "acknowledged": ACKNOWLEDGED, "archived": ARCHIVED}
+
+
+def batch(text: str) -> StateBatch:
+    """A state batch from "10-19 available 1"."""
+    offsets, state, count = text.split()
+    first, _, last = offsets.partition("-")
+    return StateBatch(int(first), int(last or first), _NAMES[state], int(count))
+
+
+def batches(text: str) -> tuple[StateBatch, ...]:
+    """State batches from "10-19 available 1, 20 archived 2"."""
+    return tuple(batch(part) for part in text.split(", ") if part)
+
+
+def opened(
+    start: int = 0, stored: str = "", settings: SharePartitionSettings | None = None, leader_epoch: int = 7
+) -> SharePartition:
+    """A share-partition at `start` with stored batches (see `batches`)."""
+    loaded = LoadedState(3, leader_epoch, start, batches(stored))
+    return SharePartition(settings or SharePartitionSettings(), loaded)
+
+
+def log_of(text: str) -> list[LogBatch]:
+    """Log batches from "0-9 10 15-19"."""
+    parts = (part.partition("-") for part in text.split())
+    return [(int(first), int(last or first)) for first, _, last in parts]
+
+
+def fetch(
+    share: SharePartition,
+    log: str | Sequence[LogBatch],
+    member: str = "m1",
+    most: int = 500,
+    size: int = 500,
+    mode: AcquireMode = OPTIMIZED,
+    now: float = 0.0,
+) -> list[Acquired]:
+    """Acquire at the next fetch offset what `log` gives from there on."""
+    read = log_of(log) if isinstance(log, str) else log
+    offset = share.next_fetch_offset()
+    found = [piece for piece in read if piece[1] >= offset]
+    acquired = share.acquire(AcquireRequest(member, most, size, mode), offset, found, now)
+    check(share)
+    return acquired
+
+
+def ranges(acquired: Iterable[Acquired]) -> str:
+    """What was acquired as "0-9 x1, 12 x2" (x: delivery count)."""
+    return ", ".join(f"{_span(a.first, a.last)} x{a.delivery_count}" for a in acquired)
+
+
+def offsets(acquired: Iterable[Acquired]) -> list[int]:
+    """Every acquired offset."""
+    return [offset for a in acquired for offset in range(a.first, a.last + 1)]
+
+
+def ack(
+    share: SharePartition, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
+) -> StateWrite | None:
+    """Acknowledge "10-19" (or several, by spaces) durably; what was written, None when nothing had to be."""
+    transition = share.acknowledge(member, acks(text, kind), now)
+    return None if transition is None else done(share, transition)
+
+
+def acks(text: str, kind: int | Sequence[int] = ACCEPT, token: int | None = None) -> list[AckBatch]:
+    """Acknowledgement batches from "10-19 25"."""
+    types = (kind,) if isinstance(kind, int) else tuple(kind)
+    return [AckBatch(first, last, types, token) for first, last in log_of(text)]
+
+
+def done(share: SharePartition, *transitions: Transition) -> StateWrite:
+    """Write transitions in one durable write; what was written."""
+    written = share.write(transitions)
+    share.complete(transitions)
+    check(share)
+    return written
+
+
+def show(written: StateWrite | None) -> str:
+    """A write as "120: 130-139 available 1"."""
+    if written is None:
+        return ""
+    return f"{written.start_offset}: {', '.join(_text(b) for b in written.batches)}".strip()
+
+
+def picture(share: SharePartition, members: bool = False) -> str:
+    """The window as "10-19 acquired 1, 20 available 2", neighbours that look the same as one."""
+    shown: list[tuple[int, int, str]] = []
+    for run in share._in_flight.runs:
+        text = f"{run.state.name.lower()} {run.delivery_count}"
+        if members and run.lock is not None:
+            text += f" {run.lock.member}"
+        if shown and shown[-1][1] + 1 == run.first and shown[-1][2] == text:
+            shown[-1] = (shown[-1][0], run.last, text)
+        else:
+            shown.append((run.first, run.last, text))
+    return ", ".join(f"{_span(first, last)} {text}" for first, last, text in shown)
+
+
+def _text(b: StateBatch) -> str:
+    return f"{_span(b.first, b.last)} {b.state.name.lower()} {b.delivery_count}"
+
+
+def _span(first: int, last: int) -> str:
+    return f"{first}-{last}" if first != last else str(first)
+
+
+def check(share: SharePartition) -> None:
+    """Every invariant of the window; the one place that knows what must always hold."""
+    in_flight = share._in_flight
+    runs = in_flight.runs
+    assert in_flight.firsts == [run.first for run in runs]
+    assert all(run.first <= run.last for run in runs)
+    assert all(a.last < b.first for a, b in pairwise(runs))
+    if runs:
+        assert in_flight.start == runs[0].first
+        assert in_flight.end == runs[-1].last
+        assert runs[0].state < ACKNOWLEDGED
+    else:
+        assert in_flight.start == in_flight.end
+    assert in_flight.complete_count == sum(run.size for run in runs if run.state >= ACKNOWLEDGED)
+    for run in runs:
+        _check_run(run)
+    _check_batches(runs)
+    _check_hints(share)
+
+
+def _check_run(run: Run) -> None:
+    assert (run.lock is not None) == (run.state is ACQUIRED)
+    assert run.pending is None or (run.lock is not None and run in run.pending.runs)
+    assert run.delivery_count > 0 or run.state in (AVAILABLE, ARCHIVED)
+    if run.batch is None:
+        assert run.delivery_count == 0
+    else:
+        assert run.batch.first <= run.first
+        assert run.last <= run.batch.last
+
+
+def _check_batches(runs: list[Run]) -> None:
+    seen = set()
+    for before, run in pairwise([None, *runs]):
+        assert run is not None
+        if run.batch is not None and (before is None or before.batch is not run.batch):
+            assert run.batch not in seen
+            seen.add(run.batch)
+
+
+def _check_hints(share: SharePartition) -> None:
+    in_flight = share._in_flight
+    available = [run.first for run in in_flight.runs if run.state is AVAILABLE]
+    assert in_flight.first_available() == (available[0] if available else None)
+    deadlines = [run.lock.deadline for run in in_flight.runs if run.lock and run.pending is None]
+    bound = share.next_deadline()
+    assert not deadlines or (bound is not None and bound <= min(deadlines))
+
+
+@dataclass
+class Store:
+    """The share coordinator as one dict: folds writes offset by offset, gives the state back."""
+
+    start: int = 0
+    records: dict[int, tuple[int, RecordState]] = field(default_factory=dict)
+
+    def apply(self, written: StateWrite) -> None:
+        self.start = max(self.start, written.start_offset)
+        for piece in written.batches:
+            for offset in range(piece.first, piece.last + 1):
+                value = (piece.delivery_count, piece.state)
+                self.records[offset] = max(self.records.get(offset, value), value)
+        self.records = {offset: value for offset, value in self.records.items() if offset >= self.start}
+
+    def finished(self, offset: int) -> bool:
+        """Whether a new leader would never deliver the offset."""
+        return offset < self.start or self.records.get(offset, (0, AVAILABLE))[1] >= ACKNOWLEDGED
+
+    def loaded(self, leader_epoch: int = 8) -> LoadedState:
+        """What a new leader reads."""
+        merged: list[StateBatch] = []
+        for offset, (count, state) in sorted(self.records.items()):
+            last = merged[-1] if merged else None
+            if last and last.last + 1 == offset and (last.state, last.delivery_count) == (state, count):
+                merged[-1] = last._replace(last=offset)
+            else:
+                merged.append(StateBatch(offset, offset, state, count))
+        return LoadedState(3, leader_epoch, self.start, tuple(merged))

@@ -1,0 +1,296 @@
+"""Records never fetched before: how much, in what units, and what the window takes in."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.share_partition_leader.core.values import AcquireMode, AcquireRequest, SharePartitionSettings
+from tests.unit.share_partition_leader.core.support import (
+    LIMITED,
+    OPTIMIZED,
+    RELEASE,
+    ack,
+    check,
+    fetch,
+    log_of,
+    opened,
+    picture,
+    ranges,
+)
+
+SINGLES = " ".join(str(offset) for offset in range(20))
+
+
+@pytest.mark.parametrize(
+    ("log", "most", "size", "expected"),
+    [
+        pytest.param("0-9", 500, 500, "0-9 x1", id="one batch"),
+        pytest.param("0-9 10-19", 500, 500, "0-19 x1", id="two batches are one unit"),
+        pytest.param("0", 1, 1, "0 x1", id="one record"),
+        pytest.param("0-9", 1, 500, "0-9 x1", id="a batch is never cut"),
+        pytest.param("0-9 10-19", 1, 500, "0-9 x1", id="the batch that holds the last wanted"),
+        pytest.param("0-9 10-19", 10, 500, "0-9 x1", id="exactly a batch"),
+        pytest.param("0-9 10-19", 11, 500, "0-19 x1", id="one more takes the next batch"),
+        pytest.param("0-9 10-19 20-29", 20, 500, "0-19 x1", id="stops between batches"),
+        pytest.param(SINGLES, 5, 500, "0-4 x1", id="singles are exact"),
+        pytest.param(SINGLES, 500, 500, "0-19 x1", id="ten single batches are one unit"),
+        pytest.param(SINGLES, 1, 1, "0 x1", id="raw wire: 1/1"),
+        pytest.param(SINGLES, 5, 1, "0 x1, 1 x1, 2 x1, 3 x1, 4 x1", id="raw wire: 5/1"),
+        pytest.param(SINGLES, 10, 3, "0-2 x1, 3-5 x1, 6-8 x1, 9 x1", id="units of three"),
+        pytest.param("0-9 10-19 20-29", 500, 10, "0-9 x1, 10-19 x1, 20-29 x1", id="units on batch ends"),
+        pytest.param("0-9 10-19 20-29", 500, 11, "0-19 x1, 20-29 x1", id="units at least as large"),
+        pytest.param("0-9 10-19 20-29", 500, 29, "0-29 x1", id="last unit would be empty"),
+        pytest.param("0-9 10-19 20-29", 500, 30, "0-29 x1", id="all fit in one unit"),
+        pytest.param("0-99", 500, 10, "0-99 x1", id="a giant batch is never split"),
+        pytest.param("0-99 100-101", 500, 10, "0-99 x1, 100-101 x1", id="split after a giant"),
+        pytest.param("0-2 3-99 100", 500, 3, "0-2 x1, 3-99 x1, 100 x1", id="giant in the middle"),
+        pytest.param("0-9 10-19", 500, 0, "0-9 x1, 10-19 x1", id="no size is size one"),
+        pytest.param("0-9 10-19", 0, 500, "", id="none wanted"),
+        pytest.param("0-9 10-19", -1, 500, "", id="less than none wanted"),
+        pytest.param("", 500, 500, "", id="nothing read"),
+    ],
+)
+def test_new_records_by_batches(log: str, most: int, size: int, expected: str) -> None:
+    share = opened()
+    assert ranges(fetch(share, log, most=most, size=size)) == expected
+
+
+@pytest.mark.parametrize(
+    ("log", "most", "expected", "window"),
+    [
+        pytest.param("0-9", 1, "0 x1", "0 acquired 1, 1-9 available 0", id="one of ten"),
+        pytest.param("0-9", 9, "0-8 x1", "0-8 acquired 1, 9 available 0", id="nine of ten"),
+        pytest.param("0-9", 10, "0-9 x1", "0-9 acquired 1", id="all"),
+        pytest.param("0-9", 500, "0-9 x1", "0-9 acquired 1", id="more than there is"),
+        pytest.param("0-9 10-19", 5, "0-4 x1", "0-4 acquired 1, 5-9 available 0", id="first batch only"),
+        pytest.param("0-9 10-19", 12, "0-11 x1", "0-11 acquired 1, 12-19 available 0", id="into the second"),
+        pytest.param(SINGLES, 5, "0-4 x1", "0-4 acquired 1", id="singles leave no tail"),
+        pytest.param("0-9", 0, "", "", id="none wanted"),
+    ],
+)
+def test_new_records_by_limit(log: str, most: int, expected: str, window: str) -> None:
+    share = opened()
+    assert ranges(fetch(share, log, most=most, size=1, mode=LIMITED)) == expected
+    assert picture(share) == window
+
+
+def test_a_limited_batch_is_one_unit_whatever_the_batch_size() -> None:
+    share = opened()
+    assert ranges(fetch(share, SINGLES, most=20, size=3, mode=LIMITED)) == "0-19 x1"
+
+
+def test_the_tail_of_a_limited_batch_is_handed_out_next() -> None:
+    share = opened()
+    taken = [ranges(fetch(share, "0-9 10-19", most=4, mode=LIMITED)) for _ in range(6)]
+    assert taken == ["0-3 x1", "4-7 x1", "8-9 x1, 10-11 x1", "12-15 x1", "16-19 x1", ""]
+
+
+def test_the_tail_of_a_limited_batch_goes_whole_by_batches() -> None:
+    share = opened()
+    fetch(share, "0-9", most=4, mode=LIMITED)
+    assert ranges(fetch(share, "0-9", most=1)) == "4-9 x1"
+
+
+@pytest.mark.parametrize("mode", [OPTIMIZED, LIMITED])
+def test_each_member_gets_its_own_records(mode: AcquireMode) -> None:
+    share = opened()
+    fetch(share, "0-4", "m1", mode=mode)
+    fetch(share, "5-9", "m2", mode=mode)
+    assert picture(share, members=True) == "0-4 acquired 1 m1, 5-9 acquired 1 m2"
+
+
+@pytest.mark.parametrize(
+    ("start", "log", "expected", "spso", "speo"),
+    [
+        pytest.param(0, "0-9", "0-9 x1", 0, 9, id="plain"),
+        pytest.param(100, "100-109", "100-109 x1", 100, 109, id="later"),
+        pytest.param(5, "0-9", "5-9 x1", 5, 9, id="SPSO inside the first log batch"),
+        pytest.param(9, "0-9", "9 x1", 9, 9, id="SPSO on the last record of it"),
+        pytest.param(5, "0-9 10-14", "5-14 x1", 5, 14, id="SPSO inside, two batches"),
+        pytest.param(0, "7-9", "7-9 x1", 7, 9, id="SPSO jumps over a leading gap"),
+        pytest.param(0, "0-3 7-9", "0-9 x1", 0, 9, id="a gap inside is acquired"),
+    ],
+)
+def test_pointers_after_the_first_acquisition(
+    start: int, log: str, expected: str, spso: int, speo: int
+) -> None:
+    share = opened(start)
+    assert ranges(fetch(share, log)) == expected
+    assert (share.start_offset, share.end_offset) == (spso, speo)
+    assert share.in_flight_count == speo - spso + 1
+    assert share.next_fetch_offset() == speo + 1
+
+
+@pytest.mark.parametrize("log", ["0-9", "90-99", "0-50 51-99"])
+def test_nothing_below_the_spso_is_acquired(log: str) -> None:
+    share = opened(100)
+    assert share.acquire(AcquireRequest("m1", 500, 500), 100, log_of(log), 0.0) == []
+    assert (share.start_offset, share.end_offset, share.in_flight_count) == (100, 100, 0)
+
+
+def test_an_empty_window_points_at_the_next_offset() -> None:
+    share = opened(42)
+    assert (share.start_offset, share.end_offset, share.next_fetch_offset()) == (42, 42, 42)
+    assert (share.in_flight_count, share.delivery_complete_count) == (0, 0)
+    assert share.next_deadline() is None
+    assert share.can_acquire()
+
+
+def test_a_gap_behind_the_window_is_not_taken_in() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    assert ranges(fetch(share, "20-29")) == "20-29 x1"
+    assert picture(share) == "0-9 acquired 1, 20-29 acquired 1"
+    assert (share.end_offset, share.in_flight_count) == (29, 30)
+
+
+def test_a_gap_between_old_and_new_log_batches_is_skipped() -> None:
+    share = opened()
+    fetch(share, "0-9", most=1)
+    ack(share, "0-9", RELEASE)
+    assert ranges(fetch(share, "0-9 20-29")) == "0-9 x2, 20-29 x1"
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [(10, "0-9 x1"), (11, "0-9 x1"), (15, "0-9 x1"), (20, "0-9 x1"), (21, "0-29 x1")],
+)
+def test_a_soft_limit_inside_a_log_gap_ends_before_it(most: int, expected: str) -> None:
+    share = opened()
+    assert ranges(fetch(share, "0-9 20-29", most=most)) == expected
+
+
+def test_new_records_follow_redelivered_ones_up_to_the_limit() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    ack(share, "0-9", RELEASE)
+    assert ranges(fetch(share, "0-9 10-19 20-29", most=15)) == "0-9 x2, 10-19 x1"
+
+
+def test_no_new_records_when_redelivered_ones_fill_the_limit() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    ack(share, "0-9", RELEASE)
+    assert ranges(fetch(share, "0-9 10-19", most=10)) == "0-9 x2"
+
+
+# --- the window's width
+
+
+def narrow(locks: int) -> SharePartitionSettings:
+    return SharePartitionSettings(max_record_locks=locks)
+
+
+@pytest.mark.parametrize(
+    ("locks", "log", "expected", "more"),
+    [
+        pytest.param(10, "0-9 10-19", "0-9 x1", False, id="exact"),
+        pytest.param(5, "0-9 10-19", "0-9 x1", False, id="soft up to the batch's end"),
+        pytest.param(11, "0-9 10-19", "0-19 x1", False, id="soft, second batch"),
+        pytest.param(20, "0-9", "0-9 x1", True, id="room left"),
+    ],
+)
+def test_the_window_is_full_at_its_limit(locks: int, log: str, expected: str, more: bool) -> None:
+    share = opened(settings=narrow(locks))
+    assert ranges(fetch(share, log)) == expected
+    assert share.can_acquire() is more
+    if not more:
+        assert fetch(share, "20-29") == []
+
+
+def test_a_full_window_counts_strictly_by_limit() -> None:
+    share = opened(settings=narrow(5))
+    assert ranges(fetch(share, "0-9", mode=LIMITED)) == "0-4 x1"
+    # The batch is in the window as a whole, so its tail can still be handed out.
+    assert share.in_flight_count == 10
+    assert ranges(fetch(share, "0-9 10-19", mode=LIMITED)) == "5-9 x1"
+    assert fetch(share, "0-9 10-19", mode=LIMITED) == []
+
+
+def test_a_full_window_hands_out_what_came_back_and_nothing_new() -> None:
+    share = opened(settings=narrow(30))
+    fetch(share, "0-9 10-19 20-29")
+    ack(share, "20", RELEASE)
+    assert share.can_acquire()
+    assert ranges(fetch(share, "20-29 30-39")) == "20 x2"
+    assert not share.can_acquire()
+
+
+def test_finished_records_behind_a_slow_one_keep_the_window_full() -> None:
+    share = opened(settings=narrow(30))
+    fetch(share, "0-29")
+    ack(share, "1-29")
+    assert (share.in_flight_count, share.delivery_complete_count) == (30, 29)
+    assert not share.can_acquire()
+    ack(share, "0")
+    assert (share.in_flight_count, share.start_offset, share.can_acquire()) == (0, 30, True)
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        pytest.param("10-19 20-29 30-39", "10 x2, 15 x2", id="more read than the window holds"),
+        pytest.param("10-19", "10 x2, 15 x2", id="less read"),
+    ],
+)
+def test_a_full_window_is_searched_as_far_as_was_read(log: str, expected: str) -> None:
+    share = opened(settings=narrow(30))
+    fetch(share, "0-9 10-19 20-29")
+    ack(share, "10", RELEASE)
+    ack(share, "15", RELEASE)
+    assert ranges(fetch(share, log)) == expected
+
+
+def test_a_window_made_wider_takes_more_at_once() -> None:
+    share = opened(settings=narrow(10))
+    fetch(share, "0-9")
+    assert not share.can_acquire()
+    share.settings = narrow(20)
+    assert ranges(fetch(share, "10-19")) == "10-19 x1"
+
+
+def test_a_window_made_narrower_takes_no_more_until_it_has_drained() -> None:
+    share = opened(settings=narrow(100))
+    fetch(share, "0-49")
+    share.settings = narrow(20)
+    assert fetch(share, "50-59") == []
+    ack(share, "0-49")
+    assert ranges(fetch(share, "50-59")) == "50-59 x1"
+
+
+# --- tokens and deadlines
+
+
+def test_all_ranges_of_a_call_share_token_and_deadline() -> None:
+    share = opened(leader_epoch=7)
+    acquired = fetch(share, SINGLES, most=5, size=1, now=100.0)
+    assert {a.token for a in acquired} == {(7 << 32) + 1}
+    assert {a.deadline for a in acquired} == {130.0}
+    assert share.next_deadline() == 130.0
+
+
+def test_every_call_has_its_own_token() -> None:
+    share = opened()
+    tokens = [fetch(share, [(n, n)])[0].token for n in range(5)]
+    assert len(set(tokens)) == 5
+    assert tokens == sorted(tokens)
+
+
+def test_tokens_of_a_later_leader_are_higher() -> None:
+    early, late = opened(leader_epoch=7), opened(leader_epoch=8)
+    assert fetch(early, "0")[0].token < fetch(late, "0")[0].token
+
+
+def test_the_lock_duration_of_the_moment_counts() -> None:
+    share = opened()
+    share.settings = SharePartitionSettings(lock_duration=5.0)
+    assert fetch(share, "0-9", now=1.0)[0].deadline == 6.0
+
+
+def test_a_refused_acquisition_changes_nothing() -> None:
+    share = opened(settings=narrow(10))
+    fetch(share, "0-9", now=1.0)
+    before = picture(share, members=True), share.next_deadline()
+    assert fetch(share, "10-19", now=2.0) == []
+    assert (picture(share, members=True), share.next_deadline()) == before
+    check(share)

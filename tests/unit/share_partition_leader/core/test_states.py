@@ -1,0 +1,57 @@
+"""Every state with every event."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from services.share_partition_leader.core.states import (
+    EVENT_OF_ACK,
+    TRANSITIONS,
+    AckType,
+    Event,
+    RecordState,
+    after_failed_delivery,
+)
+
+LEGAL = {
+    ("AVAILABLE", "ACQUIRE"): "ACQUIRED",
+    ("AVAILABLE", "COMPACT"): "ARCHIVED",
+    ("ACQUIRED", "GAP"): "ARCHIVED",
+    ("ACQUIRED", "ACCEPT"): "ACKNOWLEDGED",
+    ("ACQUIRED", "RELEASE"): "AVAILABLE",
+    ("ACQUIRED", "REJECT"): "ARCHIVED",
+    ("ACQUIRED", "RENEW"): "ACQUIRED",
+    ("ACQUIRED", "LOCK_TIMEOUT"): "AVAILABLE",
+    ("ACQUIRED", "EXHAUST"): "ARCHIVED",
+    ("ACQUIRED", "ABORT"): "ARCHIVED",
+}
+
+
+@pytest.mark.parametrize(("state", "event"), [*product(RecordState, Event)])
+def test_a_step_leads_where_the_table_says_or_is_illegal(state: RecordState, event: Event) -> None:
+    after = TRANSITIONS.get((state, event))
+    assert (after.name if after is not None else None) == LEGAL.get((state.name, event.name))
+
+
+@pytest.mark.parametrize(
+    ("state", "wire_id"), [("AVAILABLE", 0), ("ACQUIRED", 1), ("ACKNOWLEDGED", 2), ("ARCHIVED", 4)]
+)
+def test_states_have_kafkas_ids(state: str, wire_id: int) -> None:
+    assert RecordState[state] == wire_id
+
+
+@pytest.mark.parametrize(
+    ("kind", "wire_id"), [("GAP", 0), ("ACCEPT", 1), ("RELEASE", 2), ("REJECT", 3), ("RENEW", 4)]
+)
+def test_acknowledge_types_have_kafkas_ids_and_their_own_event(kind: str, wire_id: int) -> None:
+    assert AckType[kind] == wire_id
+    assert EVENT_OF_ACK[wire_id] is Event[kind]
+
+
+@pytest.mark.parametrize("event", [Event.RELEASE, Event.LOCK_TIMEOUT])
+@pytest.mark.parametrize(("count", "limit"), [*product(range(1, 7), (2, 3, 5))])
+def test_the_last_attempt_ends_in_the_archive(event: Event, count: int, limit: int) -> None:
+    expected = RecordState.ARCHIVED if count >= limit else RecordState.AVAILABLE
+    assert after_failed_delivery(event, count, limit) is expected
