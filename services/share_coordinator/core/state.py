@@ -15,7 +15,7 @@ class ShareState:
     """The folded state of a share-partition and where its latest checkpoint lies in the shard's log.
 
     `delta_indices` are those written since that checkpoint: each needs a tombstone when the state is deleted.
-    `last_delta_index` says where the sequence goes on and is not part of the value: once the deltas of earlier
+    `last_delta_index` says where the sequence goes on, and is no part of the value: once deltas of earlier
     checkpoints are trimmed, it may start anew.
     """
 

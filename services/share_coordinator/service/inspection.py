@@ -20,7 +20,7 @@ Shard = ShardRuntime[Command, ShareRecord, Reply]
 Entries = list[tuple[int, ShareRecord]]
 
 _LOOKS: Final = 3
-"""Between the look at memory and the look at the log, a checkpoint may be written and the last one trimmed."""
+"""Between the look at memory and the look at the log, a checkpoint may be written, the last trimmed."""
 
 
 async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShareGroupStateResponse:

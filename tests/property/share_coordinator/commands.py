@@ -1,0 +1,51 @@
+"""Random commands for a few share-partitions, mostly such as a real leader sends."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.commands import (
+    Command,
+    Delete,
+    DeleteTopic,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+)
+from services.share_coordinator.core.key import ShareKey
+from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
+
+KEYS = [ShareKey("g", TOPIC, 0), ShareKey("g", TOPIC, 1), ShareKey("h", OTHER_TOPIC, 0)]
+
+keys = st.sampled_from(KEYS)
+epochs = st.integers(-1, 3)
+offsets = st.integers(-1, 30)
+batches = st.builds(
+    lambda first, length, state, count: StateBatch(first, first + length, state, count),
+    st.integers(0, 30),
+    st.integers(0, 8),
+    st.sampled_from([0, 2, 4]),
+    st.integers(0, 3),
+)
+
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(Initialize, keys, epochs, offsets),
+    st.builds(Read, keys, epochs),
+    *[
+        st.builds(
+            Write,
+            keys,
+            st.integers(2, 3),
+            st.integers(2, 3),
+            offsets,
+            st.integers(-1, 9),
+            st.lists(batches, max_size=3).map(tuple),
+        )
+        for _ in range(4)  # as often as all others together
+    ],
+    st.builds(Delete, keys),
+    st.builds(DeleteTopic, st.sampled_from([TOPIC, OTHER_TOPIC])),
+    st.builds(Summarize, keys),
+)

@@ -1,0 +1,104 @@
+"""The share coordinator the simplest way: plain fields, one value an offset, no records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from services.share_coordinator.core.commands import (
+    Command,
+    Delete,
+    DeleteTopic,
+    Initialize,
+    Read,
+    ReadReply,
+    Reply,
+    Summarize,
+    Summary,
+    Write,
+)
+from services.share_coordinator.core.key import ShareKey
+from sharebroker.errors import ErrorCode
+from tests.unit.share_coordinator.naive import NaiveRuns
+
+
+class RefusedError(Exception):
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+
+
+@dataclass
+class Partition:
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    count: int
+    offsets: NaiveRuns = field(default_factory=NaiveRuns)
+
+
+class Model:
+    def __init__(self) -> None:
+        self.partitions: dict[ShareKey, Partition] = {}
+
+    def run(self, command: Command) -> Reply:
+        match command:
+            case Initialize():
+                self.initialize(command)
+                return None
+            case Read():
+                return self.read(command)
+            case Write():
+                self.write(command)
+                return None
+            case Delete(key):
+                self.partitions.pop(key, None)
+                return None
+            case DeleteTopic(topic_id):
+                gone = [key for key in self.partitions if key.topic_id == topic_id]
+                for key in gone:
+                    del self.partitions[key]
+                return len(gone)
+            case Summarize(key):
+                there = self.partitions.get(key)
+                if there is None:
+                    return Summary()
+                return Summary(there.state_epoch, there.leader_epoch, there.start_offset, there.count)
+        raise AssertionError(command)
+
+    def initialize(self, command: Initialize) -> None:
+        key, state_epoch, start_offset = command
+        if state_epoch < 0:
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
+        there = self.partitions.get(key)
+        leader_epoch = 0
+        if there is not None:
+            if there.state_epoch > state_epoch:
+                raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+            if there.state_epoch == state_epoch and start_offset in (-1, there.start_offset):
+                return
+            leader_epoch = there.leader_epoch
+        count = -1 if start_offset == -1 else 0
+        self.partitions[key] = Partition(state_epoch, leader_epoch, start_offset, count)
+
+    def read(self, command: Read) -> ReadReply:
+        there = self.partitions.get(command.key)
+        if command.leader_epoch < 0 or there is None:
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
+        if there.leader_epoch > command.leader_epoch:
+            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+        there.leader_epoch = command.leader_epoch
+        return ReadReply(there.state_epoch, there.start_offset, tuple(there.offsets.runs()))
+
+    def write(self, command: Write) -> None:
+        there = self.partitions.get(command.key)
+        if there is None:
+            raise RefusedError(ErrorCode.INVALID_REQUEST)
+        if there.leader_epoch > command.leader_epoch:
+            raise RefusedError(ErrorCode.FENCED_LEADER_EPOCH)
+        if there.state_epoch > command.state_epoch:
+            raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+        start = there.start_offset if command.start_offset == -1 else command.start_offset
+        if start > there.start_offset:
+            there.start_offset, there.count = start, command.delivery_complete_count
+        elif start == there.start_offset:
+            there.count = max(there.count, command.delivery_complete_count)
+        there.offsets.add(command.state_batches, there.start_offset)

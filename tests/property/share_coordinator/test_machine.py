@@ -1,0 +1,154 @@
+"""Live against a naive model, replayed against live: wherever checkpoints, crashes and trimming fall."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.share_coordinator.core.commands import Command, Delete, Initialize, Read, Summarize, Write
+from services.share_coordinator.core.recording import Rules, cold_checkpoint
+from services.share_coordinator.core.records import DeltaTombstone
+from sharebroker.errors import KafkaError
+from tests.property.share_coordinator.commands import KEYS, batches, commands
+from tests.property.share_coordinator.model import Model, RefusedError
+from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write
+
+rules = st.builds(Rules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
+pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
+histories = st.lists(st.tuples(commands, pauses), max_size=20)
+
+
+def attempt(shard: Shard, command: Command) -> None:
+    with suppress(KafkaError):
+        shard.run(command)
+
+
+def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
+    shard = Shard(rules)
+    for command, pause in history:
+        attempt(shard, command)
+        shard.tick(pause)
+    return shard
+
+
+@given(rules, histories)
+def test_answers_as_the_naive_model(rules: Rules, history: list[tuple[Command, float]]) -> None:
+    shard, model = Shard(rules), Model()
+    for command, pause in history:
+        shard.tick(pause)
+        try:
+            expected = model.run(command)
+        except RefusedError as refused:
+            before = len(shard.log)
+            with pytest.raises(KafkaError) as error:
+                shard.run(command)
+            assert (error.value.code, len(shard.log)) == (refused.code, before)  # noqa: PT017
+        else:
+            assert shard.run(command) == expected
+    for key in KEYS:
+        assert shard.run(Summarize(key)) == model.run(Summarize(key))
+
+
+@given(rules, histories)
+def test_replayed_is_live(rules: Rules, history: list[tuple[Command, float]]) -> None:
+    shard = lived(rules, history)
+    assert same(shard, shard.replayed(), KEYS)
+    assert shard.replayed().machine.trim_before() == shard.machine.trim_before()
+
+
+@given(rules, histories, histories)
+def test_trimming_changes_nothing(
+    rules: Rules, before: list[tuple[Command, float]], after: list[tuple[Command, float]]
+) -> None:
+    shard = lived(rules, before)
+    shard.trim()
+    assert same(shard, shard.replayed(), KEYS)
+    last = shard.machine.trim_before() - 1
+    for command, pause in after:
+        attempt(shard, command)
+        shard.tick(pause)
+        assert shard.machine.trim_before() > last
+        shard.trim()
+        assert same(shard, shard.replayed(), KEYS)
+
+
+@given(rules, histories, st.data())
+def test_a_checkpoint_may_stand_at_any_point(
+    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+) -> None:
+    plain = lived(rules, history)
+    for key in KEYS:
+        at = data.draw(st.integers(0, len(history)))
+        shard = lived(rules, history[:at])
+        state = shard.state(key)
+        if state is not None:
+            shard.write([cold_checkpoint(key, state, shard.now)])
+        for command, pause in history[at:]:
+            attempt(shard, command)
+            shard.tick(pause)
+        for one in KEYS:
+            assert shard.run(Summarize(one)) == plain.run(Summarize(one))
+            left, right = shard.state(one), plain.state(one)
+            assert (left and left.runs) == (right and right.runs)
+        assert same(shard, shard.replayed(), KEYS)
+
+
+@given(
+    st.lists(st.lists(batches, min_size=1, max_size=3).map(tuple), max_size=8),
+    st.sampled_from(["nothing", "delete", "initialize"]),
+    st.booleans(),
+)
+def test_a_delete_interrupted_at_any_step_is_finished(
+    writes: list[tuple[object, ...]], then: str, trim: bool
+) -> None:
+    whole = Shard()
+    whole.run(Initialize(KEY, 1, 0))
+    for state_batches in writes:
+        whole.run(Write(KEY, 1, 1, -1, 0, state_batches))  # type: ignore[arg-type]  # tuples of StateBatch
+    steps = len(whole.machine.decide(Delete(KEY), 0.0).records)
+    for step in range(steps + 1):
+        crashed = Shard(log=whole.log)
+        crashed.run(Delete(KEY), keep=step)
+        written = crashed.records()
+        if trim:
+            crashed.trim()
+        owner = crashed.replayed()
+        if step == 0:
+            assert owner.state(KEY) == whole.state(KEY)
+            continue
+        assert owner.state(KEY) is None
+        if then == "delete":
+            owner.run(Delete(KEY))
+        elif then == "initialize":
+            owner.run(Initialize(KEY, 1, 7))
+            owner.run(write(batch(9, 9)))
+            state = owner.state(KEY)
+            assert state is not None
+            assert (state.start_offset, state.runs) == (7, [batch(9, 9)])
+        else:
+            owner.tick(0)
+        written += [record for position, record in owner.log if position > crashed.end]
+        tombstones = [record for record in written if isinstance(record, DeltaTombstone)]
+        assert tombstones == [DeltaTombstone(KEY, index) for index in range(len(writes))]
+        assert same(owner, owner.replayed(), [KEY])
+        assert same(owner.replayed(), owner.replayed().replayed(), [KEY])
+
+
+@given(rules, histories, st.data())
+def test_a_prefix_of_the_log_is_a_state_that_was(
+    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+) -> None:
+    """A crash loses the end of the log; what the next owner finds, and what it finishes, is sound."""
+    shard = lived(rules, history)
+    owner = Shard(rules, shard.log[: data.draw(st.integers(0, len(shard.log)))])
+    owner.now = shard.now
+    owner.tick(0)
+    for key in KEYS:
+        state = owner.state(key)
+        if state is not None:
+            reply = owner.run(Read(key, 9))
+            assert owner.run(Read(key, 9)) == reply
+    assert same(owner, owner.replayed(), KEYS)
