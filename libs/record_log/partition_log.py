@@ -73,6 +73,8 @@ class PartitionLog:
 
     After an append of unknown outcome the log calls `reclaim`, which must raise the epoch of the partition's
     lease (so that the lost write can no longer happen), reads its end again and goes on.
+
+    `settings` may be replaced at any time; new `limits` count from the next opening on.
     """
 
     def __init__(
@@ -236,7 +238,9 @@ class PartitionLog:
         """Read bounds, index and the batches no index row covers; memory changes only when all are here."""
         bounds = await self._store.bounds(self.partition)
         segments = await self._store.segments(self.partition)
-        view = LogView(bounds.log_start_offset, bounds.log_end_offset, segments, self.settings.limits)
+        # A store that lost its newest batches must not make us give their offsets to other records.
+        log_end = max(bounds.log_end_offset, self.log_end_offset)
+        view = LogView(bounds.log_start_offset, log_end, segments, self.settings.limits)
         now_ms = int(self._now() * 1000)
         offset = view.unread_from
         while offset < bounds.log_end_offset and (

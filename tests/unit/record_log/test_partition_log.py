@@ -71,6 +71,12 @@ def offsets(batches: list[Any] | None) -> list[tuple[int, int]]:
     return [(b.base_offset, b.last_offset) for b in batches]
 
 
+async def settled() -> None:
+    """Let everything run that can, until only held appends are left."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
 async def until_open(log: PartitionLog) -> None:
     await eventually(lambda: log.state is LogState.OPEN)
 
@@ -110,9 +116,9 @@ async def test_appends_that_arrive_meanwhile_go_together(world: World) -> None:
     log = await world.open()
     world.store.hold()
     answers = [asyncio.ensure_future(log.append(batch(2)))]
-    await asyncio.sleep(0.001)
+    await settled()
     answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
-    await asyncio.sleep(0.001)
+    await settled()
     assert log.log_end_offset == 0
     world.store.release()
     assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
@@ -129,9 +135,9 @@ async def test_too_much_waiting_is_throttled_and_the_rest_goes_through(world: Wo
     log = await world.open(LogSettings(max_pending_bytes=2 * SIZE))
     world.store.hold()
     first = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     waiting = [asyncio.ensure_future(log.append(batch())) for _ in range(2)]
-    await asyncio.sleep(0.001)
+    await settled()
     error = await error_of(log.append(batch()))
     assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert error.retriable
@@ -149,7 +155,7 @@ async def test_a_caller_that_gives_up_takes_nothing_with_it(world: World) -> Non
     log = await world.open()
     world.store.hold()
     impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
-    await asyncio.sleep(0.001)
+    await settled()
     impatient.cancel()
     world.store.release()
     assert (await patient).base_offset == 3
@@ -161,7 +167,7 @@ async def test_a_caller_that_gave_up_is_not_told_of_a_failure(world: World) -> N
     world.store.hold()
     world.store.fail_next_append(Fault.NOT_WRITTEN)
     impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
-    await asyncio.sleep(0.001)
+    await settled()
     impatient.cancel()
     world.store.release()
     assert await code_of(patient) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -193,9 +199,9 @@ async def test_fenced_closes_the_log(world: World) -> None:
     world.lease.epoch = 2
     world.store.hold()
     sent = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     world.store.release()
     for call in (sent, waiting, log.append(batch()), log.read(0, 1), log.delete_records(1)):
         assert await code_of(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -224,9 +230,9 @@ async def test_while_the_outcome_is_unknown_reads_go_on_and_appends_are_refused(
     world.store.hold()
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     lost = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     world.store.release()
     assert await code_of(lost) is ErrorCode.REQUEST_TIMED_OUT
     for call in (waiting, log.append(batch()), log.delete_records(-1), log.apply_retention(NOW, None)):
@@ -270,6 +276,19 @@ async def test_a_log_that_moved_behind_our_back_is_read_again(world: World) -> N
     assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
     await until_open(log)
     assert (await log.append(batch())).base_offset == 4
+
+
+async def test_offsets_the_store_has_lost_are_not_given_out_again(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(3))
+    await log.append(batch(3))
+    await world.store.delete(NAME)
+    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+    assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
+    await until_open(log)
+    assert await log.read(2, 10**6) == []
+    assert await log.append(batch(2)) == Appended(6, 7, -1)
+    assert offsets(await log.read(2, 10**6)) == [(6, 7)]
 
 
 async def test_opening_takes_up_where_the_log_was_left(world: World) -> None:
@@ -414,9 +433,9 @@ async def test_close_finishes_what_is_on_its_way_and_refuses_the_rest(world: Wor
     log = await world.open()
     world.store.hold()
     sent = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     closing = asyncio.ensure_future(log.close())
     assert await code_of(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     world.store.release()
@@ -440,7 +459,7 @@ async def test_an_outcome_unknown_while_closing_does_not_reopen(world: World) ->
     world.store.hold()
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     sent = asyncio.ensure_future(log.append(batch()))
-    await asyncio.sleep(0.001)
+    await settled()
     closing = asyncio.ensure_future(log.close())
     world.store.release()
     assert await code_of(sent) is ErrorCode.REQUEST_TIMED_OUT
