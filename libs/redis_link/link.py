@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
@@ -140,7 +141,7 @@ class RedisLink:
                     raise
                 self._why_down = str(refusal)
             except (OSError, RedisError) as error:  # TimeoutError is an OSError
-                self._why_down = str(error) or "it does not answer"
+                self._why_down = _reason(error)
             else:
                 return
             await asyncio.sleep(pause)
@@ -222,6 +223,12 @@ async def within(timeout: float, reply: asyncio.Future[Any]) -> Any:
             return await reply
     except TimeoutError:
         raise RedisOutcomeUnknown(f"no answer from Redis within {timeout} s") from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # asyncio's own text repeats the address
+    return str(error) or "it does not answer"
 
 
 def _passing(refusal: RedisError) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from libs.redis_link.errors import RedisTooOld
+from libs.redis_link.errors import RedisTooOld, RedisUnavailable
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -81,12 +81,17 @@ class Server:
 
     @classmethod
     def from_info(cls, info: bytes) -> Server:
-        """Read the reply of `INFO server`; Valkey also claims a Redis version there, for old clients."""
+        """Read the reply of `INFO server`. Raises RedisUnavailable when it is none.
+
+        Valkey also claims a Redis version there, for old clients.
+        """
         lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
         facts = {name: value.strip() for name, _, value in lines}
         if "valkey_version" in facts:
             return cls("valkey", facts["valkey_version"])
-        return cls("redis", facts.get("redis_version", "0"))
+        if "redis_version" not in facts:
+            raise RedisUnavailable("what answers there is not Redis")
+        return cls("redis", facts["redis_version"])
 
     def require_supported(self) -> None:
         """Raise RedisTooOld unless the release will do."""

@@ -94,7 +94,7 @@ class Wire(asyncio.Protocol):
         except (hiredis.ProtocolError, IndexError):
             self.abort()  # not Redis, or out of step with it: no later reply can be trusted
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio passes it by name or place)
+    def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio: what was still queued was surely not done, the rest may have been."""
         self._transport = None
         if self._watchdog is not None:

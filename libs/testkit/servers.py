@@ -138,9 +138,13 @@ def _local(kind: str) -> Iterator[str]:
 
 def answers(url: str) -> bool:
     """Whether a server answers there."""
-    with redis.Redis.from_url(url) as client, contextlib.suppress(redis.RedisError):
-        return bool(client.ping())
-    return False
+    with redis.Redis.from_url(url) as client:
+        try:
+            return bool(client.ping())
+        except redis.AuthenticationError:
+            return True
+        except redis.RedisError:
+            return False
 
 
 def free_port() -> int:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from threading import Event
 from time import monotonic
 
 
 async def eventually(condition: Callable[[], object], timeout: float = 10.0) -> None:
-    """Return once `condition()` is true. Raises AssertionError after `timeout` seconds."""
+    """Return once `condition()`, or what awaiting it gives, is true.
+
+    Raises AssertionError after `timeout` seconds.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    while not condition():
+    while True:
+        answer = condition()
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if answer:
+            return
         if loop.time() > deadline:
             raise AssertionError(f"did not become true within {timeout} s: {condition}")
         await asyncio.sleep(0.005)

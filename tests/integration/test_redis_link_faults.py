@@ -1,0 +1,188 @@
+"""The link when connections break, servers die, fall silent, drown or talk nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from libs.redis_link.errors import RedisOutcomeUnknown, RedisTooOld, RedisUnavailable
+from libs.redis_link.link import LinkSettings, RedisLink
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, binaries, running
+from libs.testkit.waiting import eventually
+
+QUICK = LinkSettings(stall=0.2, attempt=0.5, backoff=0.01, backoff_max=0.05)
+
+
+@pytest.fixture(params=sorted(binaries()))
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with running(request.param, "--appendonly", "yes") as own:
+        yield own
+
+
+@pytest.fixture
+async def proxy(redis_url: str) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(int(redis_url.rpartition(":")[2])) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def link(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
+    link = await RedisLink.connect(proxy.url, settings=QUICK)
+    yield link
+    await link.close()
+
+
+async def test_a_cut_in_the_middle_of_a_command_is_an_unknown_outcome(
+    proxy: FaultProxy, link: RedisLink
+) -> None:
+    proxy.swallow_replies = True
+    sent = [link.send("INCR", "n") for _ in range(3)]
+    await asyncio.sleep(0.02)  # on its way; how far does not matter
+    await proxy.cut()
+    for command in sent:
+        with pytest.raises(RedisOutcomeUnknown):
+            await command
+    proxy.heal()
+    await link.ready(5.0)
+    assert await link.call("INCR", "m", timeout=5.0) == 1
+
+
+async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link: RedisLink) -> None:
+    wire = link._wire
+    assert wire is not None
+    wire.abort()  # the loop learns of it in its next turn, before it flushes
+    command = link.send("INCR", "n")
+    with pytest.raises(RedisUnavailable):
+        await command
+    await link.ready(5.0)
+    assert await link.call("GET", "n", timeout=5.0) is None
+
+
+async def test_away_fails_at_once_and_works_again_by_itself(proxy: FaultProxy, link: RedisLink) -> None:
+    await proxy.refuse()
+    await eventually(lambda: not link.connected)
+    with pytest.raises(RedisUnavailable, match="away"):
+        await link.send("PING")
+    with pytest.raises(RedisUnavailable):
+        await link.ready(0.05)
+    await proxy.accept()
+    await link.ready(5.0)
+    assert await link.call("PING", timeout=5.0) == b"PONG"
+
+
+async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink) -> None:
+    proxy.black_hole()
+    with pytest.raises(RedisOutcomeUnknown):
+        await link.send("PING")
+    assert not link.connected
+    proxy.heal()
+    await link.ready(5.0)
+    assert await link.call("PING", timeout=5.0) == b"PONG"
+
+
+async def test_slow_answers_that_keep_coming_do_not(proxy: FaultProxy, link: RedisLink) -> None:
+    proxy.delay = QUICK.stall / 4
+    wire = link._wire
+    for _ in range(8):
+        assert await link.send("PING") == b"PONG"
+    assert link._wire is wire
+
+
+async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
+    wire = link._wire
+    assert wire is not None
+    await link.send("PING")
+    await eventually(lambda: wire._watchdog is None)
+    assert link._wire is wire
+    assert await link.send("PING") == b"PONG"
+
+
+async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
+    link = await RedisLink.connect(server.url, settings=QUICK)
+    script = link.script("return ARGV[1]")
+    assert await script.call([], ["a"], timeout=5.0) == b"a"
+    server.kill()
+    await eventually(lambda: not link.connected)
+    server.restart()
+    await link.ready(10.0)
+    assert await link.call("SCRIPT", "EXISTS", script._sha, timeout=5.0) == [1]
+    assert await script.call([], ["b"], timeout=5.0) == b"b"
+    await link.close()
+
+
+async def test_the_queue_of_one_turn_is_bounded(redis_url: str) -> None:
+    link = await RedisLink.connect(redis_url, settings=LinkSettings(queue_bytes=1000))
+    replies = await asyncio.gather(*[link.send("ECHO", "x" * 100) for _ in range(20)], return_exceptions=True)
+    refused = [reply for reply in replies if isinstance(reply, RedisUnavailable)]
+    assert refused
+    assert replies[: 20 - len(refused)] == [b"x" * 100] * (20 - len(refused))
+    assert await link.call("ECHO", "y" * 5000, timeout=5.0) == b"y" * 5000  # alone, anything goes
+    await link.close()
+
+
+async def test_what_waits_for_a_stopped_server_is_bounded(server: Server) -> None:
+    link = await RedisLink.connect(server.url, settings=LinkSettings(queue_bytes=1_000_000))
+    server.process.send_signal(signal.SIGSTOP)
+    sent = []
+    for _ in range(200):
+        sent.append(link.send("SET", "k", b"x" * 500_000))
+        await asyncio.sleep(0)
+        if sent[-1].done():
+            break
+    assert isinstance(sent[-1].exception(), RedisUnavailable)
+    server.process.send_signal(signal.SIGCONT)
+    assert await asyncio.gather(*sent[:-1]) == [b"OK"] * (len(sent) - 1)
+    assert await link.call("PING", timeout=5.0) == b"PONG"
+    await link.close()
+
+
+@asynccontextmanager
+async def impostor(*answers: bytes) -> AsyncIterator[str]:
+    """The URL of a server that gives the answers in order, and the last one again and again."""
+    left = list(answers)
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.read(65536):
+                writer.write(left.pop(0) if len(left) > 1 else left[0])
+        except ConnectionError:
+            pass  # the link had enough
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+            talks.set()
+
+    talks = asyncio.Event()
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await talks.wait()
+
+
+def info(release: str) -> bytes:
+    return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode())
+
+
+async def test_a_server_that_is_too_old_is_refused_in_one_sentence() -> None:
+    async with impostor(info("6.2.14")) as url:
+        with pytest.raises(RedisTooOld, match=r"^Redis 6.2.14 is too old: 7.0 or newer is needed$"):
+            await RedisLink.connect(url)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"+OK\r\n+OK\r\n+OK\r\n"])
+async def test_what_does_not_talk_redis_is_not_trusted(answer: bytes) -> None:
+    async with impostor(answer) as url:
+        with pytest.raises(RedisUnavailable):
+            await RedisLink.connect(url, timeout=0.3, settings=QUICK)
+
+
+async def test_a_server_that_still_loads_is_waited_for() -> None:
+    async with impostor(b"-LOADING reading the append-only file\r\n", info("7.2.0")) as url:
+        link = await RedisLink.connect(url, settings=QUICK)
+        assert link.server.version == "7.2.0"
+        await link.close()
