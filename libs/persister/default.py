@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from libs.persister.lane import Lane
 from libs.persister.port import ShareKey, SharePartitionState, StateBatch, StateChange, StateSummary
 from libs.rpc.router import Peer
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+
+if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
+    from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
 
 RETRIABLE: Final = frozenset(
     {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 import grpc
 
@@ -12,20 +12,21 @@ from libs.leases import names
 from libs.leases.port import LeasesUnavailable, Member
 from libs.rpc.local import LocalStub
 from libs.rpc.remote import CHANNEL_OPTIONS, RemoteStub
-from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub, ClusterServiceStub
+from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
 from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import (
-    GroupCoordinatorServiceAsyncStub,
-    GroupCoordinatorServiceStub,
-)
-from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import (
-    ShareCoordinatorServiceAsyncStub,
-    ShareCoordinatorServiceStub,
-)
+from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
+from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
 from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-    SharePartitionLeaderServiceAsyncStub,
     SharePartitionLeaderServiceStub,
 )
+
+if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
+    from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
+    from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceAsyncStub
+    from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+    from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub,
+    )
 
 S = TypeVar("S")
 

@@ -160,14 +160,12 @@ class DeliverySession:
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
         if self._tasks.get(key) is task:
             del self._tasks[key]
-        if not task.cancelled() and task.exception() is not None:
-            _log.error(
-                "delivery failed",
-                group=self.group_id,
-                topic_id=key.topic_id,
-                partition=key.partition,
-                exc_info=task.exception(),
-            )
+        if task.cancelled():
+            return
+        if task.exception() is not None:
+            _log.error("delivery failed", group=self.group_id, key=key, exc_info=task.exception())
+        if key in self._served:
+            self.look_again(self._served[key])
 
     async def _load(self, key: Key) -> None:
         delay = RETRY_DELAY
@@ -184,7 +182,6 @@ class DeliverySession:
             else:
                 self._served[key] = share_partition
                 share_partition.join(self)
-                self.look_again(share_partition)
                 return
 
     def _report(self, key: Key, error: KafkaError) -> None:
@@ -229,8 +226,6 @@ class DeliverySession:
         else:
             if acquired is not None:
                 self._hand_out(share_partition, acquired)
-        finally:
-            self.look_again(share_partition)
 
     def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Acquisition) -> None:
         sent = self._out.deliveries.add(
