@@ -34,6 +34,10 @@ class RedisTooOld(RedisError):
     """The server lacks what the scripts need: Redis before 7.0 or Valkey before 8."""
 
 
+class RedisUrlInvalid(RedisError):
+    """A Redis URL that leads nowhere."""
+
+
 class DataDirectoryInUse(RedisError):
     """Another process holds the data directory."""
 

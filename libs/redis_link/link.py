@@ -73,7 +73,8 @@ class RedisLink:
     ) -> RedisLink:
         """Connect, trying again for `timeout` seconds while nobody answers.
 
-        Raises RedisUnavailable when nobody did, RedisTooOld and RedisRefused (a wrong password) at once.
+        Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld and RedisRefused (a wrong
+        password) at once.
         """
         link = cls(Target.parse(url), settings or LinkSettings())
         try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from libs.redis_link.errors import RedisTooOld, RedisUnavailable
+from libs.redis_link.errors import RedisTooOld, RedisUnavailable, RedisUrlInvalid
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -29,19 +29,21 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> Target:
-        """Read a URL. Raises ValueError with one sentence."""
+        """Read a URL. Raises RedisUrlInvalid with one sentence."""
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise ValueError(
-                f"{parts.scheme or url!r} is no Redis URL scheme: use redis://, rediss:// or unix://"
-            )
+            raise RedisUrlInvalid(f"{url!r} is no Redis URL: begin with redis://, rediss:// or unix://")
+        try:
+            port = parts.port or 6379
+        except ValueError as error:
+            raise RedisUrlInvalid(f"{url!r} is no Redis URL: {error}") from error
         local = parts.scheme == "unix"
         db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
         if not db.isdigit():
-            raise ValueError(f"{db!r} is no Redis database number")
+            raise RedisUrlInvalid(f"{db!r} is no Redis database number")
         return cls(
             host=parts.hostname or "127.0.0.1",
-            port=parts.port or 6379,
+            port=port,
             path=unquote(parts.path) if local else "",
             tls=parts.scheme == "rediss",
             user=unquote(parts.username or ""),
