@@ -115,21 +115,25 @@ class Acquisition:
             return self._room - self.count
         return self._last - self._base + 1
 
+    def _inside(self, index: int, batch: Batch) -> bool:
+        """Whether there is a run at the index, of the batch, and its beginning was fetched."""
+        runs = self._in_flight.runs
+        return index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last
+
     def _highest_delivery_count(self, index: int, batch: Batch) -> int:
         runs, worst = self._in_flight.runs, 0
-        while index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last:
+        while self._inside(index, batch):
             if runs[index].state is AVAILABLE:
                 worst = max(worst, runs[index].delivery_count)
             index += 1
         return worst
 
     def _take_isolated(self, index: int, batch: Batch) -> None:
-        """Acquire a portion that halves with each failure past the limit; a last attempt goes alone."""
+        """Acquire from the first batch a portion that halves with each failure; a last attempt goes alone."""
         settings, runs = self._settings, self._in_flight.runs
-        before = self.count
         quota = self._quota()
         throttled = False
-        while index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last:
+        while self._inside(index, batch):
             run = runs[index]
             if run.state is AVAILABLE:
                 failures = run.delivery_count - settings.throttle_limit
@@ -138,15 +142,15 @@ class Acquisition:
                 elif failures >= 0 and not throttled:
                     quota = min(quota, max(1, (batch.last - batch.first + 1) >> (failures + 1)))
                     throttled = True
-                if self.count - before >= quota:
+                if self.count >= quota:
                     return
-                index = self._take_run(index, quota - (self.count - before))
+                index = self._take_run(index, quota - self.count)
             index += 1
 
     def _take(self, index: int, batch: Batch, quota: int) -> int:
         runs = self._in_flight.runs
         start, end = index, self.count + quota
-        while index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last:
+        while self._inside(index, batch):
             if runs[index].state is AVAILABLE and self.count < end:
                 index = self._take_run(index, end - self.count)
             index += 1

@@ -168,6 +168,15 @@ def test_throttled_records_go_out_without_new_ones() -> None:
     assert ranges(fetch(share, "10-19")) == "10-19 x1"
 
 
+def test_a_portion_skips_records_that_are_not_available() -> None:
+    share = opened(stored="0-9 available 2")
+    fetch(share, "0-9")
+    ack(share, "3")
+    ack(share, "0-2", RELEASE)
+    ack(share, "4-9", RELEASE)
+    assert ranges(fetch(share, "0-9")) == "0-2 x4, 4-5 x4"
+
+
 def test_what_is_left_of_a_throttled_batch_may_be_less_than_its_portion() -> None:
     share = opened(stored="0-9 available 3")
     fetch(share, "0-9")
