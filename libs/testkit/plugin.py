@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from libs.redis_link.link import RedisLink
+from libs.testkit.brokers import Cluster, four_processes, one_process
 from libs.testkit.servers import Servers, kinds, versions
 
 
@@ -35,3 +36,27 @@ async def redis_link(redis_url: str) -> AsyncIterator[RedisLink]:
     link = await RedisLink.connect(redis_url)
     yield link
     await link.close()
+
+
+TEST_PROPERTIES = (
+    # Locks short enough to wait for, sessions that end soon: bounds lowered so that a group may ask for it.
+    "group.share.min.record.lock.duration.ms=1000",
+    "group.share.min.session.timeout.ms=1000",
+    "group.share.min.heartbeat.interval.ms=100",
+    "group.share.heartbeat.interval.ms=500",
+)
+
+
+@pytest.fixture(scope="session", params=["one process", "four processes"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A running Sharebroker; the tests of a run share it and use topics and groups of their own."""
+    options = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
+    start = one_process if request.param == "one process" else four_processes
+    with start(*options) as running_cluster:
+        yield running_cluster
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> str:
+    """The gRPC address of a running Sharebroker."""
+    return cluster.address
