@@ -85,7 +85,7 @@ class Cluster:
 
     def process(self, role: str) -> Serve:
         """The process with a role."""
-        return next((serve for serve in self.processes if serve.name in (role, "all")))
+        return next(serve for serve in self.processes if serve.name in (role, "all"))
 
 
 @contextlib.contextmanager
