@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic
 
 from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
@@ -75,10 +75,9 @@ class ShardRuntime(Generic[C, R, A]):
             if self._task is not None:
                 await asyncio.wait({self._task}, timeout=self._settings.drain_timeout)
         self._shut("the shard is handed over")
-        task = self._task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            await asyncio.wait({task})
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
 
     async def write(self, command: C, *, timeout: float) -> A:
         """The reply, once what it rests on is durable.
@@ -105,12 +104,13 @@ class ShardRuntime(Generic[C, R, A]):
         self._arm_expiry(deadline)
         return future
 
-    async def scan(self, after: int) -> AsyncIterator[tuple[int, R]]:
-        """Positions and records of the log behind `after`, to its end. Raises LogUnavailable, ValueError."""
-        while entries := await self._log.read(self.shard, after, self._settings.load_page):
-            for entry in entries:
-                yield entry.position, self._codec.decode(entry.payload)
-            after = entries[-1].position
+    async def read(self, after: int) -> list[tuple[int, R]]:
+        """The next positions and records of the log behind `after`; [] at its end.
+
+        Raises LogUnavailable, and ValueError for an entry that is no record.
+        """
+        entries = await self._log.read(self.shard, after, self._settings.load_page)
+        return [(entry.position, self._codec.decode(entry.payload)) for entry in entries]
 
     def _check_open(self) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -216,9 +216,10 @@ class ShardRuntime(Generic[C, R, A]):
 
     async def _load(self) -> None:
         machine, position, records = self._new_machine(), 0, 0
-        async for position, record in self.scan(0):
-            machine.apply(record, position)
-            records += 1
+        while page := await self.read(position):
+            for position, record in page:
+                machine.apply(record, position)
+            records += len(page)
         # a log that was trimmed to nothing still knows where it ended
         position = max(position, await self._log.last_position(self.shard))
         self._machine, self._pending = machine, Pending(position)
@@ -271,6 +272,8 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _on_deadline(self) -> None:
         self._deadline_timer = None
+        if self.state is not ShardState.ACTIVE:
+            return
         if len(self._pending) < self._settings.queue_limit:
             records = self._machine.on_deadline(self._settings.clock())
             if records:

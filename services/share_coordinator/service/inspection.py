@@ -41,17 +41,23 @@ async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShar
 async def _entries(shard: Shard, key: ShareKey, live: Inspection) -> Entries:
     """The latest checkpoint or its tombstone, and what follows of the same key, up to the live position."""
     entries: Entries = []
+    after = live.state.checkpoint_position - 1 if live.state else 0
+    while page := await _page(shard, after):
+        for position, record in page:
+            if record.key != key or position > live.last_position:
+                continue
+            if isinstance(record, ShareCheckpoint | CheckpointTombstone):
+                entries = []
+            entries.append((position, record))
+        after = page[-1][0]
+    return entries
+
+
+async def _page(shard: Shard, after: int) -> Entries:
     try:
-        async for position, record in shard.scan(live.state.checkpoint_position - 1 if live.state else 0):
-            if position > live.last_position:
-                break
-            if record.key == key:
-                if isinstance(record, ShareCheckpoint | CheckpointTombstone):
-                    entries = []
-                entries.append((position, record))
+        return await shard.read(after)
     except LogUnavailable as error:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log cannot be read: {error}") from error
-    return entries
 
 
 def _fold(key: ShareKey, entries: Entries) -> ShareState | None:

@@ -1,0 +1,150 @@
+"""A machine that is easy to look through: keys and values, a list of what was applied, timers on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from libs.coordinator_runtime.lifecycle import ShardState
+from libs.coordinator_runtime.machine import Decision
+from libs.coordinator_runtime.settings import RuntimeSettings
+from libs.coordinator_runtime.shard import ShardRuntime
+from libs.stream_log.memory import MemoryStreamLog
+from libs.stream_log.port import StreamLog
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode, KafkaError
+
+SHARD = "share-coordinator:7"
+
+
+class Put(NamedTuple):
+    """Set a key to values one after another; the reply is the last one."""
+
+    key: str
+    values: tuple[str, ...]
+
+
+class Get(NamedTuple):
+    """The reply is the value, "" for none."""
+
+    key: str
+
+
+Command = Put | Get
+
+
+class Ledger:
+    """Records are "key=value". "poison" cannot be applied; "at" sets a deadline that writes "rung"."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.positions: dict[str, int] = {}
+        self.last = 0
+
+    def decide(self, command: Command, now: float) -> Decision[str, str]:
+        if isinstance(command, Get):
+            return Decision((), self.values.get(command.key, ""))
+        if command.key == "":
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        return Decision(tuple(f"{command.key}={value}" for value in command.values), command.values[-1])
+
+    def apply(self, record: str, position: int) -> None:
+        if position != self.last + 1 and self.last:
+            raise AssertionError(f"{position} after {self.last}")
+        key, value = record.split("=")
+        if key == "poison":
+            raise RuntimeError("poison")
+        self.values[key] = value
+        self.positions[key] = self.last = position
+
+    def next_deadline(self) -> float | None:
+        at = self.values.get("at", "")
+        return float(at) if at and "rung" not in self.values else None
+
+    def on_deadline(self, now: float) -> Sequence[str]:
+        due = self.next_deadline()
+        return [f"rung={now}"] if due is not None and due <= now else []
+
+    def trim_before(self) -> int:
+        return min(self.positions.values(), default=self.last + 1)
+
+
+class LedgerCodec:
+    def encode(self, record: str) -> bytes:
+        return record.encode("ascii")
+
+    def decode(self, payload: bytes) -> str:
+        return payload.decode("ascii")
+
+
+@dataclass
+class Lease:
+    """A lease that stays ours; `refusals` are raised by the next reclaims instead."""
+
+    held: bool = True
+    epoch: int = 1
+    reclaims: int = 0
+    refusals: list[Exception] = field(default_factory=list)
+
+    def holds(self, epoch: int) -> bool:
+        return self.held and epoch == self.epoch
+
+    async def reclaim(self) -> int:
+        self.reclaims += 1
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.epoch += 1
+        return self.epoch
+
+
+QUICK = RuntimeSettings(
+    backoff_first=0.0, backoff_most=0.0, drain_timeout=0.05, timer_floor=0.0, clock=lambda: 0.0
+)
+
+
+class Rig:
+    """A shard on a memory log."""
+
+    def __init__(self, log: StreamLog | None = None, **settings: object) -> None:
+        self.memory = MemoryStreamLog()
+        self.log = log or self.memory
+        self.lease = Lease()
+        self.settings = replace(QUICK, **settings)  # type: ignore[arg-type]  # tests name real fields
+        self.shard = self.new_shard()
+
+    def new_shard(self) -> ShardRuntime[Command, str, str]:
+        return ShardRuntime(SHARD, self.lease, self.log, Ledger, LedgerCodec(), self.settings)
+
+    async def opened(self) -> Rig:
+        self.shard.open(self.lease.epoch)
+        await self.active()
+        return self
+
+    async def active(self) -> None:
+        await eventually(lambda: self.shard.state is ShardState.ACTIVE)
+
+    async def put(self, key: str, *values: str, timeout: float = 5.0) -> str:
+        return await self.shard.write(Put(key, values or ("1",)), timeout=timeout)
+
+    async def get(self, key: str) -> str:
+        return await self.shard.write(Get(key), timeout=5.0)
+
+    async def contents(self) -> list[str]:
+        return [entry.payload.decode() for entry in await self.memory.read(SHARD, 0, 10_000)]
+
+    async def takeover(self) -> Rig:
+        """What a new owner finds."""
+        other = Rig(self.log)
+        other.memory = self.memory
+        other.lease.epoch = self.lease.epoch + 1
+        self.memory.fence(SHARD, other.lease.epoch)
+        return await other.opened()
+
+
+async def outcome(waited: Awaitable[str]) -> ErrorCode | str:
+    """The error code or the answer of a write."""
+    try:
+        return await waited
+    except KafkaError as error:
+        return error.code

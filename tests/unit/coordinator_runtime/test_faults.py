@@ -1,0 +1,173 @@
+"""What a shard does when its log or its lease fails."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from libs.coordinator_runtime.lifecycle import ShardState
+from libs.leases.holder import LeaseLost
+from libs.leases.port import LeasesUnavailable
+from libs.stream_log.memory import Fault
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.unit.coordinator_runtime.ledger import SHARD, Put, Rig, outcome
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "kept"),
+    [
+        (Fault.NOT_WRITTEN, ErrorCode.COORDINATOR_NOT_AVAILABLE, False),
+        (Fault.LOST_UNKNOWN, ErrorCode.COORDINATOR_NOT_AVAILABLE, False),
+        (Fault.DONE_UNKNOWN, ErrorCode.COORDINATOR_NOT_AVAILABLE, True),
+    ],
+)
+async def test_a_failed_append_throws_memory_away_and_loads_again(
+    fault: Fault, code: ErrorCode, kept: bool
+) -> None:
+    rig = await Rig().opened()
+    await rig.put("a", "1")
+    rig.memory.fail_next_append(fault)
+    rig.memory.hold()
+    under_way = rig.shard.submit(Put("a", ("2",)), timeout=5)
+    await asyncio.sleep(0)
+    behind = rig.shard.submit(Put("b", ("1",)), timeout=5)
+    rig.memory.release()
+    assert await outcome(under_way) is code
+    assert await outcome(behind) is code
+    await rig.active()
+    assert await rig.get("a") == ("2" if kept else "1")
+    assert await rig.get("b") == ""
+    assert await rig.put("b", "1") == "1"
+    assert rig.lease.reclaims == (0 if fault is Fault.NOT_WRITTEN else 1)
+
+
+async def test_after_an_unknown_outcome_the_late_append_is_fenced() -> None:
+    rig = await Rig().opened()
+    rig.memory.fail_next_append(Fault.LOST_UNKNOWN)
+    assert await outcome(rig.put("a", "late")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await rig.active()
+    await rig.put("a", "1")
+    with pytest.raises(Exception, match="epoch 1"):
+        await rig.memory.append(SHARD, 1, 2, [b"a=late"])
+
+
+async def test_a_fenced_shard_is_closed_for_good() -> None:
+    rig = await Rig().opened()
+    rig.memory.fail_next_append(Fault.FENCED)
+    assert await outcome(rig.put("a")) is ErrorCode.NOT_COORDINATOR
+    assert rig.shard.state is ShardState.CLOSED
+    assert await outcome(rig.put("a")) is ErrorCode.NOT_COORDINATOR
+    assert rig.lease.reclaims == 0
+
+
+async def test_a_past_owner_can_write_no_more() -> None:
+    rig = await Rig().opened()
+    await rig.put("a", "1")
+    other = await rig.takeover()
+    assert await outcome(rig.put("a", "2")) is ErrorCode.NOT_COORDINATOR
+    assert await other.get("a") == "1"
+
+
+async def test_loading_waits_for_the_log_to_come_back(caplog: pytest.LogCaptureFixture) -> None:
+    rig = await Rig().opened()
+    await rig.put("a", "1")
+    rig.memory.away = True
+    assert await outcome(rig.put("a", "2")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await eventually(lambda: "not loaded" in caplog.text)
+    assert await outcome(rig.put("a", "3")) in (
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    )
+    rig.memory.away = False
+    await rig.active()
+    assert await rig.get("a") == "1"
+    assert await rig.put("a", "4") == "4"
+
+
+async def test_an_entry_that_is_no_record_keeps_the_shard_from_serving(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = await Rig().opened()
+    await rig.put("a", "1")
+    await rig.memory.append(SHARD, 1, 2, [b"\xff"])
+    late = Rig(rig.log)
+    late.shard.open(1)
+    await eventually(lambda: "UnicodeDecodeError" in caplog.text)
+    assert late.shard.state is not ShardState.ACTIVE
+    await late.shard.close()
+
+
+@pytest.mark.parametrize("refusal", [LeasesUnavailable("away"), LeaseLost(SHARD), RuntimeError("odd")])
+async def test_a_failed_reclaim_is_tried_again(refusal: Exception) -> None:
+    rig = await Rig().opened()
+    rig.lease.refusals.append(refusal)
+    rig.memory.fail_next_append(Fault.DONE_UNKNOWN)
+    assert await outcome(rig.put("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await rig.active()
+    assert rig.lease.reclaims == 2
+    assert await rig.get("a") == "1"
+
+
+async def test_a_log_that_breaks_its_promise_counts_as_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    rig = await Rig().opened()
+    append = rig.memory.append
+
+    async def broken(*args: object) -> None:
+        rig.memory.append = append  # type: ignore[method-assign]  # only once
+        raise ZeroDivisionError
+
+    rig.memory.append = broken  # type: ignore[method-assign,assignment]  # a fault the twin does not offer
+    assert await outcome(rig.put("a")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await rig.active()
+    assert rig.lease.reclaims == 1
+    assert "does not promise" in caplog.text
+
+
+async def test_closing_lets_what_is_under_way_become_durable() -> None:
+    rig = await Rig(drain_timeout=5.0).opened()
+    rig.memory.hold()
+    under_way = rig.shard.submit(Put("a", ("1",)), timeout=5)
+    await asyncio.sleep(0)
+    behind = rig.shard.submit(Put("b", ("1",)), timeout=5)
+    closing = asyncio.create_task(rig.shard.close())
+    await asyncio.sleep(0)
+    assert await outcome(rig.put("c")) is ErrorCode.NOT_COORDINATOR
+    rig.memory.release()
+    await closing
+    assert (await under_way, await behind) == ("1", "1")
+    await rig.shard.close()
+
+
+async def test_closing_waits_no_longer_than_told() -> None:
+    rig = await Rig(drain_timeout=0.01).opened()
+    rig.memory.hold()
+    under_way = rig.shard.submit(Put("a", ("1",)), timeout=5)
+    await rig.shard.close()
+    assert await outcome(under_way) is ErrorCode.NOT_COORDINATOR
+    rig.memory.release()
+
+
+@pytest.mark.parametrize("fault", [Fault.NOT_WRITTEN, Fault.LOST_UNKNOWN, Fault.DONE_UNKNOWN, Fault.FENCED])
+async def test_an_append_that_fails_while_closing_sends_callers_elsewhere(fault: Fault) -> None:
+    rig = await Rig(drain_timeout=5.0).opened()
+    rig.memory.fail_next_append(fault)
+    rig.memory.hold()
+    under_way = rig.shard.submit(Put("a", ("1",)), timeout=5)
+    closing = asyncio.create_task(rig.shard.close())
+    await asyncio.sleep(0)
+    rig.memory.release()
+    await closing
+    assert await outcome(under_way) is ErrorCode.NOT_COORDINATOR
+    assert rig.lease.reclaims == 0
+
+
+async def test_a_shard_may_be_closed_while_it_loads_or_before() -> None:
+    rig = Rig()
+    await rig.shard.close()
+    assert rig.shard.state is ShardState.CLOSED
+    loading = rig.new_shard()
+    loading.open(1)
+    await loading.close()
+    assert loading.state is ShardState.CLOSED

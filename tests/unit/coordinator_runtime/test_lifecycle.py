@@ -1,0 +1,54 @@
+from itertools import product
+
+import pytest
+
+from libs.coordinator_runtime.lifecycle import (
+    REFUSALS,
+    TRANSITIONS,
+    IllegalTransitionError,
+    ShardState,
+    transition,
+)
+from libs.coordinator_runtime.settings import RuntimeSettings
+from sharebroker.errors import DESCRIPTIONS, ErrorCode
+
+STATES = (ShardState.INITIAL, ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED)
+ARROWS = {
+    "INITIAL": "LOADING CLOSED",
+    "LOADING": "ACTIVE FAILED CLOSED",
+    "ACTIVE": "FAILED CLOSED",
+    "FAILED": "LOADING CLOSED",
+    "CLOSED": "",
+}
+
+
+@pytest.mark.parametrize(("current", "to"), list(product(STATES, STATES)))
+def test_every_pair(current: ShardState, to: ShardState) -> None:
+    if to.name in ARROWS[current.name].split():
+        assert transition(current, to) is to
+    else:
+        with pytest.raises(IllegalTransitionError):
+            transition(current, to)
+
+
+def test_the_table_is_complete() -> None:
+    assert set(TRANSITIONS) == set(ShardState)
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_every_refusal_may_be_tried_again(state: ShardState) -> None:
+    if state is ShardState.ACTIVE:
+        assert state not in REFUSALS
+    else:
+        assert DESCRIPTIONS[REFUSALS[state]].retriable
+
+
+def test_who_is_asked_elsewhere() -> None:
+    assert [s for s, code in REFUSALS.items() if code is ErrorCode.NOT_COORDINATOR] == [ShardState.CLOSED]
+
+
+@pytest.mark.parametrize(
+    ("failures", "delay"), [(0, 0), (1, 0), (2, 0.05), (3, 0.1), (4, 0.2), (6, 0.8), (7, 1.0), (10_000, 1.0)]
+)
+def test_backoff(failures: int, delay: float) -> None:
+    assert RuntimeSettings().backoff(failures) == pytest.approx(delay)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from libs.coordinator_runtime.pending import Pending, Waiter, refuse
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    pending.wait(Waiter(position, deadline, f"reply at {position}", future))
+    return future
+
+
+@pytest.mark.parametrize(
+    ("sizes", "records", "size", "groups"),
+    [
+        ([1], 10, 100, [1]),
+        ([1, 1, 1], 10, 100, [3]),
+        ([1, 1, 1], 2, 100, [2, 1]),
+        ([1, 1, 1], 1, 100, [1, 1, 1]),
+        ([40, 40, 40], 10, 100, [2, 1]),
+        ([40, 60, 40], 10, 100, [2, 1]),
+        ([40, 61, 40], 10, 100, [1, 1, 1]),
+        ([500, 1], 10, 100, [1, 1]),
+        ([1, 500, 1], 10, 100, [1, 1, 1]),
+    ],
+)
+async def test_groups_are_bounded_and_never_empty(
+    sizes: list[int], records: int, size: int, groups: list[int]
+) -> None:
+    pending = Pending(7)
+    pending.add([bytes(n) for n in sizes])
+    cut = []
+    while pending.durable < pending.applied:
+        group = pending.cut(records, size)
+        cut.append(len(group))
+        pending.commit(len(group))
+    assert cut == groups
+    assert pending.durable == 7 + len(sizes)
+
+
+async def test_callers_are_answered_once_their_position_is_durable() -> None:
+    pending = Pending(10)
+    pending.add([b"a", b"b", b"c"])
+    first, last = waiting(pending, 11), waiting(pending, 13)
+    gone = waiting(pending, 13)
+    gone.cancel()
+    assert len(pending) == 6
+    pending.commit(2)
+    assert (first.result(), last.done()) == ("reply at 11", False)
+    pending.commit(1)
+    assert last.result() == "reply at 13"
+    assert len(pending) == 0
+
+
+async def test_who_waited_too_long_is_refused_and_the_next_deadline_told() -> None:
+    pending = Pending(0)
+    pending.add([b"a"])
+    soon, later = waiting(pending, 1, 1.0), waiting(pending, 1, 3.0)
+    assert pending.expire(0.5) == 1.0
+    assert pending.expire(1.0) == 3.0
+    with pytest.raises(KafkaError) as refused:
+        soon.result()
+    assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
+    pending.commit(1)
+    assert later.result() == "reply at 1"
+    assert pending.expire(9.0) is None
+
+
+async def test_abandoned_all_are_refused() -> None:
+    pending = Pending(0)
+    pending.add([b"a"])
+    future = waiting(pending, 1)
+    pending.abandon(ErrorCode.NOT_COORDINATOR, "why")
+    with pytest.raises(KafkaError, match="why"):
+        future.result()
+    assert (len(pending), pending.applied) == (0, 0)
+
+
+async def test_an_answered_caller_is_not_refused() -> None:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result("yes")
+    refuse(future, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    assert future.result() == "yes"
