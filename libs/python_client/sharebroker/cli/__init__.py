@@ -1,0 +1,5 @@
+"""The command line: `sharebroker`."""
+
+from sharebroker.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,39 @@
+"""All commands together, and how each of them fails."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import entry_points
+from typing import Final
+
+import typer
+
+from sharebroker.cli import groups, state, topics
+from sharebroker.cli.failures import FAILED, explain
+from sharebroker.cli.output import say
+
+MORE_COMMANDS: Final = "sharebroker.commands"
+"""Entry points of other distributions, a function each; its attribute `epilog` follows its help."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    help="Share groups over gRPC: many workers on the same partitions, each record answered for by itself.",
+)
+app.add_typer(topics.app, name="topics")
+app.add_typer(groups.app, name="groups")
+app.add_typer(state.app, name="state")
+
+
+def main() -> None:
+    """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
+    for command in entry_points(group=MORE_COMMANDS):
+        function = command.load()
+        app.command(command.name, epilog=getattr(function, "epilog", None))(function)
+    try:
+        app(prog_name="sharebroker")
+    except Exception as failure:
+        say(f"sharebroker: {explain(failure)}")
+        sys.exit(FAILED)

@@ -1,0 +1,38 @@
+"""What went wrong, in one line that says what to do, and the exit code that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sharebroker.errors import ErrorCode, KafkaError
+
+FAILED: Final = 1
+BAD_USAGE: Final = 2
+
+_ADVICE: Final[Mapping[ErrorCode, str]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`sharebroker topics list` shows the topics there are.",
+    ErrorCode.UNKNOWN_TOPIC_ID: "`sharebroker topics list` shows the topics there are.",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "Use 1 to 249 letters, digits, dots, underscores and hyphens.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change it with `sharebroker topics alter`.",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` shows the groups there are.",
+    ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` shows them.",
+    ErrorCode.REQUEST_TIMED_OUT: "It may have happened or not: look, then try again.",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "Start one with `sharebroker serve`, or name one with --server.",
+    ErrorCode.KAFKA_STORAGE_ERROR: "Free disk or memory of the server's Redis, then try again.",
+}
+
+
+def explain(failure: Exception) -> str:
+    """One line for people."""
+    if isinstance(failure, KafkaError):
+        advice = _ADVICE.get(failure.code, "Try again." if failure.retriable else "")
+        return " ".join(part for part in (*_sentences(failure), advice) if part)
+    if isinstance(failure, OSError) and failure.strerror:
+        return f"{failure.strerror}: {failure.filename}" if failure.filename else failure.strerror
+    return f"{type(failure).__name__}: {failure}"
+
+
+def _sentences(error: KafkaError) -> tuple[str, ...]:
+    violations = tuple(f"{found.field}: {found.description}" for found in error.violations)
+    return tuple(" ".join(part.split()) for part in (error.message, *violations))

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+
+from sharebroker.cli.failures import explain
+from sharebroker.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_error_is_one_line(code: ErrorCode) -> None:
+    assert "\n" not in explain(KafkaError(code, "Something\n is wrong."))
+
+
+def test_advice_follows_the_message() -> None:
+    failure = KafkaError(ErrorCode.NON_EMPTY_GROUP, "Group g has 2 members.")
+    assert explain(failure).startswith("Group g has 2 members. Stop its consumers first;")
+
+
+def test_fields_are_named() -> None:
+    violations = [FieldViolation("topics[0].name", "longer than 249 characters")]
+    failure = KafkaError(ErrorCode.INVALID_REQUEST, "Bad.", violations=violations)
+    assert explain(failure) == "Bad. topics[0].name: longer than 249 characters"
+
+
+def test_retriable_errors_say_so() -> None:
+    assert DESCRIPTIONS[ErrorCode.NOT_COORDINATOR].retriable
+    assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "in.csv"), "No such file or directory: in.csv"),
+        (BrokenPipeError(32, "Broken pipe"), "Broken pipe"),
+        (OSError("odd"), "OSError: odd"),
+        (RuntimeError("odd"), "RuntimeError: odd"),
+    ],
+)
+def test_other_failures(failure: Exception, line: str) -> None:
+    assert explain(failure) == line

@@ -1,0 +1,63 @@
+"""Every command explains itself and gives examples that it understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from sharebroker.cli.app import app
+
+_EXAMPLE = re.compile(r"^ *(?:\$ )?(?:.*\| )?sharebroker (.+)$")
+
+
+def commands(root: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command below `root` with the words that call it."""
+    for name, command in getattr(root, "commands", {}).items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_has_examples(path: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(app, [*path, "--help"], prog_name="sharebroker").stdout
+    assert "Examples" in shown
+    assert f"sharebroker {' '.join(path)}" in shown
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_examples_are_understood(path: tuple[str, ...]) -> None:
+    command = COMMANDS[path]
+    lines = [match[1] for line in command.epilog.splitlines() if (match := _EXAMPLE.match(line))]
+    assert lines
+    for line in lines:
+        words = shlex.split(line.split(" | ")[0], comments=True)
+        assert tuple(words[: len(path)]) == path
+        command.make_context(" ".join(path), words[len(path) :])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "create"],
+        ["topics", "create", "a", "--partitions", "-1"],
+        ["topics", "create", "a", "--config", "retention.ms"],
+        ["topics", "alter", "a"],
+        ["groups", "reset", "g", "--topic", "t", "--to", "soon"],
+        ["groups", "config", "g", "--set", "=1"],
+        ["state", "show", "g", "t", "first"],
+        ["nonsense"],
+    ],
+)
+def test_bad_usage_ends_with_code_2(arguments: list[str]) -> None:
+    assert CliRunner().invoke(app, arguments).exit_code == 2

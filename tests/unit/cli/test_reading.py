@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sharebroker.cli.reading import BadInputError, Format, Input, read
+
+
+def test_lines_are_values_as_they_stand() -> None:
+    assert list(read([b"a\n", b" b \r\n", b"\n", b"\xff"], Format.LINES, None)) == [
+        Input(None, b"a"),
+        Input(None, b" b "),
+        Input(None, b""),
+        Input(None, b"\xff"),
+    ]
+
+
+def test_json_lines_keep_their_bytes_and_skip_blank_lines() -> None:
+    lines = [b'{"id": 7, "name": "\xc3\xa4"}\n', b"\n", b'{"id": "x"}']
+    assert list(read(lines, Format.JSONL, "id")) == [
+        Input(b"7", b'{"id": 7, "name": "\xc3\xa4"}'),
+        Input(b"x", b'{"id": "x"}'),
+    ]
+    assert list(read([b"[1]"], Format.JSONL, None)) == [Input(None, b"[1]")]
+
+
+def test_csv_rows_become_json_objects() -> None:
+    lines = [b"\xef\xbb\xbfid,name\r\n", b'7,"a ""b""\n', b' c"\n', b"8,\n"]
+    found = list(read(lines, Format.CSV, "id"))
+    assert [(record.key, json.loads(record.value)) for record in found] == [
+        (b"7", {"id": "7", "name": 'a "b"\n c'}),
+        (b"8", {"id": "8", "name": ""}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "written", "key", "message"),
+    [
+        ([b"{}\n", b"{\n"], Format.JSONL, None, "Line 2 is not JSON"),
+        ([b"[1]\n"], Format.JSONL, "id", "Line 1 is no JSON object"),
+        ([b'{"a": 1}\n'], Format.JSONL, "id", "Line 1 has no field 'id'; it has a."),
+        ([b"a,b\n", b"1\n"], Format.CSV, None, "Line 2 has not as many fields"),
+        ([b"a,b\n", b"1,2,3\n"], Format.CSV, None, "Line 2 has not as many fields"),
+        ([b"a,b\n", b'1,"2\n'], Format.CSV, None, "is not CSV"),
+        ([b"a\n", b"\xff\n"], Format.CSV, None, "Line 2 is not CSV"),
+        ([b"a\n", b"1\n"], Format.CSV, "id", "Line 2 has no field 'id'"),
+    ],
+)
+def test_bad_input_is_named_by_its_line(
+    lines: list[bytes], written: Format, key: str | None, message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        list(read(lines, written, key))
