@@ -36,7 +36,7 @@ class Lane:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = (payload, answer)
         if self._sender is None:
-            self._sender = asyncio.ensure_future(self._run(timeout))
+            self._sender = asyncio.create_task(self._run(timeout))
         return await answer
 
     async def _run(self, timeout: float) -> None:

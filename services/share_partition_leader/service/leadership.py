@@ -102,7 +102,7 @@ class Leadership:
         led = await self.led(topic_id, partition)
         task = led.groups.get(group_id)
         if task is None:
-            task = led.groups[group_id] = asyncio.ensure_future(self._load(led, group_id))
+            task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
             task.add_done_callback(lambda done: self._loaded(led, group_id, done))
         return await asyncio.shield(task)
 

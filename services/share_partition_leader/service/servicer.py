@@ -37,7 +37,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
             raise _must_open()
         session = DeliverySession(opening.open, self._leadership)
         session.take(opening)
-        reader = asyncio.ensure_future(session.read(requests))
+        reader = asyncio.create_task(session.read(requests))
         try:
             async for response in session.responses(reader):
                 yield response

@@ -225,7 +225,7 @@ class ShareGroupPartition:
         self._pending.append((transition, done))
         if self._writer is None:
             # The task begins with the loop's next turn: what this turn still brings goes out with it.
-            self._writer = asyncio.ensure_future(self._write_pending())
+            self._writer = asyncio.create_task(self._write_pending())
 
     async def _write_pending(self) -> None:
         try:
