@@ -321,3 +321,21 @@ async def test_a_fenced_trim_closes_the_shard() -> None:
     rig.memory.append = then_fenced  # type: ignore[method-assign,assignment]  # fenced between the two
     assert await rig.put("a") == "1"
     await eventually(lambda: rig.shard.state is ShardState.CLOSED)
+
+
+async def test_a_timer_that_comes_too_early_is_set_again() -> None:
+    now = [100.0]
+    rig = await Rig(clock=lambda: now[0]).opened()
+    await rig.put("at", "100.01")
+    await rig.put("at", "100.03")
+    await asyncio.sleep(0.02)
+    assert len(rig.memory.appends) == 2
+    now[0] = 101.0
+    await eventually(lambda: len(rig.memory.appends) == 3)
+
+
+async def test_deadlines_of_callers_who_were_answered_pass_unnoticed() -> None:
+    rig = await Rig().opened()
+    assert await rig.put("a", timeout=0.005) == "1"
+    await asyncio.sleep(0.02)
+    assert await rig.put("b", timeout=0.5) == "1"
