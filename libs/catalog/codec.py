@@ -53,7 +53,9 @@ def _message(record: CatalogRecord) -> pb.CatalogRecord:
             partitions=pb.PartitionsRecord(topic_id=record.topic_id, partitions=record.partitions)
         )
     if isinstance(record, TopicDeletedRecord):
-        return pb.CatalogRecord(topic_deleted=pb.TopicDeletedRecord(topic_id=record.topic_id))
+        return pb.CatalogRecord(
+            topic_deleted=pb.TopicDeletedRecord(topic_id=record.topic_id, partitions=record.partitions)
+        )
     if isinstance(record, ClusterRecord):
         return pb.CatalogRecord(cluster=pb.ClusterRecord(cluster_id=record.cluster_id))
     return pb.CatalogRecord(
@@ -82,7 +84,7 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
         case "partitions":
             return PartitionsRecord(message.partitions.topic_id, message.partitions.partitions)
         case "topic_deleted":
-            return TopicDeletedRecord(message.topic_deleted.topic_id)
+            return TopicDeletedRecord(message.topic_deleted.topic_id, message.topic_deleted.partitions)
         case "cluster":
             return ClusterRecord(message.cluster.cluster_id)
         case "config":

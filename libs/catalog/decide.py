@@ -126,7 +126,7 @@ def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopi
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, "Topic deletion is disabled (delete.topic.enable=false)."
         )
-    return Decision((TopicDeletedRecord(topic.topic_id),), topic)
+    return Decision((TopicDeletedRecord(topic.topic_id, topic.partitions),), topic)
 
 
 def _create_partitions(state: TopicCatalog, command: CreatePartitions) -> CatalogDecision:

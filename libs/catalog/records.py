@@ -58,9 +58,10 @@ class PartitionsRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedRecord:
-    """A topic is gone; its id never comes back."""
+    """A topic is gone; its id never comes back. `partitions` is how many logs there are to remove."""
 
     topic_id: str
+    partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ RECORDS: list[CatalogRecord] = [
     TopicRecord(Topic("T1", "a", 3, {"retention.ms": "1"}, 17)),
     TopicRecord(Topic("T1", "a", 1)),
     PartitionsRecord("T1", 4),
-    TopicDeletedRecord("T1"),
+    TopicDeletedRecord("T1", 3),
     ConfigRecord(ConfigResource(ResourceType.TOPIC, "a"), "retention.ms", "1"),
     ConfigRecord(ConfigResource(ResourceType.GROUP, "g"), "share.isolation.level", None),
     ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "num.partitions", ""),

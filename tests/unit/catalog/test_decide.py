@@ -140,7 +140,7 @@ def test_validating_only_writes_nothing(catalog: Catalog) -> None:
 @pytest.mark.parametrize("command", [DeleteTopic(name="orders"), DeleteTopic(topic_id="T1")])
 def test_deleted_topic_is_gone_and_remembered_as_deleted(catalog: Catalog, command: DeleteTopic) -> None:
     records, topic = catalog(command)
-    assert records == (TopicDeletedRecord("T1"),)
+    assert records == (TopicDeletedRecord("T1", 4),)
     assert isinstance(topic, Topic)
     state = catalog.machine.catalog
     assert state.topic("orders") is state.topic_by_id("T1") is None

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/storage/v1/catalog.proto\x12\x16sharebroker.storage.v1\"\xd1\x01\n\x0bTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x04 \x01(\x03\x12\x41\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x30.sharebroker.storage.v1.TopicRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x10PartitionsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\"&\n\x12TopicDeletedRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\"\x95\x02\n\x0c\x43onfigRecord\x12H\n\rresource_type\x18\x01 \x01(\x0e\x32\x31.sharebroker.storage.v1.ConfigRecord.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\"y\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x18\n\x14RESOURCE_TYPE_BROKER\x10\x04\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10 B\x08\n\x06_value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xc5\x02\n\rCatalogRecord\x12\x34\n\x05topic\x18\x01 \x01(\x0b\x32#.sharebroker.storage.v1.TopicRecordH\x00\x12>\n\npartitions\x18\x02 \x01(\x0b\x32(.sharebroker.storage.v1.PartitionsRecordH\x00\x12\x43\n\rtopic_deleted\x18\x03 \x01(\x0b\x32*.sharebroker.storage.v1.TopicDeletedRecordH\x00\x12\x36\n\x06\x63onfig\x18\x04 \x01(\x0b\x32$.sharebroker.storage.v1.ConfigRecordH\x00\x12\x38\n\x07\x63luster\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.ClusterRecordH\x00\x42\x07\n\x05valueb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$sharebroker/storage/v1/catalog.proto\x12\x16sharebroker.storage.v1\"\xd1\x01\n\x0bTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x01(\x05\x12\x1b\n\x13\x63reate_timestamp_ms\x18\x04 \x01(\x03\x12\x41\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\x30.sharebroker.storage.v1.TopicRecord.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"8\n\x10PartitionsRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\":\n\x12TopicDeletedRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x01(\x05\"\x95\x02\n\x0c\x43onfigRecord\x12H\n\rresource_type\x18\x01 \x01(\x0e\x32\x31.sharebroker.storage.v1.ConfigRecord.ResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0b\n\x03key\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\"y\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x02\x12\x18\n\x14RESOURCE_TYPE_BROKER\x10\x04\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10 B\x08\n\x06_value\"#\n\rClusterRecord\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xc5\x02\n\rCatalogRecord\x12\x34\n\x05topic\x18\x01 \x01(\x0b\x32#.sharebroker.storage.v1.TopicRecordH\x00\x12>\n\npartitions\x18\x02 \x01(\x0b\x32(.sharebroker.storage.v1.PartitionsRecordH\x00\x12\x43\n\rtopic_deleted\x18\x03 \x01(\x0b\x32*.sharebroker.storage.v1.TopicDeletedRecordH\x00\x12\x36\n\x06\x63onfig\x18\x04 \x01(\x0b\x32$.sharebroker.storage.v1.ConfigRecordH\x00\x12\x38\n\x07\x63luster\x18\x05 \x01(\x0b\x32%.sharebroker.storage.v1.ClusterRecordH\x00\x42\x07\n\x05valueb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,13 +40,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PARTITIONSRECORD']._serialized_start=276
   _globals['_PARTITIONSRECORD']._serialized_end=332
   _globals['_TOPICDELETEDRECORD']._serialized_start=334
-  _globals['_TOPICDELETEDRECORD']._serialized_end=372
-  _globals['_CONFIGRECORD']._serialized_start=375
-  _globals['_CONFIGRECORD']._serialized_end=652
-  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_start=521
-  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_end=642
-  _globals['_CLUSTERRECORD']._serialized_start=654
-  _globals['_CLUSTERRECORD']._serialized_end=689
-  _globals['_CATALOGRECORD']._serialized_start=692
-  _globals['_CATALOGRECORD']._serialized_end=1017
+  _globals['_TOPICDELETEDRECORD']._serialized_end=392
+  _globals['_CONFIGRECORD']._serialized_start=395
+  _globals['_CONFIGRECORD']._serialized_end=672
+  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_start=541
+  _globals['_CONFIGRECORD_RESOURCETYPE']._serialized_end=662
+  _globals['_CLUSTERRECORD']._serialized_start=674
+  _globals['_CLUSTERRECORD']._serialized_end=709
+  _globals['_CATALOGRECORD']._serialized_start=712
+  _globals['_CATALOGRECORD']._serialized_end=1037
 # @@protoc_insertion_point(module_scope)

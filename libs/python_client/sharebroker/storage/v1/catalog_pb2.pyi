@@ -101,15 +101,19 @@ class TopicDeletedRecord(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
+    partitions: _builtins.int
+    """How many partitions it had: whoever removes their logs need not ask."""
     def __init__(
         self,
         *,
         topic_id: _builtins.str = ...,
+        partitions: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
