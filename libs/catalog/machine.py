@@ -63,7 +63,7 @@ class CatalogMachine:
         """Nothing here happens by time."""
         return None
 
-    def on_deadline(self, now: float) -> Sequence[CatalogRecord]:  # noqa: ARG002  # the runtime's signature
+    def on_deadline(self, now: float) -> Sequence[CatalogRecord]:
         """Nothing here happens by time."""
         return ()
 

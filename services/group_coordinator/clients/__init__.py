@@ -1,0 +1,1 @@
+"""What the group coordinator asks of others."""

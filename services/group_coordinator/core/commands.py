@@ -1,0 +1,158 @@
+"""What a shard of the group coordinator is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from services.group_coordinator.core.model import Assignment, Member, TopicPartition
+from sharebroker.errors import KafkaError
+
+LEAVE = -1
+"""The member epoch of a member that leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """`member_epoch` 0 joins, -1 leaves, else it is that of the last answer. `topics` None: not changed."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    topics: tuple[str, ...] | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InitializeState:
+    """Partitions whose share state is to be initialised now, each with its start offset."""
+
+    group_id: str
+    state_epoch: int
+    start_offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """`assignment` None: not changed. `initialize`: what the caller is to have initialised. `pending`: share
+    state that the member waits for is being initialised, a second heartbeat after that brings more.
+    """
+
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    initialize: InitializeState | None = None
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StateInitialized:
+    """How an initialisation ended: partitions that have state now, and those that failed."""
+
+    group_id: str
+    done: frozenset[TopicPartition]
+    failed: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeGroup:
+    """Asks for a `GroupDescription`. Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as it stands."""
+
+    group_id: str
+    state: str
+    epoch: int
+    assignment_epoch: int
+    members: Mapping[str, Member]
+
+
+@dataclass(frozen=True, slots=True)
+class ListGroups:
+    """Asks for states by group id, of groups in one of `states` (lower case; empty: all)."""
+
+    states: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetPartitions:
+    """Asks for the partitions with share state, by topic id; a group that is not there has none."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsets:
+    """Moves start offsets of a group without members, by topic name and partition; makes it if need be."""
+
+    group_id: str
+    offsets: Mapping[tuple[str, int], int]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPlan:
+    """What to initialise, and what is refused."""
+
+    initialize: InitializeState
+    refused: Mapping[tuple[str, int], KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    """Forgets topics of a group without members."""
+
+    group_id: str
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Forgets a group without members."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePlan:
+    """Partitions whose state is to be deleted, then reported by `StateDeleted`; topics refused by name."""
+
+    partitions: frozenset[TopicPartition]
+    refused: Mapping[str, KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StateDeleted:
+    """How a deletion ended. With `with_group` the group goes too, if it has no state left and no members.
+
+    The answer says whether the group is gone.
+    """
+
+    group_id: str
+    done: frozenset[TopicPartition]
+    failed: frozenset[TopicPartition] = frozenset()
+    with_group: bool = False
+
+
+Command = (
+    Heartbeat
+    | StateInitialized
+    | DescribeGroup
+    | ListGroups
+    | ListOffsetPartitions
+    | AlterOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | StateDeleted
+)
+
+Reply = (
+    HeartbeatReply | GroupDescription | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
+)

@@ -1,0 +1,24 @@
+"""A group as it will be: a decision is made step by step, each step sees what the ones before it changed."""
+
+from __future__ import annotations
+
+from services.group_coordinator.core.model import ShareGroup
+from services.group_coordinator.core.records import Record
+from services.group_coordinator.core.replay import apply_to
+
+
+class Draft:
+    """Collects records and shows `group` with them; the group it began with stays as it is."""
+
+    __slots__ = ("group", "records")
+
+    def __init__(self, group: ShareGroup) -> None:
+        self.group = group
+        self.records: list[Record] = []
+
+    def put(self, record: Record) -> None:
+        """Adds a record to the decision."""
+        if not self.records:
+            self.group = self.group.copy()
+        self.records.append(record)
+        apply_to(self.group, record)

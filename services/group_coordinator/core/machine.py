@@ -1,0 +1,263 @@
+"""A shard of the group coordinator as a machine of the coordinator runtime.
+
+Groups change by `apply` only. Besides them the machine keeps clocks: sessions, and changes of share state
+that are under way. Decisions set them, the log does not contain them, a shard that is loaded has new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from libs.compaction.live_keys import LiveKeys
+from libs.coordinator_runtime.machine import Decision
+from services.group_coordinator.core import heartbeat, offsets, share_state
+from services.group_coordinator.core.clocks import Attempts, Session, Sessions
+from services.group_coordinator.core.commands import (
+    LEAVE,
+    AlterOffsets,
+    Command,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    GroupDescription,
+    Heartbeat,
+    ListGroups,
+    ListOffsetPartitions,
+    Reply,
+    StateDeleted,
+    StateInitialized,
+)
+from services.group_coordinator.core.draft import Draft
+from services.group_coordinator.core.model import ShareGroup, TopicPartition
+from services.group_coordinator.core.records import (
+    CurrentRecord,
+    GroupRecord,
+    Key,
+    MemberRecord,
+    Record,
+    StateRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from services.group_coordinator.core.replay import apply_to
+from services.group_coordinator.core.validation import check_group_id, known_group
+from services.group_coordinator.core.view import ClusterView
+from sharebroker.errors import ErrorCode, KafkaError
+
+FENCES_A_DEADLINE: Final = 100
+
+_Decision = Decision[Record, Reply]
+Fenced = Callable[[str, str], None]
+
+
+class GroupMachine:
+    """The groups of one shard. `fenced` is told group id and member id of members whose session ran out."""
+
+    def __init__(self, view: ClusterView, fenced: Fenced) -> None:
+        self.groups: dict[str, ShareGroup] = {}
+        self._view = view
+        self._fenced = fenced
+        self._live: LiveKeys[Key] = LiveKeys()
+        self._sessions = Sessions()
+        self._attempts = Attempts()
+        self._assigned_at: dict[str, float] = {}
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
+            {
+                Heartbeat: self._heartbeat,
+                StateInitialized: self._state_initialized,
+                DescribeGroup: self._describe,
+                ListGroups: self._list,
+                ListOffsetPartitions: self._offset_partitions,
+                AlterOffsets: self._alter,
+                DeleteOffsets: self._delete_offsets,
+                DeleteGroup: self._delete_group,
+                StateDeleted: self._state_deleted,
+            }
+        )
+
+    def decide(self, command: Command, now: float) -> _Decision:
+        """What a command makes of its group. Raises what the commands name."""
+        records, reply = self._deciders[type(command)](command, now)
+        # Old facts first: what was decided just now must have the last word.
+        return Decision((*self._renewed(len(records)), *records), reply)
+
+    def apply(self, record: Record, position: int) -> None:
+        """Takes the record at `position` in."""
+        group = self.groups.get(record.group_id)
+        if group is None:
+            group = self.groups[record.group_id] = ShareGroup(record.group_id)
+        apply_to(group, record)
+        if isinstance(record, GroupRecord) and record.epoch is None:
+            del self.groups[record.group_id]
+            self._drop_group(record, position)
+        elif isinstance(record, MemberRecord) and record.profile is None:
+            self._drop_member(record, position)
+        else:
+            self._live.put(record.key, position)
+            if isinstance(record, MemberRecord):
+                self._sessions.track(Session(record.group_id, record.member_id))
+
+    def next_deadline(self) -> float | None:
+        """When a member may have to be fenced."""
+        return self._sessions.next_deadline()
+
+    def on_deadline(self, now: float) -> Sequence[Record]:
+        """Fences members whose session ran out; gives members that came from the log a full session."""
+        for session in self._sessions.new():
+            self._touch(session, now)
+        drafts: dict[str, Draft] = {}
+        for session in self._sessions.due(now, FENCES_A_DEADLINE):
+            draft = drafts.setdefault(session.group_id, Draft(self.groups[session.group_id]))
+            heartbeat.remove(draft, session.member_id)
+            self._fenced(*session)
+        return [record for draft in drafts.values() for record in draft.records]
+
+    def trim_before(self) -> int:
+        """Records at positions below count for nothing any more."""
+        return self._live.trim_before()
+
+    def _heartbeat(self, command: Heartbeat, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        heartbeat.check(group, command, self._view)
+        draft = Draft(group or ShareGroup(command.group_id))
+        reply = heartbeat.beat(draft, command, self._circumstances(command.group_id, now))
+        if draft.group.assignment_epoch != (group.assignment_epoch if group else 0):
+            self._assigned_at[command.group_id] = now
+        if reply.initialize is not None:
+            self._begin(command.group_id, reply.initialize.start_offsets, now)
+        if command.member_epoch != LEAVE:
+            self._touch(Session(command.group_id, command.member_id), now)
+        return Decision(tuple(draft.records), reply)
+
+    def _circumstances(self, group_id: str, now: float) -> heartbeat.Circumstances:
+        interval = self._view.group_config(group_id).share_assignment_interval_ms / 1000
+        last = self._assigned_at.get(group_id, float("-inf"))
+        return heartbeat.Circumstances(
+            self._view, now, self._attempts.running(group_id, now), may_assign=now - last >= interval
+        )
+
+    def _state_initialized(self, command: StateInitialized, now: float) -> _Decision:
+        self._attempts.end(command.group_id, command.done | command.failed)
+        group = self.groups.get(command.group_id)
+        if group is None:
+            return Decision((), None)
+        draft = Draft(group)
+        share_state.mark_initialized(draft, command.done)
+        return Decision(tuple(draft.records), None)
+
+    def _describe(self, command: DescribeGroup, now: float) -> _Decision:
+        check_group_id(command.group_id)
+        group = known_group(self.groups.get(command.group_id), command.group_id)
+        return Decision(
+            (),
+            GroupDescription(
+                group.group_id, group.state.value, group.epoch, group.assignment_epoch, dict(group.members)
+            ),
+        )
+
+    def _list(self, command: ListGroups, now: float) -> _Decision:
+        states = {group.group_id: group.state.value for group in self.groups.values()}
+        return Decision(
+            (),
+            {
+                group_id: state
+                for group_id, state in states.items()
+                if not command.states or state.lower() in command.states
+            },
+        )
+
+    def _offset_partitions(self, command: ListOffsetPartitions, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        topics = group.topics if group else {}
+        return Decision(
+            (), {topic_id: state.initialized for topic_id, state in topics.items() if state.initialized}
+        )
+
+    def _alter(self, command: AlterOffsets, now: float) -> _Decision:
+        check_group_id(command.group_id)
+        self._check_idle(command.group_id, now)
+        draft = Draft(self.groups.get(command.group_id) or ShareGroup(command.group_id))
+        plan = offsets.alter(draft, command, self._view, int(now * 1000))
+        self._begin(command.group_id, plan.initialize.start_offsets, now)
+        return Decision(tuple(draft.records), plan)
+
+    def _delete_offsets(self, command: DeleteOffsets, now: float) -> _Decision:
+        draft = self._admin_draft(command.group_id, now)
+        plan = offsets.forget_topics(draft, command, self._view)
+        self._begin(command.group_id, plan.partitions, now)
+        return Decision(tuple(draft.records), plan)
+
+    def _delete_group(self, command: DeleteGroup, now: float) -> _Decision:
+        draft = self._admin_draft(command.group_id, now)
+        plan = offsets.forget_group(draft, self._view)
+        self._begin(command.group_id, plan.partitions, now)
+        return Decision(tuple(draft.records), plan)
+
+    def _state_deleted(self, command: StateDeleted, now: float) -> _Decision:
+        self._attempts.end(command.group_id, command.done | command.failed)
+        group = self.groups.get(command.group_id)
+        if group is None:
+            return Decision((), True)
+        draft = Draft(group)
+        gone = offsets.finish_deletion(draft, command)
+        return Decision(tuple(draft.records), gone)
+
+    def _admin_draft(self, group_id: str, now: float) -> Draft:
+        check_group_id(group_id)
+        group = known_group(self.groups.get(group_id), group_id)
+        self._check_idle(group_id, now)
+        return Draft(group)
+
+    def _check_idle(self, group_id: str, now: float) -> None:
+        """Two changes of the same share state could reach the share coordinator in the wrong order."""
+        if self._attempts.running(group_id, now):
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"Share state of group {group_id} is being changed; try again.",
+                metadata={"group_id": group_id},
+                retry_after=0.1,
+            )
+
+    def _begin(self, group_id: str, partitions: Iterable[TopicPartition], now: float) -> None:
+        broker = self._view.broker
+        wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
+        self._attempts.begin(group_id, partitions, now + wait)
+
+    def _touch(self, session: Session, now: float) -> None:
+        timeout = self._view.group_config(session.group_id).share_session_timeout_ms / 1000
+        self._sessions.touch(session, now + timeout)
+
+    def _drop_group(self, record: GroupRecord, position: int) -> None:
+        self._assigned_at.pop(record.group_id, None)
+        for gone in (record, StateRecord(record.group_id, {}), TargetEpochRecord(record.group_id, 0)):
+            self._live.drop(gone.key, position)
+
+    def _drop_member(self, record: MemberRecord, position: int) -> None:
+        group_id, member_id = record.group_id, record.member_id
+        self._sessions.drop(Session(group_id, member_id))
+        for gone in (
+            record,
+            TargetRecord(group_id, member_id, {}),
+            CurrentRecord(group_id, member_id, 0, 0, {}),
+        ):
+            self._live.drop(gone.key, position)
+
+    def _renewed(self, written: int) -> list[Record]:
+        return [self._record(*key) for key in self._live.stale(written)]
+
+    def _record(self, kind: str, group_id: str, member_id: str) -> Record:
+        group = self.groups[group_id]
+        if kind == "group":
+            return GroupRecord(group_id, group.epoch, group.metadata_hash)
+        if kind == "target epoch":
+            return TargetEpochRecord(group_id, group.assignment_epoch)
+        if kind == "state":
+            return StateRecord(group_id, group.topics)
+        member = group.members[member_id]
+        if kind == "member":
+            return MemberRecord(group_id, member_id, member.profile)
+        if kind == "target":
+            return TargetRecord(group_id, member_id, member.target)
+        return CurrentRecord(group_id, member_id, member.epoch, member.previous_epoch, member.assigned)

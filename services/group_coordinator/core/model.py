@@ -1,0 +1,127 @@
+"""What a share group is: its members, what they are to have and have, and the share state it knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+Assignment = Mapping[str, frozenset[int]]
+"""Partitions by topic id; no topic with none."""
+
+POLICY: Final = -1
+"""A start offset that the leader resolves by `share.auto.offset.reset` at its first fetch."""
+
+
+class GroupState(Enum):
+    """Kafka's names; "Dead" is only ever shown of a group that is not there."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic id."""
+
+    topic_id: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a member says of itself."""
+
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member: its profile, its share of the target assignment, and what it was last told.
+
+    `epoch` is the assignment epoch it was brought to, `previous_epoch` the one before: a heartbeat with
+    either is in order, for the answer to the last one may have been lost.
+    """
+
+    profile: Profile
+    target: Assignment = field(default_factory=dict)
+    epoch: int = 0
+    previous_epoch: int = -1
+    assigned: Assignment = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """The share state of one topic, as far as the group has asked for it.
+
+    `known_since` is when the group came to know the topic, `initializing` since when each partition is to be
+    initialised, both in milliseconds since the Unix epoch: a partition that came later than the topic was
+    added to it, and starts at its first record.
+    """
+
+    name: str
+    known_since: int
+    initializing: Mapping[int, int] = field(default_factory=dict)
+    initialized: frozenset[int] = frozenset()
+    deleting: frozenset[int] = frozenset()
+
+    def start_offset(self, partition: int) -> int:
+        """Where a partition that is to be initialised starts."""
+        return 0 if self.initializing[partition] > self.known_since else POLICY
+
+    @property
+    def partitions(self) -> frozenset[int]:
+        """All that may have state, whatever it is going through."""
+        return self.initialized | self.initializing.keys() | self.deleting
+
+
+class ShareGroup:
+    """A share group. `epoch` rises with every change that asks for a new assignment, `assignment_epoch`
+    follows when there is one. `metadata_hash` is over the subscribed topics as the epoch saw them.
+    """
+
+    __slots__ = ("assignment_epoch", "epoch", "group_id", "members", "metadata_hash", "topics")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = 0
+        self.metadata_hash = 0
+        self.assignment_epoch = 0
+        self.members: dict[str, Member] = {}
+        self.topics: dict[str, TopicState] = {}
+
+    def copy(self) -> ShareGroup:
+        """A group that can be changed without this one: members and topics are values."""
+        twin = ShareGroup(self.group_id)
+        twin.epoch, twin.assignment_epoch = self.epoch, self.assignment_epoch
+        twin.metadata_hash = self.metadata_hash
+        twin.members, twin.topics = dict(self.members), dict(self.topics)
+        return twin
+
+    @property
+    def state(self) -> GroupState:
+        """Kafka's ShareGroupState."""
+        return GroupState.STABLE if self.members else GroupState.EMPTY
+
+    @property
+    def subscribed(self) -> set[str]:
+        """Names of all topics any member is subscribed to."""
+        return set[str]().union(*(member.profile.subscribed for member in self.members.values()))
+
+
+def partitions_of(assignment: Assignment) -> Iterator[TopicPartition]:
+    """The partitions of an assignment one by one."""
+    return (
+        TopicPartition(topic_id, partition) for topic_id, some in assignment.items() for partition in some
+    )
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, frozenset[int]]:
+    """The assignment that consists of `partitions`."""
+    gathered: dict[str, set[int]] = {}
+    for topic_id, partition in partitions:
+        gathered.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(some) for topic_id, some in gathered.items()}

@@ -1,0 +1,82 @@
+"""What is wrong with a request, and how that is said (Kafka: GroupCoordinatorService, ShareGroup)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from libs.config.broker import BrokerConfig
+from services.group_coordinator.core.commands import LEAVE, Heartbeat
+from services.group_coordinator.core.model import Member, ShareGroup
+from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+
+MEMBER_ID_LENGTH: Final = 36
+
+
+def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
+    """Raises UNSUPPORTED_VERSION where share groups are switched off, INVALID_REQUEST for illegal fields."""
+    if not broker.group_share_enable:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Share groups are switched off (group.share.enable).")
+    if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
+        raise _illegal("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
+    if not heartbeat.group_id:
+        raise _illegal("group_id", "GroupId can't be empty.")
+    if heartbeat.rack_id == "":
+        raise _illegal("rack_id", "RackId can't be empty.")
+    if heartbeat.member_epoch == 0 and not heartbeat.topics:
+        raise _illegal("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
+    if heartbeat.member_epoch < LEAVE:
+        raise _illegal("member_epoch", f"MemberEpoch {heartbeat.member_epoch} is invalid.")
+
+
+def check_group_id(group_id: str) -> None:
+    """Raises INVALID_GROUP_ID for the empty one."""
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")
+
+
+def known_group(group: ShareGroup | None, group_id: str) -> ShareGroup:
+    """The group. Raises GROUP_ID_NOT_FOUND."""
+    if group is None:
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", metadata={"group_id": group_id}
+        )
+    return group
+
+
+def known_member(group: ShareGroup, member_id: str) -> Member:
+    """The member. Raises UNKNOWN_MEMBER_ID."""
+    member = group.members.get(member_id)
+    if member is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            f"Member {member_id} is not a member of group {group.group_id}.",
+            metadata={"group_id": group.group_id, "member_id": member_id},
+        )
+    return member
+
+
+def check_empty(group: ShareGroup) -> None:
+    """Raises NON_EMPTY_GROUP."""
+    if group.members:
+        raise KafkaError(
+            ErrorCode.NON_EMPTY_GROUP,
+            f"Group {group.group_id} still has {len(group.members)} member(s).",
+            metadata={"group_id": group.group_id},
+        )
+
+
+def check_member_epoch(member: Member, received: int) -> None:
+    """Raises FENCED_MEMBER_EPOCH unless `received` is the member's epoch or the one before."""
+    if received in (member.epoch, member.previous_epoch):
+        return
+    relation = "greater" if received > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The member has a {relation} member epoch ({received}) than the one known by the coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+        metadata={"member_epoch": str(member.epoch)},
+    )
+
+
+def _illegal(field: str, message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message, violations=[FieldViolation(field, message)])

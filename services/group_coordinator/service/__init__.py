@@ -1,0 +1,1 @@
+"""The inbound side: one short method a call."""

@@ -1,0 +1,1 @@
+"""Durable facts about share groups as bytes."""

@@ -1,0 +1,60 @@
+"""Group records survive the way to bytes and back; other bytes are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.group_coordinator.core.model import Profile, TopicState
+from services.group_coordinator.core.records import (
+    CurrentRecord,
+    GroupRecord,
+    MemberRecord,
+    Record,
+    StateRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from services.group_coordinator.store.codec import GroupCodec
+from sharebroker.storage.v1 import group_pb2 as pb
+
+RECORDS: list[Record] = [
+    GroupRecord("g", 3, (1 << 63) - 1),
+    GroupRecord("g", 0),
+    GroupRecord("g", None),
+    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}))),
+    MemberRecord("g", "m", Profile(None, "", "", frozenset())),
+    MemberRecord("g", "m", None),
+    TargetEpochRecord("g", 4),
+    TargetRecord("g", "m", {"t": frozenset({0, 7}), "u": frozenset({1})}),
+    TargetRecord("g", "m", {}),
+    CurrentRecord("g", "m", 4, 3, {"t": frozenset({0})}),
+    CurrentRecord("g", "m", 1, 0, {}),
+    StateRecord("g", {}),
+    StateRecord(
+        "g",
+        {
+            "t": TopicState("a", 5, {0: 5, 1: 9, 2: 9}, frozenset({3, 4}), frozenset({6})),
+            "u": TopicState("b", 6, {}, frozenset({0})),
+            "v": TopicState("c", 7, {0: 7}),
+            "w": TopicState("d", 8, deleting=frozenset({1})),
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_round_trip(record: Record) -> None:
+    assert GroupCodec().decode(GroupCodec().encode(record)) == record
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff",
+        pb.GroupRecord(kind=pb.GroupRecord.Kind.KIND_TARGET_ASSIGNMENT_MEMBER).SerializeToString(),
+    ],
+)
+def test_other_bytes_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="a record of a group"):
+        GroupCodec().decode(payload)

@@ -1,0 +1,245 @@
+"""Administration: start offsets moved, topics and groups forgotten, and what may not happen together."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.group_coordinator.core.commands import (
+    AlterOffsets,
+    AlterPlan,
+    Command,
+    DeleteGroup,
+    DeleteOffsets,
+    DeletePlan,
+    InitializeState,
+    ListGroups,
+    ListOffsetPartitions,
+    StateDeleted,
+    StateInitialized,
+)
+from services.group_coordinator.core.model import TopicPartition
+from sharebroker.errors import ErrorCode
+from tests.unit.group_coordinator.world import Cluster, Shard, tp
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    cluster = Cluster()
+    cluster.create("a", 3)
+    cluster.create("b", 1)
+    return cluster
+
+
+@pytest.fixture
+def shard(cluster: Cluster) -> Shard:
+    return Shard(cluster)
+
+
+@pytest.fixture
+def empty(shard: Shard) -> Shard:
+    """A shard with a group that consumed topic a, and has no members now."""
+    shard.join("m", "a")
+    shard.beat("m", -1)
+    return shard
+
+
+def altered(shard: Shard, offsets: dict[tuple[str, int], int]) -> AlterPlan:
+    plan = shard.ask(AlterOffsets("g", offsets), AlterPlan)
+    shard.tell(StateInitialized("g", frozenset(plan.initialize.start_offsets)))
+    return plan
+
+
+ADMIN: list[Command] = [AlterOffsets("g", {("a", 0): 5}), DeleteOffsets("g", ("a",)), DeleteGroup("g")]
+
+
+@pytest.mark.parametrize("command", ADMIN, ids=lambda command: type(command).__name__)
+def test_group_with_members_is_not_touched(shard: Shard, command: Command) -> None:
+    shard.join("m", "a")
+    assert shard.refuses(command).code is ErrorCode.NON_EMPTY_GROUP
+
+
+@pytest.mark.parametrize("command", ADMIN[1:], ids=lambda command: type(command).__name__)
+def test_unknown_group_has_nothing_to_delete(shard: Shard, command: Command) -> None:
+    assert shard.refuses(command).code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("command", [AlterOffsets("", {}), DeleteOffsets("", ()), DeleteGroup("")])
+def test_group_id_is_never_empty(shard: Shard, command: Command) -> None:
+    assert shard.refuses(command).code is ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("second", ADMIN, ids=lambda command: type(command).__name__)
+@pytest.mark.parametrize("first", ADMIN, ids=lambda command: type(command).__name__)
+def test_two_changes_of_share_state_do_not_run_together(
+    empty: Shard, first: Command, second: Command
+) -> None:
+    empty.tell(first)
+    error = empty.refuses(second)
+    assert error.code is ErrorCode.REBALANCE_IN_PROGRESS
+    assert error.retriable
+    empty.now += 30
+    assert isinstance(empty.machine.decide(second, empty.now).reply, AlterPlan | DeletePlan)
+
+
+def test_alter_moves_offsets_at_a_higher_state_epoch(empty: Shard) -> None:
+    before = empty.group().epoch
+    plan = altered(empty, {("a", 0): 5, ("a", 2): 0})
+    offsets = {TopicPartition("id-a", 0): 5, TopicPartition("id-a", 2): 0}
+    assert plan == AlterPlan(InitializeState("g", before + 1, offsets))
+    assert empty.group().epoch == before + 1
+
+
+def test_alter_makes_the_group(shard: Shard) -> None:
+    plan = altered(shard, {("a", 1): 7})
+    assert plan.initialize == InitializeState("g", 1, {TopicPartition("id-a", 1): 7})
+    assert shard.ask(ListGroups(), dict) == {"g": "Empty"}
+    assert shard.ask(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({1})}
+
+
+def test_alter_refuses_single_partitions(shard: Shard) -> None:
+    plan = altered(shard, {("a", 0): 5, ("a", 3): 5, ("a", -1): 5, ("zzz", 0): 5, ("a", 1): -1})
+    assert plan.initialize.start_offsets == {TopicPartition("id-a", 0): 5}
+    assert {where: error.code for where, error in plan.refused.items()} == {
+        ("a", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("a", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("zzz", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("a", 1): ErrorCode.INVALID_REQUEST,
+    }
+
+
+def test_alter_of_nothing_makes_no_group(shard: Shard) -> None:
+    assert altered(shard, {("zzz", 0): 5}).initialize.start_offsets == {}
+    assert shard.machine.groups == {}
+
+
+def test_partitions_beside_an_altered_one_follow_the_policy_later(shard: Shard, cluster: Cluster) -> None:
+    altered(shard, {("a", 1): 7})
+    shard.now += 60
+    cluster.grow("a", 4)
+    reply = shard.beat("m", 0, "a")
+    assert reply.assignment == {"id-a": frozenset({1})}
+    assert reply.initialize is not None
+    assert reply.initialize.start_offsets == {
+        TopicPartition("id-a", 0): -1,
+        TopicPartition("id-a", 2): -1,
+        TopicPartition("id-a", 3): 0,
+    }
+
+
+def test_alter_that_failed_leaves_initialised_state_alone(empty: Shard) -> None:
+    empty.tell(AlterOffsets("g", {("a", 0): 5}))
+    empty.tell(StateInitialized("g", frozenset(), failed=tp("id-a", 0)))
+    assert empty.ask(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({0, 1, 2})}
+
+
+def test_member_that_joins_during_an_alter_waits_for_it(shard: Shard) -> None:
+    shard.tell(AlterOffsets("g", {("a", 1): 7}))
+    reply = shard.beat("m", 0, "a")
+    assert reply.pending
+    assert reply.initialize is not None
+    assert reply.initialize.start_offsets == {TopicPartition("id-a", 0): -1, TopicPartition("id-a", 2): -1}
+
+
+def test_altered_partition_of_a_half_deleted_topic_has_state_again(empty: Shard) -> None:
+    empty.tell(DeleteOffsets("g", ("a",)))
+    empty.tell(StateDeleted("g", tp("id-a", 0, 1), failed=tp("id-a", 2)))
+    altered(empty, {("a", 0): 3})
+    assert empty.ask(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({0})}
+    assert empty.group().topics["id-a"].deleting == {1, 2}
+
+
+def test_forgotten_topic_starts_as_if_never_seen(empty: Shard) -> None:
+    plan = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert empty.ask(ListOffsetPartitions("g"), dict) == {}
+    assert empty.ask(StateDeleted("g", plan.partitions), bool) is False
+    assert empty.group().topics == {}
+    reply = empty.beat("m", 0, "a")
+    assert reply.initialize is not None
+    assert set(reply.initialize.start_offsets.values()) == {-1}
+
+
+def test_topics_without_state_are_refused_alone(empty: Shard) -> None:
+    plan = empty.ask(DeleteOffsets("g", ("a", "b", "zzz")), DeletePlan)
+    assert plan.partitions == tp("id-a", 0, 1, 2)
+    assert {name: error.message for name, error in plan.refused.items()} == {
+        "b": "There is no offset information to delete.",
+        "zzz": "There is no topic 'zzz'.",
+    }
+    assert {error.code for error in plan.refused.values()} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_deletion_that_failed_can_be_asked_for_again(empty: Shard) -> None:
+    empty.tell(DeleteOffsets("g", ("a",)))
+    empty.tell(StateDeleted("g", tp("id-a", 0, 1), failed=tp("id-a", 2)))
+    plan = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+
+
+def test_member_that_comes_after_a_failed_deletion_gets_state_by_policy(empty: Shard) -> None:
+    empty.tell(DeleteOffsets("g", ("a",)))
+    empty.tell(StateDeleted("g", tp("id-a", 0, 1), failed=tp("id-a", 2)))
+    empty.now += 60
+    reply = empty.beat("m", 0, "a")
+    assert reply.initialize is not None
+    assert set(reply.initialize.start_offsets.values()) == {-1}
+    assert len(reply.initialize.start_offsets) == 3
+
+
+def test_member_that_comes_during_a_deletion_waits_for_its_end(empty: Shard) -> None:
+    plan = empty.ask(DeleteGroup("g"), DeletePlan)
+    reply = empty.beat("m", 0, "a")
+    assert (reply.initialize, reply.assignment) == (None, {})
+    assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is False
+    reply = empty.beat("m", reply.member_epoch)
+    assert reply.initialize is not None
+
+
+def test_group_goes_when_its_state_is_gone(empty: Shard) -> None:
+    plan = empty.ask(DeleteGroup("g"), DeletePlan)
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert empty.ask(ListGroups(), dict) == {"g": "Empty"}
+    assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
+    assert empty.ask(ListGroups(), dict) == {}
+    assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
+    assert empty.machine.trim_before() == len(empty.log) + 1
+    assert empty.beat("m", 0, "a").member_epoch == 1
+
+
+def test_group_stays_while_some_state_could_not_be_deleted(empty: Shard) -> None:
+    empty.tell(DeleteGroup("g"))
+    failed = StateDeleted("g", tp("id-a", 0, 1), failed=tp("id-a", 2), with_group=True)
+    assert empty.ask(failed, bool) is False
+    plan = empty.ask(DeleteGroup("g"), DeletePlan)
+    assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
+
+
+def test_group_without_state_goes_at_once(shard: Shard) -> None:
+    shard.beat("m", 0, "zzz")
+    shard.beat("m", -1)
+    assert shard.ask(DeleteGroup("g"), DeletePlan) == DeletePlan(frozenset())
+    assert shard.machine.groups == {}
+
+
+def test_state_of_deleted_topics_does_not_hold_a_group_back(empty: Shard, cluster: Cluster) -> None:
+    cluster.delete("a")
+    assert empty.ask(DeleteGroup("g"), DeletePlan) == DeletePlan(frozenset())
+    assert empty.machine.groups == {}
+
+
+def test_deletion_of_a_topic_that_went_meanwhile_ends_well(empty: Shard, cluster: Cluster) -> None:
+    plan = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
+    empty.tell(StateDeleted("g", plan.partitions))
+    assert empty.tell(StateDeleted("g", plan.partitions)) == ()
+
+
+def test_interrupted_deletion_is_finished_by_the_next_coordinator(empty: Shard) -> None:
+    empty.tell(DeleteGroup("g"))
+    empty.reload()
+    plan = empty.ask(DeleteGroup("g"), DeletePlan)
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
+
+
+def test_unknown_group_has_no_offsets(shard: Shard) -> None:
+    assert shard.ask(ListOffsetPartitions("nobody"), dict) == {}
