@@ -54,8 +54,8 @@ class Leader:
 def register(leader: Leader, server: grpc.aio.Server) -> None:
     """Adds the three methods; the generated function would want them all."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
-    coders = {"response_serializer": lambda message: message.SerializeToString()}
-    handlers = {
+    coders: dict[str, Any] = {"response_serializer": lambda message: message.SerializeToString()}
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Produce": unary(leader.Produce, pb.ProduceRequest.FromString, **coders),
         "ListOffsets": unary(leader.ListOffsets, pb.ListOffsetsRequest.FromString, **coders),
         "Deliver": stream(leader.Deliver, pb.DeliverRequest.FromString, **coders),
