@@ -103,6 +103,32 @@ def begin_acknowledge(cache: SessionCache, key: SessionKey, epoch: int, now: flo
     return FetchContext(cache.advance(key, epoch, now), epoch)
 
 
+_SHOWN = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+
+
+def shown_error(error: ErrorCode) -> ErrorCode:
+    """The error of a partition as a fetch may show it: Kafka's client throws on any that it does not know.
+
+    OFFSET_NOT_AVAILABLE, which makes it try again, stands for the rest.
+    """
+    return error if error in _SHOWN else ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 def merged(
     entries: Iterable[tuple[TopicPartition, Sequence[AckBatch]]],
 ) -> dict[TopicPartition, list[AckBatch]]:

@@ -17,10 +17,10 @@ def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUES
     return KafkaError(code, message, violations=[FieldViolation(field, message)])
 
 
-def check_group_id(group_id: str) -> None:
+def check_group_id(group_id: str, field: str = "group_id") -> None:
     """Raises INVALID_REQUEST for an empty group id."""
     if not group_id:
-        raise refused("group_id", "The group id must not be empty.")
+        raise refused(field, "The group id must not be empty.")
 
 
 def check_member_id(member_id: str, field: str = "member_id") -> None:

@@ -1,0 +1,59 @@
+"""Calls to group coordinators, share coordinators and the owner of the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from libs.rpc.router import Router
+from services.gateway.clients.deadline import Deadline, persist
+
+if TYPE_CHECKING:
+    from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
+    from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceAsyncStub
+    from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+
+T = TypeVar("T")
+
+
+class Coordinators:
+    """Each call finds its owner and is repeated when it moved. `send` gets the stub and the seconds left."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    async def of_group(
+        self,
+        group_id: str,
+        send: Callable[[GroupCoordinatorServiceAsyncStub, float], Awaitable[T]],
+        deadline: Deadline,
+    ) -> T:
+        """Call the coordinator of a group. Raises KafkaError."""
+
+        async def attempt(left: float) -> T:
+            return await send(await self._router.group_coordinator(group_id), left)
+
+        return await persist(attempt, lambda: self._router.forget_group_coordinator(group_id), deadline)
+
+    async def of_share_state(
+        self,
+        shard: int,
+        send: Callable[[ShareCoordinatorServiceAsyncStub, float], Awaitable[T]],
+        deadline: Deadline,
+    ) -> T:
+        """Call the owner of a shard of share state. Raises KafkaError."""
+
+        async def attempt(left: float) -> T:
+            return await send((await self._router.share_coordinator(shard)).stub, left)
+
+        return await persist(attempt, lambda: self._router.forget_share_coordinator(shard), deadline)
+
+    async def of_catalog(
+        self, send: Callable[[ClusterServiceAsyncStub, float], Awaitable[T]], deadline: Deadline
+    ) -> T:
+        """Call the owner of the catalog. Raises KafkaError."""
+
+        async def attempt(left: float) -> T:
+            return await send(await self._router.catalog(), left)
+
+        return await persist(attempt, self._router.forget_catalog, deadline)

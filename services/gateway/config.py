@@ -1,0 +1,38 @@
+"""Limits of the gateway. Times are seconds, sizes bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+REQUEST_TIMEOUT: Final = 30.0
+"""The time of a call whose client gave no deadline (Kafka: request.timeout.ms)."""
+
+SESSION_IDLE: Final = 600.0
+"""A share session not used for this long counts as disconnected (Kafka: connections.max.idle.ms)."""
+
+MAX_WAIT: Final = 60.0
+"""Longest wait for records in one unary call."""
+
+MAX_PUBLISH_RECORDS: Final = 10_000
+MAX_ACQUIRE_RECORDS: Final = 1_000
+
+PUBLISH_BATCH_BYTES: Final = 256 * 1024
+"""`Publish` starts another batch of a partition at about this size."""
+
+IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
+"""A ProduceStream is not read any further while this much is not durable yet."""
+
+UNSENT_MESSAGES: Final = 4
+"""A Consume stream holds this many messages for a client that does not read; then its leaders wait."""
+
+UNREAD_MESSAGES: Final = 16
+"""As many messages of a client wait for a leader; then the client is not read any further."""
+
+REBALANCE_INTERVAL: Final = 0.05
+"""How often idle credit of a consumer moves on to other leaders."""
+
+POLL_INTERVAL: Final = 0.05
+"""How often a unary fetch from several leaders asks them again while none has records."""
+
+CLOSE_TIMEOUT: Final = 10.0
+"""How long leaders may take to answer what is under way when a client has sent its last message."""

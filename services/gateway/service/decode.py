@@ -1,0 +1,93 @@
+"""Single records for clients that do not read record batches themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol, cast
+
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.gateway.v1 import share_pb2 as pb
+from sharebroker.records.decode import Unreadable, decode
+from sharebroker.records.record import AcknowledgementSink, Acquisition, Record
+
+OWN_ID: Final = 2**64 - 1
+"""Of acknowledgements that the gateway makes itself, for offsets without a readable record."""
+
+
+class Acquired(Protocol):
+    """Records of one partition with what was acquired of them: a Delivery, or an answer to AcquireRecords."""
+
+    topic_id: str
+    partition: int
+    record_batches: bytes
+
+    @property
+    def acquired(self) -> Iterable[delivery.AcquiredRecords]:
+        """The acquired runs."""
+
+
+# Records that leave as messages are never acknowledged as objects.
+_NO_SINK: Final = cast("AcknowledgementSink", None)
+
+
+def decoded(
+    source: Acquired, topic: str, *, as_text: bool
+) -> tuple[list[pb.ShareRecord], list[delivery.Acknowledgement]]:
+    """The records, and the acknowledgements of acquired offsets that gave none."""
+    runs = [_acquisition(source, topic, run) for run in source.acquired]
+    found = decode(source.record_batches, runs)
+    return (
+        [_share_record(record, as_text=as_text) for record in found.records],
+        [_unreadable(gap) for gap in found.unreadable],
+    )
+
+
+def _acquisition(source: Acquired, topic: str, run: delivery.AcquiredRecords) -> Acquisition:
+    acquisition = Acquisition(
+        (source.topic_id, topic), source.partition, (run.first_offset, run.last_offset), _NO_SINK
+    )
+    acquisition.delivery_count = run.delivery_count
+    acquisition.token = run.lock_token
+    acquisition.deadline = run.lock_deadline_ms / 1000
+    return acquisition
+
+
+def _share_record(record: Record, *, as_text: bool) -> pb.ShareRecord:
+    acquisition = record.acquisition
+    message = pb.ShareRecord(
+        topic=acquisition.topic,
+        topic_id=acquisition.topic_id,
+        partition=acquisition.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp,
+        key=record.key,
+        headers=[pb.RecordHeader(key=key, value=value or b"") for key, value in record.headers],
+        delivery_count=acquisition.delivery_count,
+        lock_token=acquisition.token,
+        lock_deadline_ms=round(acquisition.deadline * 1000),
+    )
+    if record.value is not None:
+        _set_payload(message, bytes(record.value), as_text=as_text)
+    return message
+
+
+def _set_payload(message: pb.ShareRecord, value: bytes, *, as_text: bool) -> None:
+    if as_text:
+        try:
+            message.text = value.decode()
+        except UnicodeDecodeError:
+            message.value = value
+    else:
+        message.value = value
+
+
+def _unreadable(gap: Unreadable) -> delivery.Acknowledgement:
+    return delivery.Acknowledgement(
+        id=OWN_ID,
+        topic_id=gap.acquisition.topic_id,
+        partition=gap.acquisition.partition,
+        first_offset=gap.first,
+        last_offset=gap.last,
+        type=int(gap.kind),  # type: ignore[arg-type]  # the enum's numbers are Kafka's
+        lock_token=gap.acquisition.token,
+    )

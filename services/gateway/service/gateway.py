@@ -1,0 +1,75 @@
+"""What every handler of this process shares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+
+import structlog
+
+from libs.catalog.follower import CatalogFollower
+from libs.catalog.records import Topic
+from libs.config.broker import BrokerConfig
+from libs.rpc.router import Router
+from services.gateway.clients.coordinators import Coordinators
+from services.gateway.clients.leaders import Leaders
+from services.gateway.core.sessions import SessionCache
+from sharebroker.errors import ErrorCode, KafkaError
+
+_log = structlog.get_logger()
+
+
+class Gateway:
+    """Sessions, the ways to the other services, and work that nobody waits for.
+
+    `config` is what this process was started with; what is in force now stands in the catalog.
+    """
+
+    def __init__(self, router: Router, catalog: CatalogFollower, config: BrokerConfig) -> None:
+        self.router = router
+        self.catalog = catalog
+        self.config = config
+        self.sessions = SessionCache(config.group_share_max_share_sessions)
+        self.coordinators = Coordinators(router)
+        self.leaders = Leaders(router)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def topic(self, name: str, field: str = "topic") -> Topic:
+        """The topic of this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = self.catalog.topic(name)
+        if topic is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"There is no topic '{name}'.",
+                metadata={"topic": name, "field": field},
+            )
+        return topic
+
+    def partition_error(self, topic_id: str, partition: int) -> ErrorCode:
+        """NONE where the partition exists, else what Kafka answers for it."""
+        topic = self.catalog.topic_by_id(topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        return ErrorCode.NONE if 0 <= partition < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def lock_timeout_ms(self, group_id: str) -> int:
+        """How long an acquisition lock of the group lasts."""
+        return self.catalog.group_config(group_id).share_record_lock_duration_ms
+
+    def background(self, work: Coroutine[None, None, None], what: str) -> None:
+        """Run `work`; a refusal of another service is logged only."""
+        task = asyncio.ensure_future(_logged(work, what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Wait for work that nobody waits for."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+async def _logged(work: Coroutine[None, None, None], what: str) -> None:
+    try:
+        await work
+    except KafkaError as error:
+        _log.info(what, error=str(error))

@@ -1,0 +1,39 @@
+"""The gRPC edge for producers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from services.gateway.clients.deadline import Deadline
+from services.gateway.service.gateway import Gateway
+from services.gateway.service.produce import produce
+from services.gateway.service.produce_stream import produce_stream
+from services.gateway.service.publish import publish
+from sharebroker.gateway.v1 import produce_pb2 as pb
+from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
+
+
+class ProduceServicer(ProduceServiceServicer):
+    """See the proto for each method."""
+
+    STREAMING: Final = ("ProduceStream",)
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def Publish(self, request: pb.PublishRequest, context: Any) -> pb.PublishResponse:
+        """See the proto."""
+        return await publish(self._gateway, request, Deadline.of(context))
+
+    async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
+        """See the proto."""
+        return await produce(self._gateway, request, Deadline.of(context))
+
+    def ProduceStream(
+        self,
+        request_iterator: AsyncIterator[pb.ProduceStreamRequest],
+        context: Any,
+    ) -> AsyncIterator[pb.ProduceStreamResponse]:
+        """See the proto."""
+        return produce_stream(self._gateway, request_iterator)

@@ -1,0 +1,67 @@
+"""ProduceStream: many batches on their way at once, each answered when it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from services.gateway.clients.deadline import Deadline
+from services.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
+from services.gateway.service.gateway import Gateway
+from services.gateway.service.outbox import Outbox
+from services.gateway.service.produce import produce
+from services.gateway.service.tasks import Tasks
+from sharebroker.gateway.v1 import produce_pb2 as pb
+
+
+async def produce_stream(
+    gateway: Gateway, requests: AsyncIterator[pb.ProduceStreamRequest]
+) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
+    """Serve a ProduceStream until the client's side ends and all is answered."""
+    stream = _ProduceStream(gateway)
+    try:
+        stream.start(requests)
+        async for response in stream.outbox:
+            yield response
+    finally:
+        await stream.stop()
+
+
+class _ProduceStream:
+    """Appends start in the order of the requests, so a partition keeps it while its leader does not move.
+
+    The client is read only while less than IN_FLIGHT_BYTES are under way.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.outbox: Outbox[pb.ProduceStreamResponse] = Outbox(UNSENT_MESSAGES)
+        self._gateway = gateway
+        self._tasks = Tasks(self.outbox.fail)
+        self._in_flight = 0
+        self._landed = asyncio.Event()
+
+    def start(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+        self._tasks.spawn(self._read(requests))
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _read(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+        async for request in requests:
+            size = request.ByteSize()
+            await self._until_below(IN_FLIGHT_BYTES)
+            self._in_flight += size
+            self._tasks.spawn(self._produce(request, size))
+        await self._until_below(1)
+        await self.outbox.end()
+
+    async def _until_below(self, limit: int) -> None:
+        while self._in_flight >= limit:
+            self._landed.clear()
+            await self._landed.wait()
+
+    async def _produce(self, request: pb.ProduceStreamRequest, size: int) -> None:
+        response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
+        await self.outbox.put(pb.ProduceStreamResponse(id=request.id, produce=response))
+        self._in_flight -= size
+        self._landed.set()

@@ -1,0 +1,62 @@
+"""The gRPC edge for consumers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from services.gateway.clients.deadline import Deadline
+from services.gateway.core.validation import check_group_id, check_member_id
+from services.gateway.service.acquire import UnaryConsumer
+from services.gateway.service.consume import consume
+from services.gateway.service.gateway import Gateway
+from services.gateway.service.membership import send_heartbeat
+from services.gateway.service.share_acknowledge import share_acknowledge
+from services.gateway.service.share_fetch import share_fetch
+from sharebroker.gateway.v1 import share_pb2 as pb
+from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceServicer
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+
+
+class ShareServicer(ShareServiceServicer):
+    """See the proto for each method."""
+
+    STREAMING: Final = ("Consume",)
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._unary = UnaryConsumer(gateway)
+
+    def Consume(
+        self, request_iterator: AsyncIterator[pb.ConsumeRequest], context: Any
+    ) -> AsyncIterator[pb.ConsumeResponse]:
+        """See the proto."""
+        return consume(self._gateway, request_iterator, context.peer())
+
+    async def Acquire(self, request: pb.AcquireRequest, context: Any) -> pb.AcquireResponse:
+        """See the proto."""
+        return await self._unary.acquire(request, Deadline.of(context))
+
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Any) -> pb.AcknowledgeResponse:
+        """See the proto."""
+        return await self._unary.acknowledge(request, Deadline.of(context))
+
+    async def ShareGroupHeartbeat(
+        self, request: group.ShareGroupHeartbeatRequest, context: Any
+    ) -> group.ShareGroupHeartbeatResponse:
+        """See the proto."""
+        check_group_id(request.group_id)
+        check_member_id(request.member_id)
+        if not request.client_host:
+            request.client_host = context.peer()
+        return await send_heartbeat(self._gateway.coordinators, request, Deadline.of(context))
+
+    async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
+        """See the proto."""
+        return await share_fetch(self._gateway, request, context.peer(), Deadline.of(context))
+
+    async def ShareAcknowledge(
+        self, request: pb.ShareAcknowledgeRequest, context: Any
+    ) -> pb.ShareAcknowledgeResponse:
+        """See the proto."""
+        return await share_acknowledge(self._gateway, request, Deadline.of(context))
