@@ -1,0 +1,39 @@
+"""Links between the project's documents lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import files, name
+
+_LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+DOCUMENTS = [path for path in files() if path.suffix == ".md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_links_lead_somewhere(document: Path) -> None:
+    assert not list(broken(document))
+
+
+def broken(document: Path) -> Iterator[str]:
+    """Links to files that do not exist, or to headings their file does not have."""
+    for target, anchor in _LINK.findall(document.read_text()):
+        path = (document.parent / target).resolve() if target else document
+        if not path.exists():
+            yield target
+        elif anchor and path.suffix == ".md" and anchor not in anchors(path):
+            yield f"{target}#{anchor}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The anchors of a document's headings, made as forges make them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in _HEADING.findall(path.read_text())
+    }
