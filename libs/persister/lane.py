@@ -29,10 +29,10 @@ class Lane:
     async def ask(self, key: ShareKey, payload: Any, timeout: float) -> Any:
         """The partition's part of the answer. Raises KafkaError: its error code, or the failure of the call.
 
-        A share-partition has one question of a kind at a time: its leader sends writes in order.
+        A second question about a share-partition goes into the request after the one that has the first.
         """
-        if key in self._waiting:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Two requests of one kind for {key} at once.")
+        while key in self._waiting:
+            await asyncio.wait([self._waiting[key][1]])
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = (payload, answer)
         if self._sender is None:

@@ -1,0 +1,218 @@
+"""The persister gathers, retries, gives up in time; coordinators are played by a function a request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from libs.leases.port import Member
+from libs.persister.default import DefaultPersister, PersisterSettings
+from libs.persister.noop import NoOpPersister
+from libs.persister.port import Persister, ShareKey, SharePartitionState, StateBatch, StateSummary
+from libs.rpc.router import Peer
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+
+KEY = ShareKey("g", "T" * 22, 3)
+QUICK = PersisterSettings(call_timeout=0.5, request_timeout=0.2, first_backoff=0.001, longest_backoff=0.004)
+
+
+class Change(NamedTuple):
+    state_epoch: int = 1
+    leader_epoch: int = 2
+    start_offset: int = 10
+    delivery_complete_count: int = 4
+    batches: tuple[tuple[int, int, int, int], ...] = ((12, 15, 2, 1),)
+
+
+class Coordinators:
+    """One coordinator; `answer(rpc, request)` is its behaviour, `asked` what it was asked."""
+
+    def __init__(self, answer: Callable[[str, Any], Any]) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, Any]] = []
+        self.forgotten = 0
+        self.busy = asyncio.Event()
+        self.busy.set()
+
+    def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
+        return partition % 2
+
+    async def share_coordinator(self, shard: int) -> Peer[Any]:
+        return Peer(Member("1/1", 1, frozenset(), "a:1"), self)
+
+    def forget_share_coordinator(self, shard: int) -> None:
+        self.forgotten += 1
+
+    def __getattr__(self, rpc: str) -> Any:
+        async def call(request: Any, *, timeout: float) -> Any:
+            self.asked.append((rpc, request))
+            await self.busy.wait()
+            return self.answer(rpc, request)
+
+        return call
+
+
+def results(request: Any, **fields: Any) -> Any:
+    """Success for all partitions of a request, in the shape of its response."""
+    response = getattr(pb, type(request).__name__.replace("Request", "Response"))()
+    for topic in request.topics:
+        result = response.results.add(topic_id=topic.topic_id)
+        for partition in topic.partitions:
+            result.partitions.add(partition=getattr(partition, "partition", partition), **fields)
+    return response
+
+
+async def refusal(call: Any) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        await call
+    return caught.value
+
+
+async def test_each_call_carries_its_fields() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister: Persister = DefaultPersister(coordinators, QUICK)
+    await persister.initialize(KEY, 7, -1)
+    await persister.write(KEY, Change())
+    await persister.delete(KEY)
+    names = [rpc for rpc, _ in coordinators.asked]
+    assert names == ["InitializeShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"]
+    [initialize, write, delete] = [request.topics[0].partitions[0] for _, request in coordinators.asked]
+    assert (initialize.partition, initialize.state_epoch, initialize.start_offset) == (3, 7, -1)
+    assert (write.state_epoch, write.leader_epoch, write.start_offset) == (1, 2, 10)
+    assert write.delivery_complete_count == 4
+    batch = write.state_batches[0]
+    assert (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) == (
+        12,
+        15,
+        2,
+        1,
+    )
+    assert delete == 3
+
+
+async def test_what_is_read_comes_back() -> None:
+    batches = [pb.StateBatch(first_offset=5, last_offset=6, delivery_state=0, delivery_count=2)]
+
+    def answer(rpc: str, request: Any) -> Any:
+        if rpc == "ReadShareGroupState":
+            return results(request, state_epoch=3, start_offset=5, state_batches=batches)
+        return results(request, state_epoch=3, leader_epoch=9, start_offset=5, delivery_complete_count=1)
+
+    persister = DefaultPersister(Coordinators(answer), QUICK)
+    assert await persister.read(KEY, 9) == SharePartitionState(3, 5, (StateBatch(5, 6, 0, 2),))
+    assert await persister.read_summary(KEY) == StateSummary(3, 9, 5, 1)
+
+
+async def test_calls_gather_while_one_is_under_way() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister = DefaultPersister(coordinators, QUICK)
+    coordinators.busy.clear()
+    first = asyncio.create_task(persister.write(KEY, Change()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    others = [asyncio.create_task(persister.write(KEY._replace(partition=n), Change())) for n in range(4, 9)]
+    await asyncio.sleep(0)
+    coordinators.busy.set()
+    await asyncio.gather(first, *others)
+    sizes = [sum(len(topic.partitions) for topic in request.topics) for _, request in coordinators.asked]
+    assert sizes == [1, 5]
+
+
+async def test_groups_do_not_share_a_request() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister = DefaultPersister(coordinators, QUICK)
+    await asyncio.gather(*(persister.write(KEY._replace(group_id=name), Change()) for name in "ab"))
+    assert sorted(request.group_id for _, request in coordinators.asked) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+async def test_passing_refusal_is_tried_again_at_the_owner_of_then(code: ErrorCode) -> None:
+    refusals = iter([int(code), int(code), 0])
+    coordinators = Coordinators(lambda _, request: results(request, error_code=next(refusals)))
+    await DefaultPersister(coordinators, QUICK).write(KEY, Change())
+    assert coordinators.forgotten == 2
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_REQUEST]
+)
+async def test_final_refusal_is_not_tried_again(code: ErrorCode) -> None:
+    coordinators = Coordinators(lambda _, request: results(request, error_code=int(code), error_message="no"))
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    assert (error.code, error.message) == (code, "no")
+    assert len(coordinators.asked) == 1
+
+
+async def test_last_refusal_is_told_when_the_time_is_up() -> None:
+    lost = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
+
+    def answer(rpc: str, request: Any) -> Any:
+        raise lost
+
+    coordinators = Coordinators(answer)
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    assert error.code is lost.code
+    assert len(coordinators.asked) > 2
+
+
+async def test_one_refused_partition_does_not_harm_the_others() -> None:
+    def answer(rpc: str, request: Any) -> Any:
+        response = results(request)
+        for topic in response.results:
+            for partition in topic.partitions:
+                if partition.partition == 3:
+                    partition.error_code = int(ErrorCode.FENCED_STATE_EPOCH)
+        return response
+
+    persister = DefaultPersister(Coordinators(answer), QUICK)
+    other = KEY._replace(partition=5)
+    refused, fine = await asyncio.gather(
+        persister.write(KEY, Change()), persister.write(other, Change()), return_exceptions=True
+    )
+    assert isinstance(refused, KafkaError)
+    assert fine is None
+
+
+async def test_partition_left_out_of_the_answer_is_an_error() -> None:
+    coordinators = Coordinators(lambda *_: pb.WriteShareGroupStateResponse())
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_second_question_about_a_partition_follows_the_first() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister = DefaultPersister(coordinators, QUICK)
+    await asyncio.gather(persister.write(KEY, Change()), persister.write(KEY, Change(start_offset=11)))
+    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.asked]
+    assert starts == [10, 11]
+
+
+async def test_caller_that_gives_up_does_not_disturb_the_others() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister = DefaultPersister(coordinators, QUICK)
+    impatient = asyncio.create_task(persister.write(KEY, Change()))
+    patient = asyncio.create_task(persister.write(KEY._replace(partition=5), Change()))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    await patient
+
+
+async def test_persister_that_keeps_nothing() -> None:
+    persister: Persister = NoOpPersister()
+    await persister.initialize(KEY, 1, 0)
+    await persister.write(KEY, Change())
+    await persister.delete(KEY)
+    assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())
+    assert await persister.read_summary(KEY) == StateSummary(0, 0, -1, -1)
