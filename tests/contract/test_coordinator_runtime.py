@@ -1,0 +1,149 @@
+"""A share coordinator's shard on every log there is: the memory twin and Redis streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from libs.config.broker import BrokerConfig
+from libs.coordinator_runtime.lifecycle import ShardState
+from libs.coordinator_runtime.shard import ShardRuntime
+from libs.leases.holder import LeaseHolder
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import LeaseStore, Member
+from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.link import RedisLink
+from libs.stream_log.memory import MemoryStreamLog
+from libs.stream_log.port import StreamLog
+from libs.stream_log.redis import RedisStreamLog
+from libs.testkit.servers import Servers, kinds
+from libs.testkit.waiting import eventually
+from services.share_coordinator.config import ShareCoordinatorConfig
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.commands import (
+    Command,
+    Delete,
+    Initialize,
+    Inspect,
+    Inspection,
+    Read,
+    ReadReply,
+    Reply,
+    Write,
+)
+from services.share_coordinator.core.key import ShareKey
+from services.share_coordinator.core.records import ShareRecord
+from services.share_coordinator.service.servicer import Host, make_host
+from sharebroker.errors import ErrorCode, KafkaError
+
+Shard = ShardRuntime[Command, ShareRecord, Reply]
+
+TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
+KEY = ShareKey("g", TOPIC, 0)
+
+
+@dataclass
+class Store:
+    """What the processes of a cluster share."""
+
+    leases: LeaseStore
+    log: StreamLog
+
+
+class Process:
+    """A process that may own the only shard."""
+
+    def __init__(self, store: Store, node: int, *, trim_records: int = 1000) -> None:
+        config = ShareCoordinatorConfig.of(
+            BrokerConfig.parse(["share.coordinator.state.topic.num.partitions=1"])
+        )
+        runtime = replace(config.runtime, trim_records=trim_records)
+        member = Member(f"{node}/1", node, frozenset({"share-coordinator"}), "")
+        self.host: Host = make_host(store.log, replace(config, runtime=runtime))
+        self.holder = LeaseHolder(store.leases, member, ttl=30.0)
+
+    async def start(self) -> Shard:
+        await self.host.start(self.holder)
+        await self.holder.start()
+        return await self.active()
+
+    async def active(self) -> Shard:
+        await eventually(lambda: any(shard.state is ShardState.ACTIVE for shard in self.host.held()))
+        return self.host.shard(0)
+
+
+@pytest.fixture(params=["memory", *kinds()])
+async def store(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Store]:
+    if request.param == "memory":
+        leases = MemoryLeaseStore()
+        yield Store(leases, MemoryStreamLog(leases.epoch_of))
+        return
+    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    yield Store(RedisLeaseStore(link), RedisStreamLog(link))
+    await link.close()
+
+
+def write(first: int, last: int, start: int = -1, key: ShareKey = KEY) -> Write:
+    return Write(key, 1, 1, start, 0, (StateBatch(first, last, 2, 1),))
+
+
+async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
+    first = Process(store, 1)
+    shard = await first.start()
+    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    await asyncio.gather(*(shard.write(write(2 * n, 2 * n), timeout=5) for n in range(50)))
+    await first.holder.stop()
+    second = Process(store, 2)
+    reply = await (await second.start()).write(Read(KEY, 1), timeout=5)
+    assert isinstance(reply, ReadReply)
+    assert [batch.first_offset for batch in reply.state_batches] == [2 * n for n in range(50)]
+    await second.holder.stop()
+
+
+async def test_a_past_owner_is_fenced_by_the_log(store: Store) -> None:
+    first = Process(store, 1)
+    shard = await first.start()
+    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    # what a process that slept for too long does not know
+    await store.leases.release("share-coordinator:0", "1/1")
+    await store.leases.claim("share-coordinator:0", "2/1", 30.0)
+    with pytest.raises(KafkaError) as refused:
+        await shard.write(write(0, 9), timeout=5)
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert shard.state is ShardState.CLOSED
+    await first.holder.stop()
+
+
+async def test_replaced_records_leave_the_log(store: Store) -> None:
+    process = Process(store, 1, trim_records=10)
+    shard = await process.start()
+    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    for n in range(100):
+        await shard.write(write(10 * n, 10 * n + 9, start=10 * n), timeout=5)
+    assert len(await store.log.read("share-coordinator:0", 0, 1000)) < 25
+    await process.holder.stop()
+    later = Process(store, 2)
+    reply = await (await later.start()).write(Read(KEY, 1), timeout=5)
+    assert reply == ReadReply(1, 990, (StateBatch(990, 999, 2, 1),))
+    await later.holder.stop()
+
+
+async def test_a_delete_leaves_nothing_but_its_end(store: Store) -> None:
+    process = Process(store, 1, trim_records=1)
+    shard = await process.start()
+    await shard.write(Initialize(KEY, 1, 0), timeout=5)
+    await shard.write(write(4, 4), timeout=5)
+    await shard.write(Delete(KEY), timeout=5)
+    await process.holder.stop()
+    assert await store.log.read("share-coordinator:0", 0, 1000) == []
+    later = Process(store, 2)
+    shard = await later.start()
+    await shard.write(Initialize(KEY, 1, 7), timeout=5)
+    assert await shard.write(Read(KEY, 0), timeout=5) == ReadReply(1, 7, ())
+    inspection = await shard.write(Inspect(KEY), timeout=5)
+    assert isinstance(inspection, Inspection)
+    assert inspection.last_position == 5  # behind a checkpoint, a delta and two tombstones that are gone
+    await later.holder.stop()

@@ -1,0 +1,35 @@
+import pytest
+
+from libs.config.broker import BrokerConfig
+from services.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker.errors import KafkaError
+
+
+def test_kafkas_defaults() -> None:
+    config = ShareCoordinatorConfig.of(BrokerConfig())
+    assert (config.shards, config.write_timeout) == (50, 5.0)
+    assert (config.rules.deltas_per_checkpoint, config.rules.cold_after) == (500, 300.0)
+    assert config.runtime.trim_interval == 300.0
+
+
+def test_kafkas_names() -> None:
+    config = ShareCoordinatorConfig.of(
+        BrokerConfig.parse(
+            [
+                "share.coordinator.state.topic.num.partitions=3",
+                "share.coordinator.state.topic.prune.interval.ms=1000",
+                "share.coordinator.cold.partition.snapshot.interval.ms=2000",
+                "share.coordinator.snapshot.update.records.per.snapshot=0",
+                "share.coordinator.write.timeout.ms=100",
+            ]
+        )
+    )
+    assert (config.shards, config.write_timeout) == (3, 0.1)
+    assert (config.rules.deltas_per_checkpoint, config.rules.cold_after) == (0, 2.0)
+    assert config.runtime.trim_interval == 1.0
+
+
+@pytest.mark.parametrize("value", ["-1", "501", "many"])
+def test_bounds(value: str) -> None:
+    with pytest.raises(KafkaError):
+        BrokerConfig.parse([f"share.coordinator.snapshot.update.records.per.snapshot={value}"])
