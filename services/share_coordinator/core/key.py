@@ -9,7 +9,6 @@ from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 INT32_MAX: Final = 2**31 - 1
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-_PARTITION: Final = re.compile(r"[0-9]{1,10}")
 _ZERO_TOPIC_ID: Final = "A" * 22
 
 
@@ -35,17 +34,6 @@ def make_key(group_id: str, topic_id: str, partition: int) -> ShareKey:
     if not 0 <= partition <= INT32_MAX:
         raise _refusal("partition", "must not be negative")
     return ShareKey(group_id, topic_id, partition)
-
-
-def parse_key(text: str) -> ShareKey:
-    """The key of a text, read from the right since a group id may hold ':' (KAFKA-20183).
-
-    Raises INVALID_REQUEST.
-    """
-    parts = text.rsplit(":", 2)
-    if len(parts) != 3 or not _PARTITION.fullmatch(parts[2]):
-        raise _refusal("key", "must be group:topicId:partition")
-    return make_key(parts[0], parts[1], int(parts[2]))
 
 
 def _refusal(field: str, description: str) -> KafkaError:
