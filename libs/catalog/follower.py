@@ -34,7 +34,7 @@ class CatalogFollower:
     def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
         self.catalog = TopicCatalog()
         self.broker = static
-        self._static = static
+        self.static = static
         self._log = log
         self._codec = CatalogCodec()
         self._poll = poll
@@ -136,7 +136,7 @@ class CatalogFollower:
     def _publish(self, catalog: TopicCatalog, records: list[CatalogRecord]) -> None:
         self.catalog = catalog
         if any(isinstance(record, ConfigRecord) for record in records):
-            self.broker = effective_broker(catalog, self._static)
+            self.broker = effective_broker(catalog, self.static)
             self._groups.clear()
         # Before `start` ends nobody has seen an earlier state.
         for record in records if self._task else ():

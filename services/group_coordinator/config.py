@@ -1,0 +1,31 @@
+"""The group coordinator's part of the broker's configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from libs.config.broker import BrokerConfig
+from libs.coordinator_runtime.settings import RuntimeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCoordinatorConfig:
+    """Shards, bounds of the runtime, and times in seconds.
+
+    A write may take `write_timeout`, a change of share state `state_timeout`, less than after which it is
+    tried anew. A heartbeat that has share state initialised waits for it up to `initialize_wait`, so that a
+    new group has its partitions with the first answer.
+    """
+
+    shards: int = 50
+    runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
+    write_timeout: float = 5.0
+    state_timeout: float = 10.0
+    initialize_wait: float = 2.0
+
+    @staticmethod
+    def of(broker: BrokerConfig) -> GroupCoordinatorConfig:
+        """From Kafka's properties offsets.*."""
+        return GroupCoordinatorConfig(
+            shards=broker.offsets_topic_num_partitions, write_timeout=broker.offsets_commit_timeout_ms / 1000
+        )

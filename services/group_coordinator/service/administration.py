@@ -1,0 +1,117 @@
+"""Moving offsets, forgetting topics and groups: decided, done at the share coordinator, reported back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from services.group_coordinator.core.commands import (
+    AlterOffsets,
+    AlterPlan,
+    DeleteGroup,
+    DeleteOffsets,
+    DeletePlan,
+)
+from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.core.view import ClusterView
+from services.group_coordinator.service.messages import wire
+from services.group_coordinator.service.shards import Shards
+from services.group_coordinator.service.share_states import Failures, ShareStates
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+
+_AlteredTopic = pb.AlterShareGroupOffsetsResponse.Topic
+_AlteredPartition = pb.AlterShareGroupOffsetsResponse.Partition
+_DeletedTopic = pb.DeleteShareGroupOffsetsResponse.Topic
+_DeletedGroup = pb.DeleteGroupsResponse.DeletableGroupResult
+
+
+class Administration:
+    """Changes of groups without members. Every method raises KafkaError for what is wrong with the group."""
+
+    def __init__(self, shards: Shards, states: ShareStates, view: ClusterView) -> None:
+        self._shards = shards
+        self._states = states
+        self._view = view
+
+    async def alter_offsets(
+        self, request: pb.AlterShareGroupOffsetsRequest
+    ) -> pb.AlterShareGroupOffsetsResponse:
+        """Kafka: AlterShareGroupOffsets (91)."""
+        # A caller that goes away must not leave the change half done.
+        return await asyncio.shield(asyncio.ensure_future(self._alter_offsets(request)))
+
+    async def delete_offsets(
+        self, request: pb.DeleteShareGroupOffsetsRequest
+    ) -> pb.DeleteShareGroupOffsetsResponse:
+        """Kafka: DeleteShareGroupOffsets (92)."""
+        return await asyncio.shield(asyncio.ensure_future(self._delete_offsets(request)))
+
+    async def delete_group(self, group_id: str) -> _DeletedGroup:
+        """Kafka: DeleteGroups (42), one group; says in band what is wrong."""
+        try:
+            await asyncio.shield(asyncio.ensure_future(self._delete_group(group_id)))
+        except KafkaError as error:
+            return _DeletedGroup(group_id=group_id, error_code=wire(error.code), error_message=error.message)
+        return _DeletedGroup(group_id=group_id)
+
+    async def _alter_offsets(
+        self, request: pb.AlterShareGroupOffsetsRequest
+    ) -> pb.AlterShareGroupOffsetsResponse:
+        offsets = {
+            (topic.topic_name, some.partition): some.start_offset
+            for topic in request.topics
+            for some in topic.partitions
+        }
+        plan = await self._shards.ask(AlterOffsets(request.group_id, offsets), request.group_id, AlterPlan)
+        failures = await self._states.initialize(plan.initialize)
+        return pb.AlterShareGroupOffsetsResponse(
+            responses=[self._altered(topic, plan, failures) for topic in request.topics]
+        )
+
+    def _altered(
+        self, asked: pb.AlterShareGroupOffsetsRequest.Topic, plan: AlterPlan, failures: Failures
+    ) -> _AlteredTopic:
+        topic = self._view.topic(asked.topic_name)
+        altered = _AlteredTopic(topic_name=asked.topic_name, topic_id=topic.topic_id if topic else "")
+        for some in asked.partitions:
+            error = plan.refused.get((asked.topic_name, some.partition)) or failures.get(
+                TopicPartition(altered.topic_id, some.partition)
+            )
+            altered.partitions.append(_AlteredPartition(partition=some.partition, **_in_band(error)))
+        return altered
+
+    async def _delete_offsets(
+        self, request: pb.DeleteShareGroupOffsetsRequest
+    ) -> pb.DeleteShareGroupOffsetsResponse:
+        command = DeleteOffsets(request.group_id, tuple(request.topic_names))
+        plan = await self._shards.ask(command, request.group_id, DeletePlan)
+        failures: Failures = {}
+        if plan.partitions:
+            _, failures = await self._states.delete(request.group_id, plan.partitions)
+        by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
+        return pb.DeleteShareGroupOffsetsResponse(
+            responses=[self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
+        )
+
+    def _deleted(self, name: str, plan: DeletePlan, failures: dict[str, KafkaError]) -> _DeletedTopic:
+        topic = self._view.topic(name)
+        topic_id = topic.topic_id if topic else ""
+        error = plan.refused.get(name) or failures.get(topic_id)
+        return _DeletedTopic(topic_name=name, topic_id=topic_id, **_in_band(error))
+
+    async def _delete_group(self, group_id: str) -> None:
+        plan = await self._shards.ask(DeleteGroup(group_id), group_id, DeletePlan)
+        if not plan.partitions:
+            return
+        gone, failures = await self._states.delete(group_id, plan.partitions, with_group=True)
+        for error in failures.values():
+            raise error
+        if not gone:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP, f"A member joined group {group_id} while it was being deleted."
+            )
+
+
+def _in_band(error: KafkaError | None) -> dict[str, Any]:
+    return {"error_code": wire(error.code), "error_message": error.message} if error else {}

@@ -1,0 +1,154 @@
+"""The cluster's metadata as RPCs, served by the process that owns the catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from libs.catalog.codec import CatalogCodec
+from libs.catalog.commands import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    NameCluster,
+)
+from libs.catalog.decide import CatalogReply
+from libs.catalog.follower import CatalogFollower
+from libs.catalog.machine import SHARD, CatalogMachine
+from libs.catalog.records import CatalogRecord, ConfigResource, ResourceType, Topic
+from libs.catalog.topic_ids import new_topic_id
+from libs.coordinator_runtime.host import ShardHost
+from libs.stream_log.port import StreamLog
+from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.service.messages import wire
+from sharebroker.cluster.v1 import cluster_pb2 as pb
+from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
+from sharebroker.errors import ErrorCode, KafkaError
+
+CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]
+
+_logger = logging.getLogger(__name__)
+_NAMING_PAUSE: Final = 0.1
+
+_NOT_HERE: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Refusals of the call as a whole; others are about one topic or resource."""
+
+
+def make_catalog_host(
+    log: StreamLog, config: GroupCoordinatorConfig, follower: CatalogFollower
+) -> CatalogHost:
+    """The catalog's one shard; start it with the process's lease holder."""
+    return ShardHost(
+        SHARD, None, log, lambda _: CatalogMachine(follower.static), CatalogCodec(), config.runtime
+    )
+
+
+class Cluster(ClusterServiceServicer):
+    """Kafka's RPCs that change topics and settings; each topic or resource has its own result."""
+
+    def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: CatalogFollower) -> None:
+        self._host = host
+        self._timeout = config.write_timeout
+        self._follower = follower
+
+    async def name_cluster(self) -> None:
+        """Sees to it that the cluster has an id, whoever owns the catalog; returns when it has."""
+        while not self._follower.catalog.cluster_id:
+            try:
+                await self._ask(NameCluster(new_topic_id()))
+            except KafkaError as error:
+                _logger.debug("the cluster has no id yet: %s", error)
+            await asyncio.sleep(_NAMING_PAUSE)
+
+    async def CreateTopics(self, request: pb.CreateTopicsRequest, _context: Any) -> pb.CreateTopicsResponse:
+        """Kafka: CreateTopics (19)."""
+        topics = await asyncio.gather(*(self._create(some, request.validate_only) for some in request.topics))
+        return pb.CreateTopicsResponse(topics=topics)
+
+    async def DeleteTopics(self, request: pb.DeleteTopicsRequest, _context: Any) -> pb.DeleteTopicsResponse:
+        """Kafka: DeleteTopics (20)."""
+        topics = await asyncio.gather(*map(self._delete, request.topics))
+        return pb.DeleteTopicsResponse(topics=topics)
+
+    async def CreatePartitions(
+        self, request: pb.CreatePartitionsRequest, _context: Any
+    ) -> pb.CreatePartitionsResponse:
+        """Kafka: CreatePartitions (37)."""
+        results = await asyncio.gather(*(self._grow(some, request.validate_only) for some in request.topics))
+        return pb.CreatePartitionsResponse(results=results)
+
+    async def IncrementalAlterConfigs(
+        self, request: pb.IncrementalAlterConfigsRequest, _context: Any
+    ) -> pb.IncrementalAlterConfigsResponse:
+        """Kafka: IncrementalAlterConfigs (44)."""
+        results = await asyncio.gather(
+            *(self._alter(some, request.validate_only) for some in request.resources)
+        )
+        return pb.IncrementalAlterConfigsResponse(responses=results)
+
+    async def _create(
+        self, asked: pb.CreateTopicsRequest.Topic, validate_only: bool
+    ) -> pb.CreateTopicsResponse.Topic:
+        topic = await self._ask(
+            CreateTopic(asked.name, new_topic_id(), asked.num_partitions, dict(asked.configs), validate_only)
+        )
+        if not isinstance(topic, Topic):
+            return pb.CreateTopicsResponse.Topic(name=asked.name, **_in_band(topic))
+        return pb.CreateTopicsResponse.Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            num_partitions=topic.partitions,
+            configs=dict(topic.configs),
+        )
+
+    async def _delete(self, asked: pb.DeleteTopicsRequest.Topic) -> pb.DeleteTopicsResponse.Topic:
+        topic = await self._ask(DeleteTopic(asked.name, asked.topic_id))
+        if not isinstance(topic, Topic):
+            return pb.DeleteTopicsResponse.Topic(name=asked.name, topic_id=asked.topic_id, **_in_band(topic))
+        return pb.DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
+
+    async def _grow(
+        self, asked: pb.CreatePartitionsRequest.Topic, validate_only: bool
+    ) -> pb.CreatePartitionsResponse.Topic:
+        outcome = await self._ask(CreatePartitions(asked.name, asked.count, validate_only))
+        return pb.CreatePartitionsResponse.Topic(name=asked.name, **_in_band(outcome))
+
+    async def _alter(
+        self, asked: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool
+    ) -> pb.IncrementalAlterConfigsResponse.Resource:
+        changes = {some.name: some.value if some.HasField("value") else None for some in asked.configs}
+        outcome: CatalogReply | KafkaError
+        if asked.resource_type == pb.RESOURCE_TYPE_UNSPECIFIED:
+            outcome = KafkaError(ErrorCode.INVALID_REQUEST, "A resource is a topic, a broker or a group.")
+        else:
+            resource = ConfigResource(ResourceType(asked.resource_type), asked.resource_name)
+            outcome = await self._ask(AlterConfigs(resource, changes, validate_only))
+        return pb.IncrementalAlterConfigsResponse.Resource(
+            resource_type=asked.resource_type, resource_name=asked.resource_name, **_in_band(outcome)
+        )
+
+    async def _ask(self, command: CatalogCommand) -> CatalogReply | KafkaError:
+        try:
+            reply = await self._host.shard(0).write(command, timeout=self._timeout)
+        except KafkaError as error:
+            if error.code in _NOT_HERE:
+                raise
+            return error
+        self._follower.nudge()
+        return reply
+
+
+def _in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
+    if isinstance(outcome, KafkaError):
+        return {"error_code": wire(outcome.code), "error_message": outcome.message}
+    return {}

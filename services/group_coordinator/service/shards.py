@@ -1,0 +1,63 @@
+"""The shards of this process and how a command reaches the one of its group."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from libs.coordinator_runtime.hashing import shard_of
+from libs.coordinator_runtime.host import ShardHost
+from libs.stream_log.port import StreamLog
+from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.core.commands import Command, ListGroups, Reply
+from services.group_coordinator.core.machine import Fenced, GroupMachine
+from services.group_coordinator.core.records import Record
+from services.group_coordinator.core.view import ClusterView
+from services.group_coordinator.store.codec import GroupCodec
+from sharebroker.errors import ErrorCode, KafkaError
+
+Host = ShardHost[Command, Record, Reply]
+R = TypeVar("R", bound=Reply)
+
+
+def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, departed: Fenced) -> Host:
+    """The group coordinator's shards; start it with the process's lease holder.
+
+    `departed` is called with group id and member id when a session ran out: leaders can free its records.
+    """
+    return ShardHost(
+        "group-coordinator",
+        config.shards,
+        log,
+        lambda _: GroupMachine(view, departed),
+        GroupCodec(),
+        config.runtime,
+    )
+
+
+class Shards:
+    """Sends commands to the shards held here. Every method raises KafkaError as the runtime does."""
+
+    def __init__(self, host: Host, config: GroupCoordinatorConfig) -> None:
+        self._host = host
+        self._shards = config.shards
+        self._timeout = config.write_timeout
+
+    async def ask(self, command: Command, group_id: str, kind: type[R]) -> R:
+        """The reply to a command about one group, once what it rests on is durable."""
+        reply = await self._host.shard(shard_of(group_id, self._shards)).write(command, timeout=self._timeout)
+        if not isinstance(reply, kind):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{command} was answered with {reply!r}.")
+        return reply
+
+    async def tell(self, command: Command, group_id: str) -> None:
+        """A command whose reply says nothing."""
+        await self._host.shard(shard_of(group_id, self._shards)).write(command, timeout=self._timeout)
+
+    async def list(self, command: ListGroups) -> dict[str, str]:
+        """States by group id, of the groups of all shards held here."""
+        found: dict[str, str] = {}
+        for shard in list(self._host.held()):
+            states = await shard.write(command, timeout=self._timeout)
+            if isinstance(states, dict):
+                found |= states
+        return found
