@@ -1,9 +1,10 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from libs.coordinator_runtime.hashing import java_string_hash, shard_of
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_as_the_formula_says(text: str) -> None:
     data = text.encode("utf-16-be", "surrogatepass")
@@ -12,6 +13,7 @@ def test_as_the_formula_says(text: str) -> None:
     assert java_string_hash(text) == (total + 2**31) % 2**32 - 2**31
 
 
+@settings(deadline=None)
 @given(st.text(), st.integers(1, 200))
 def test_every_key_has_a_shard(text: str, shards: int) -> None:
     assert 0 <= shard_of(text, shards) < shards

@@ -169,7 +169,7 @@ async def scenario(steps: list[object], group_records: int) -> None:
     assert owner.shard.state is ShardState.CLOSED
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(steps, st.sampled_from([2, 100]))
 def test_no_answered_write_is_lost(steps: list[object], group_records: int) -> None:
     asyncio.run(scenario(steps, group_records))

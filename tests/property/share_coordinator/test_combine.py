@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.share_coordinator.core.combine import StateBatch, combine, fold
@@ -20,6 +20,7 @@ batches = st.builds(
 starts = st.integers(-1, 90)
 
 
+@settings(deadline=None)
 @given(st.lists(batches, max_size=12), starts, st.lists(batches, max_size=12), starts)
 def test_combines_as_offset_by_offset(
     first: list[StateBatch], start: int, second: list[StateBatch], later_start: int
@@ -34,11 +35,13 @@ def test_combines_as_offset_by_offset(
     assert runs == naive.runs()
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)), st.lists(batches, min_size=8, max_size=8))
 def test_order_is_of_no_account(order: list[int], added: list[StateBatch]) -> None:
     assert combine([], [added[i] for i in order], -1) == combine([], added, -1)
 
 
+@settings(deadline=None)
 @given(st.lists(batches, max_size=20))
 def test_runs_are_disjoint_ascending_and_maximal(added: list[StateBatch]) -> None:
     runs = combine([], added, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.share_coordinator.core.commands import Command, Delete, Initialize, Read, Summarize, Write
@@ -34,6 +34,7 @@ def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
     return shard
 
 
+@settings(deadline=None)
 @given(rules, histories)
 def test_answers_as_the_naive_model(rules: Rules, history: list[tuple[Command, float]]) -> None:
     shard, model = Shard(rules), Model()
@@ -52,6 +53,7 @@ def test_answers_as_the_naive_model(rules: Rules, history: list[tuple[Command, f
         assert shard.run(Summarize(key)) == model.run(Summarize(key))
 
 
+@settings(deadline=None)
 @given(rules, histories)
 def test_replayed_is_live(rules: Rules, history: list[tuple[Command, float]]) -> None:
     shard = lived(rules, history)
@@ -59,6 +61,7 @@ def test_replayed_is_live(rules: Rules, history: list[tuple[Command, float]]) ->
     assert shard.replayed().machine.trim_before() == shard.machine.trim_before()
 
 
+@settings(deadline=None)
 @given(rules, histories, histories)
 def test_trimming_changes_nothing(
     rules: Rules, before: list[tuple[Command, float]], after: list[tuple[Command, float]]
@@ -75,6 +78,7 @@ def test_trimming_changes_nothing(
         assert same(shard, shard.replayed(), KEYS)
 
 
+@settings(deadline=None)
 @given(rules, histories, st.data())
 def test_a_checkpoint_may_stand_at_any_point(
     rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
@@ -96,6 +100,7 @@ def test_a_checkpoint_may_stand_at_any_point(
         assert same(shard, shard.replayed(), KEYS)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(batches, min_size=1, max_size=3).map(tuple), max_size=8),
     st.sampled_from(["nothing", "delete", "initialize"]),
@@ -137,6 +142,7 @@ def test_a_delete_interrupted_at_any_step_is_finished(
         assert same(owner.replayed(), owner.replayed().replayed(), [KEY])
 
 
+@settings(deadline=None)
 @given(rules, histories, st.data())
 def test_a_prefix_of_the_log_is_a_state_that_was(
     rules: Rules, history: list[tuple[Command, float]], data: st.DataObject

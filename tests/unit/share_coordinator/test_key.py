@@ -1,7 +1,7 @@
 import pytest
 
 from services.share_coordinator.core.key import ShareKey, make_key
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.errors import KafkaError
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 
