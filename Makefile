@@ -20,6 +20,9 @@ $(READY): requirements.lock pyproject.toml libs/python_client/pyproject.toml
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e . -e libs/python_client
 	@touch $@
 
+run: $(READY) ## serve, and work off 336,776 flights with eight processes (ONCE=1: exit after the verdict)
+	@$(BIN)/python -m services.flights $(if $(ONCE),--once)
+
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 

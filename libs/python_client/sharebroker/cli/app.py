@@ -8,8 +8,9 @@ from typing import Final
 
 import typer
 
-from sharebroker.cli import groups, state, topics
+from sharebroker.cli import consume, groups, state, topics, work
 from sharebroker.cli.failures import FAILED, explain
+from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
 
 MORE_COMMANDS: Final = "sharebroker.commands"
@@ -22,6 +23,8 @@ app = typer.Typer(
     add_completion=False,
     help="Share groups over gRPC: many workers on the same partitions, each record answered for by itself.",
 )
+app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
+app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(state.app, name="state")

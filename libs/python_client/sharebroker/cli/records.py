@@ -1,0 +1,48 @@
+"""A record as the command line shows it and hands it to commands."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from sharebroker.cli.output import text
+from sharebroker.records.record import Record
+
+
+def document(record: Record) -> dict[str, Any]:
+    """A record as plain values; bytes that are not UTF-8 come as `value_base64`, `key_base64`."""
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "delivery_count": record.delivery_count,
+        **_field("key", record.key),
+        "headers": {name: text(value) for name, value in record.headers},
+        **_field("value", record.value),
+    }
+
+
+def environment(record: Record) -> dict[str, str]:
+    """What a command is told of its record besides the payload on standard input."""
+    return {
+        "SHAREBROKER_TOPIC": record.topic,
+        "SHAREBROKER_PARTITION": str(record.partition),
+        "SHAREBROKER_OFFSET": str(record.offset),
+        "SHAREBROKER_KEY": (text(record.key) or "").replace("\0", ""),
+        "SHAREBROKER_DELIVERY_COUNT": str(record.delivery_count),
+    }
+
+
+def place(record: Record) -> str:
+    """Where a record lies, in words."""
+    return f"{record.topic}, partition {record.partition}, offset {record.offset}"
+
+
+def _field(name: str, data: bytes | None) -> dict[str, str | None]:
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}

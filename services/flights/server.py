@@ -1,0 +1,62 @@
+"""The server of a run: `sharebroker serve` as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+_LOOK_AGAIN: Final = 0.05
+_STOP_SECONDS: Final = 20.0
+
+
+class NotServingError(Exception):
+    """The server did not start; the message says why, `exit_code` is its own."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+@contextlib.contextmanager
+def serving(data: Path, grpc: str, properties: Sequence[str]) -> Iterator[str]:
+    """All roles in one process with its data below `data`; gives its gRPC address. Raises NotServingError."""
+    data.mkdir(parents=True, exist_ok=True)
+    ready, log = data / "ready.json", data / "server.log"
+    ready.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "services.broker", "--data", str(data), "--grpc", grpc]
+    command += ["--ready-file", str(ready)]
+    for assignment in properties:
+        command += ["--set", assignment]
+    with log.open("wb") as output:
+        # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
+        process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+    try:
+        yield _address(ready, log, process)
+    finally:
+        _stop(process)
+
+
+def _address(ready: Path, log: Path, process: subprocess.Popen[bytes]) -> str:
+    while not ready.exists():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            raise NotServingError(_last_line(log), process.wait(_LOOK_AGAIN))
+    return str(json.loads(ready.read_text())["grpc"])
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "The server ended without a word."
