@@ -1,1 +1,83 @@
-"""Sharebroker's Python client: share groups over gRPC."""
+"""Sharebroker's Python client: share groups over gRPC.
+
+`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is loaded
+at first use, so that `sharebroker.errors` costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sharebroker.acks.acknowledgement import Acknowledgement
+    from sharebroker.blocking.consumer import ShareConsumer
+    from sharebroker.client_errors import (
+        ConnectionLostError,
+        IllegalStateError,
+        RecordDeserializationError,
+        WakeupError,
+    )
+    from sharebroker.consumer.config import (
+        AcknowledgementOutcome,
+        ConsumerConfig,
+        LockLost,
+        RebalanceListener,
+        TopicPartition,
+    )
+    from sharebroker.consumer.handout import RecordResult
+    from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+    from sharebroker.records.record import AcknowledgeType, Record
+
+_HOMES = {
+    "sharebroker.acks.acknowledgement": ("Acknowledgement",),
+    "sharebroker.blocking.consumer": ("ShareConsumer",),
+    "sharebroker.client_errors": (
+        "ConnectionLostError",
+        "IllegalStateError",
+        "RecordDeserializationError",
+        "WakeupError",
+    ),
+    "sharebroker.consumer.config": (
+        "AcknowledgementOutcome",
+        "ConsumerConfig",
+        "LockLost",
+        "RebalanceListener",
+        "TopicPartition",
+    ),
+    "sharebroker.consumer.handout": ("RecordResult",),
+    "sharebroker.errors": ("ErrorCode", "FieldViolation", "KafkaError"),
+    "sharebroker.records.record": ("AcknowledgeType", "Record"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AcknowledgeType",
+    "Acknowledgement",
+    "AcknowledgementOutcome",
+    "ConnectionLostError",
+    "ConsumerConfig",
+    "ErrorCode",
+    "FieldViolation",
+    "IllegalStateError",
+    "KafkaError",
+    "LockLost",
+    "RebalanceListener",
+    "Record",
+    "RecordDeserializationError",
+    "RecordResult",
+    "ShareConsumer",
+    "TopicPartition",
+    "WakeupError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -39,6 +39,11 @@ class Run:
         self.detail = detail
         self.entries: Sequence[Entry] = ()
 
+    def settle(self, error: KafkaError | None) -> None:
+        """The outcome is known."""
+        for _, acknowledgement in self.entries:
+            acknowledgement.settle(error)
+
 
 class Accumulator:
     """All acknowledgements of one connection, and the acquisitions they are about.
@@ -49,34 +54,47 @@ class Accumulator:
 
     __slots__ = (
         "_closed",
+        "_explicit",
         "_in_flight",
         "_last_id",
         "_lock",
         "_queue",
-        "_unreadable",
+        "_silent",
         "_wake",
         "_woken",
         "held",
+        "undecided",
     )
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], explicit: bool = True) -> None:
         self._wake = wake
+        self._explicit = explicit
         self._woken = False
         self._queue: deque[Entry] = deque()
-        self._unreadable: list[Run] = []
+        self._silent: list[Run] = []
         self._in_flight: dict[int, Run] = {}
         self._last_id = 0
         self._closed: KafkaError | None = None
         self._lock = threading.Lock()  # between changing a queued decision and draining it
         self.held: set[Acquisition] = set()
-        """Acquisitions with offsets that are not finally decided."""
+        """Acquisitions with offsets for which no final word was sent."""
+        self.undecided = 0
+        """The number of these offsets."""
 
     def acknowledge(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """Queue a decision; one still queued for the record is replaced.
+        """The application's word on a record; as `decide`, but IllegalStateError in implicit mode."""
+        if not self._explicit:
+            raise IllegalStateError("with implicit acknowledgement the consumer accepts by itself")
+        return self.decide(record, kind, detail)
 
-        Raises IllegalStateError when a final decision was already sent.
+    def decide(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        """Queue a decision; it replaces one that is still queued, or that was refused.
+
+        Raises IllegalStateError when a final decision was already sent and not refused.
         """
         if record.acknowledgement is not None:
             changed = self._changed(record, record.acknowledgement, kind, detail)
@@ -86,116 +104,106 @@ class Accumulator:
         record.acknowledgement = acknowledgement
         self._queue.append((record, acknowledgement))
         if not self._woken:
-            self._woken = True
-            self._wake()
+            self._wake_once()
         return acknowledgement
+
+    def _wake_once(self) -> None:
+        if not self._woken:
+            self._woken = True
+            if self._closed is None:
+                self._wake()
+            else:
+                self.drain()  # nobody else will
 
     def _changed(
         self, record: Record, present: Acknowledgement, kind: AcknowledgeType, detail: int | str | None
     ) -> Acknowledgement | None:
-        """The queued acknowledgement with its new decision; None when it was a renewal and is sent."""
+        """The queued acknowledgement with its new decision; None when there is room for another one."""
         with self._lock:
             if present.progress is Progress.QUEUED:
                 present.kind = kind
                 present.detail = detail
                 return present
-        if present.kind is RENEW:
+        if present.kind is RENEW or present.error is not None:
             return None
         raise IllegalStateError(f"{record!r} was already acknowledged ({present.kind.name})")
 
-    def add_unreadable(
+    def take(self, acquisition: Acquisition) -> None:
+        """Records were acquired for us."""
+        self.held.add(acquisition)
+        self.undecided += acquisition.undecided
+
+    def add_silent(
         self,
         acquisition: Acquisition,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
         reason: str | None = None,
     ) -> None:
-        """Queue a decision on acquired offsets that gave no record; the caller drains."""
-        self._unreadable.append(Run(acquisition, offsets, kind, reason))
+        """Queue a decision that no record waits for: offsets without a record, renewals by the consumer."""
+        self._silent.append(Run(acquisition, offsets, kind, reason))
+        self._wake_once()
 
     def drain(self) -> list[Run]:
         """Everything queued as runs, now in flight. On a closed connection they fail instead."""
-        self._woken = (
-            False  # before emptying: what is queued from here on either is drained below or wakes again
-        )
-        runs, self._unreadable = self._unreadable, []
+        self._woken = False  # first: what is queued from here on is either drained below or wakes again
+        runs, self._silent = self._silent, []
         with self._lock:
             groups = _grouped(self._queue)
         for group in groups:
             runs += _coalesced(group)
         if self._closed is not None:
             for run in runs:
-                self._settle(run, self._closed)
+                run.settle(self._closed)
             return []
         for run in runs:
             self._last_id = run.id = self._last_id + 1
             self._in_flight[run.id] = run
+            if run.kind is not RENEW:
+                self._decided(run.acquisition, run.last - run.first + 1)
         return runs
 
     @property
     def unsettled(self) -> bool:
         """Whether any acknowledgement waits for its outcome."""
-        return bool(self._queue or self._unreadable or self._in_flight)
+        return bool(self._queue or self._silent or self._in_flight)
 
     def resolve(self, run_id: int, error: KafkaError | None, deadline: float) -> Run | None:
         """Settle a run in flight; None when there is no such run. `deadline`: the new one of a renewal."""
         run = self._in_flight.pop(run_id, None)
         if run is not None:
             if run.kind is RENEW and error is None:
-                self._renewed(run, deadline)
-            self._settle(run, error)
+                run.acquisition.renew(run.first, run.last, deadline)
+            run.settle(error)
         return run
 
-    def _settle(self, run: Run, error: KafkaError | None) -> None:
-        if run.kind is RENEW:
-            for record, acknowledgement in run.entries:
-                if record.acknowledgement is acknowledgement:
-                    record.acknowledgement = None  # simply held again
-        else:
-            self._forget(run.acquisition, run.last - run.first + 1)
-        for _, acknowledgement in run.entries:
-            acknowledgement.settle(error)
-
-    def _renewed(self, run: Run, deadline: float) -> None:
-        acquisition = run.acquisition
-        if (run.first, run.last) == (acquisition.first, acquisition.last):
-            acquisition.deadline = deadline
-            return
-        part = acquisition.part(run.first, run.last)
-        part.deadline = deadline
-        for record, _ in run.entries:
-            record.acquisition = part
-        self.held.add(part)
-        self._forget(acquisition, part.remaining)
-
-    def _forget(self, acquisition: Acquisition, offsets: int) -> None:
-        acquisition.remaining -= offsets
-        if acquisition.remaining <= 0:
+    def _decided(self, acquisition: Acquisition, offsets: int) -> None:
+        offsets = min(offsets, acquisition.undecided)  # some may be decided and lost
+        acquisition.undecided -= offsets
+        self.undecided -= offsets
+        if acquisition.undecided == 0:
             self.held.discard(acquisition)
 
     def lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
         """Note that the lock of `offsets` (first, last) under `token` is gone."""
         first, last = offsets
         for acquisition in list(self.held):
-            same = (acquisition.topic_id, acquisition.partition, acquisition.token) == (
-                topic_id,
-                partition,
-                token,
-            )
-            if same and acquisition.first <= last and first <= acquisition.last:
+            of = (acquisition.topic_id, acquisition.partition, acquisition.token)
+            if of == (topic_id, partition, token) and acquisition.first <= last and first <= acquisition.last:
                 acquisition.lost.append((first, last))
-                self._forget(acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1)
+                self._decided(acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1)
 
     def close(self, error: KafkaError) -> None:
         """The connection is gone: what is queued, in flight or comes later fails with `error`."""
         self._closed = error
         in_flight, self._in_flight = self._in_flight, {}
         for run in in_flight.values():
-            self._settle(run, error)
+            run.settle(error)
         self.drain()
         for acquisition in self.held:
             acquisition.lost.append((acquisition.first, acquisition.last))
         self.held.clear()
+        self.undecided = 0
 
 
 def _grouped(queue: deque[Entry]) -> Iterable[list[Entry]]:
@@ -223,9 +231,8 @@ def _grouped(queue: deque[Entry]) -> Iterable[list[Entry]]:
 def _coalesced(group: list[Entry]) -> Iterator[Run]:
     """The runs of consecutive offsets in one group."""
     offsets = [record.offset for record, _ in group]
-    if max(offsets) - min(offsets) + 1 == len(
-        offsets
-    ):  # each offset occurs once, so this is one run in any order
+    # Each offset occurs once, so these are one run in whatever order.
+    if max(offsets) - min(offsets) + 1 == len(offsets):
         yield _run(group, min(offsets), max(offsets))
         return
     group.sort(key=lambda entry: entry[0].offset)

@@ -6,12 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Generator
 from enum import IntEnum
-from typing import TYPE_CHECKING
 
 from sharebroker.errors import KafkaError
-
-if TYPE_CHECKING:
-    from sharebroker.records.record import AcknowledgeType
+from sharebroker.records.record import AcknowledgeType
 
 
 class Progress(IntEnum):
@@ -43,6 +40,11 @@ class Acknowledgement:
     def done(self) -> bool:
         """Whether the outcome is known: `error` is then final, None meaning applied and durable."""
         return self.progress is Progress.DONE
+
+    @property
+    def holds_on(self) -> bool:
+        """Whether it is a confirmed renewal: the record waits for a final word again."""
+        return self.kind is AcknowledgeType.RENEW and self.done and self.error is None
 
     def settle(self, error: KafkaError | None) -> None:
         """Make the outcome known, and wake whoever waits."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiokafka.errors import CorruptRecordException, UnsupportedCodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker.records.record import AcknowledgeType, Acquisition, Record
@@ -100,7 +99,7 @@ def _read(batch: DefaultRecordBatch, wanted: list[Acquisition], into: list[Recor
             into += [Record(raw, acquisition) for raw in batch]
         else:
             _pick(batch, wanted, into)
-    except (CorruptRecordException, UnsupportedCodecError, ValueError, RuntimeError, OSError, EOFError):
+    except Exception:  # decoders and codecs raise what they like on bytes they cannot read
         del into[start:]
         return AcknowledgeType.RELEASE
     return None

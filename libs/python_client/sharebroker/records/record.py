@@ -35,15 +35,22 @@ class AcknowledgementSink(Protocol):
     def acknowledge(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
-        """Raises IllegalStateError when this record cannot be acknowledged (any more)."""
+        """The application's word. IllegalStateError when it has no say (any more)."""
+        ...
+
+    def decide(
+        self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
+    ) -> Acknowledgement:
+        """The consumer's own word."""
         ...
 
 
 class Acquisition:
     """A run of offsets of one partition, acquired together: one lock token, one deadline, one delivery count.
 
-    `deadline` is in seconds since the Unix epoch. `remaining` counts offsets that are not finally decided,
-    `lost` lists the ranges whose lock is known to be gone (last inclusive).
+    `deadline` is in seconds since the Unix epoch. `undecided` counts offsets without a final word sent,
+    `lost` lists ranges whose lock is known to be gone, `renewed` those with a later deadline (last
+    inclusive).
     """
 
     __slots__ = (
@@ -53,11 +60,12 @@ class Acquisition:
         "last",
         "lost",
         "partition",
-        "remaining",
+        "renewed",
         "sink",
         "token",
         "topic",
         "topic_id",
+        "undecided",
     )
 
     def __init__(
@@ -71,20 +79,26 @@ class Acquisition:
         self.delivery_count = 1
         self.token = 0
         self.deadline = float("inf")
-        self.remaining = self.last - self.first + 1
+        self.undecided = self.last - self.first + 1
         self.lost: list[tuple[int, int]] = []
+        self.renewed: list[tuple[int, int, float]] = []
 
-    def part(self, first: int, last: int) -> Acquisition:
-        """The same acquisition for some of its offsets, to give those a fate of their own."""
-        part = Acquisition((self.topic_id, self.topic), self.partition, (first, last), self.sink)
-        part.delivery_count = self.delivery_count
-        part.token = self.token
-        part.deadline = self.deadline
-        return part
+    def renew(self, first: int, last: int, deadline: float) -> None:
+        """The lock of first..last (inclusive) now ends at `deadline`."""
+        if first <= self.first and last >= self.last:
+            self.deadline = deadline
+            self.renewed.clear()
+        else:
+            self.renewed = [r for r in self.renewed if not first <= r[0] <= r[1] <= last]
+            self.renewed.append((first, last, deadline))
 
-    def holds(self, offset: int, now: float) -> bool:
-        """Whether the lock of `offset` may still be ours at `now` (seconds since the Unix epoch)."""
-        return now < self.deadline and not any(first <= offset <= last for first, last in self.lost)
+    def deadline_of(self, offset: int) -> float:
+        """When the lock of `offset` ends."""
+        return max((d for first, last, d in self.renewed if first <= offset <= last), default=self.deadline)
+
+    def is_lost(self, offset: int) -> bool:
+        """Whether the lock of `offset` is known to be gone."""
+        return any(first <= offset <= last for first, last in self.lost)
 
 
 class Record:
@@ -143,7 +157,12 @@ class Record:
     @property
     def deadline(self) -> float:
         """When the acquisition lock runs out, in seconds since the Unix epoch."""
-        return self.acquisition.deadline
+        return self.acquisition.deadline_of(self.offset)
+
+    @property
+    def lock_lost(self) -> bool:
+        """Whether the lock is known to be gone: the record is or will be delivered again."""
+        return self.acquisition.is_lost(self.offset)
 
     def accept(self) -> Acknowledgement:
         """Processed: never deliver it again."""

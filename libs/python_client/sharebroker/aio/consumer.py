@@ -1,0 +1,135 @@
+"""The asyncio share consumer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sharebroker.acks.acknowledgement import Acknowledgement
+from sharebroker.aio.connection import Connection
+from sharebroker.aio.consumption import Consumption
+from sharebroker.consumer.config import ConsumerConfig
+from sharebroker.consumer.handout import RecordResult
+from sharebroker.consumer.steps import ConsumerSteps, Steps
+from sharebroker.records.record import AcknowledgeType, Record
+
+T = TypeVar("T")
+
+
+async def walk(steps: Steps[T]) -> T:
+    """Take the steps of a call within the running event loop."""
+    try:
+        waiting = next(steps)
+        while True:
+            waiting = steps.send(await waiting)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class ShareConsumer:
+    """A member of a share group, for one task at a time; any number of tasks may acknowledge records.
+
+    `async with ShareConsumer("127.0.0.1:9090", "group", ["topic"]) as consumer:` then `async for record in
+    consumer:` for records one by one, or `await consumer.poll(timeout)` for lists with Kafka's rules.
+    Errors that end the membership (GROUP_MAX_SIZE_REACHED, GROUP_AUTHORIZATION_FAILED, …) are raised as
+    KafkaError by either.
+    """
+
+    def __init__(
+        self, address: str, group_id: str, topics: Iterable[str] = (), config: ConsumerConfig | None = None
+    ) -> None:
+        """`address` is the gateway's host:port. Nothing is sent before the consumer is subscribed."""
+        self._config = config or ConsumerConfig()
+        self._connection = Connection(address)
+        self._consumption = Consumption(self._connection, group_id, self._config)
+        self._steps = ConsumerSteps(self._consumption, self._config)
+        self._current: Iterable[Record] = iter(())
+        self._first_topics = topics
+
+    async def __aenter__(self) -> Self:
+        if self._first_topics:
+            await self.subscribe(self._first_topics)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def __aiter__(self) -> AsyncIterator[Record]:
+        """Records one by one, until `close` or `wakeup`. An iteration that was left can be taken up again."""
+        while True:
+            for record in self._current:
+                yield record
+            batch = await walk(self._steps.next_batch())
+            if not batch:
+                return
+            self._current = iter(batch)
+
+    @property
+    def member_id(self) -> str:
+        """The member's id, the same for the consumer's life."""
+        return self._consumption.member_id
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to."""
+        return self._steps.topics
+
+    @property
+    def acquisition_lock_timeout_ms(self) -> int | None:
+        """How long acquisition locks of the group last; None while the server has not said."""
+        timeout = self._consumption.lock_timeout
+        return None if timeout is None else round(timeout * 1000)
+
+    async def subscribe(self, topics: Iterable[str]) -> None:
+        """Take records of these topics only; none: `unsubscribe`. Raises INVALID_TOPIC_EXCEPTION."""
+        wanted = self._steps.check_topics(topics)
+        if not wanted:
+            await self.unsubscribe()
+            return
+        self._consumption.subscribe(wanted)
+        self._steps.topics = wanted
+
+    async def unsubscribe(self) -> None:
+        """Leave the group: what was acknowledged is confirmed, the rest released."""
+        self._current = iter(())
+        await walk(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
+
+    async def poll(self, timeout: float) -> list[Record]:
+        """Records within `timeout` seconds, about `max_poll_records`; an empty list when there were none.
+
+        Raises IllegalStateError without a subscription or, with explicit acknowledgement, while records of
+        the last poll are unanswered; RecordDeserializationError; WakeupError; KafkaError.
+        """
+        return await walk(self._steps.poll(timeout))
+
+    async def commit(self, timeout: float | None = None) -> list[RecordResult]:
+        """The outcome of each record acknowledged since the last commit, as soon as all are known.
+
+        What is not confirmed within `timeout` seconds (`default_api_timeout_ms`) has REQUEST_TIMED_OUT.
+        """
+        seconds = self._config.default_api_timeout_ms / 1000 if timeout is None else timeout
+        return await walk(self._steps.commit(seconds))
+
+    def commit_async(self) -> None:
+        """Accept what was handed out (implicit mode) without waiting; callbacks tell the outcome."""
+        self._steps.commit_async()
+
+    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
+        """Decide on the record that RecordDeserializationError named; it is released otherwise."""
+        return self._steps.acknowledge(topic, partition, offset, kind)
+
+    def wakeup(self) -> None:
+        """Make the waiting call, or else the next one, raise WakeupError. From any thread or task."""
+        self._consumption.wake_up()
+
+    async def close(self, timeout: float = 30.0) -> None:
+        """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""
+        self._current = iter(())
+        try:
+            await walk(self._steps.close(timeout))
+        finally:
+            await self._connection.close()

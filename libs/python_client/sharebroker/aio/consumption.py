@@ -1,0 +1,304 @@
+"""The background of a share consumer: membership, stream, renewal, and what they have for the application."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sharebroker import clock
+from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.heartbeats import Heartbeats
+from sharebroker.aio.mailbox import Mailbox, Turn
+from sharebroker.aio.renewal import Renewal
+from sharebroker.aio.stream import ConsumeStream
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost, TopicPartition
+from sharebroker.consumer.pace import Pace
+from sharebroker.delivery.v1.delivery_pb2 import AcquireMode
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1.admin_pb2 import MetadataRequest
+from sharebroker.gateway.v1.share_pb2 import ConsumeRequest
+from sharebroker.membership.machine import Membership, MembershipSettings
+from sharebroker.membership.reconciler import Callback, CallbackKind, Partitions
+from sharebroker.records.decode import Decoded
+from sharebroker.records.record import AcknowledgeType
+
+T = TypeVar("T")
+log = logging.getLogger("sharebroker")
+
+
+class Consumption:
+    """One consumer in its event loop. Its methods belong to that loop, but for `wake_up`."""
+
+    def __init__(self, connection: Connection, group_id: str, config: ConsumerConfig) -> None:
+        self._connection = connection
+        self._group_id = group_id
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._mailbox = Mailbox()
+        self._pace = Pace(config.max_poll_records + config.prefetch_records)
+        self._demand = 0
+        self._asking = False
+        self._waiting = False
+        self._writer_wake = asyncio.Event()
+        self._accumulator = self._new_accumulator()
+        self._stream: ConsumeStream | None = None
+        self._renewal = Renewal()
+        self._topic_names: dict[str, str] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        self.lock_timeout: float | None = None
+        self.membership = Membership(
+            MembershipSettings(
+                config.client_rack,
+                config.listener is not None,
+                config.retry_backoff_ms / 1000,
+                config.retry_backoff_max_ms / 1000,
+            )
+        )
+        self._heartbeats = Heartbeats(connection, self.membership, self._membership_changed)
+        self._heartbeats.identify(group_id, self.member_id, config.client_id)
+
+    # The application's calls
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Join with these topics, or change to them."""
+        self.membership.subscribe(topics)
+        self._heartbeats.wake()
+        if not self._tasks:
+            self._start(self._heartbeats.run(self._config.request_timeout_ms / 1000))
+            self._start(self._stream_on())
+            if self._config.auto_renew:
+                self._start(self._renew_on())
+
+    async def advance(self, timeout: float | None, *, poll: bool) -> Turn:
+        """Wait for records or duties, at most `timeout` seconds; raises what ends or interrupts the wait.
+
+        With `poll` there is to be room for `max_poll_records`; else as much as the application's pace
+        deserves.
+        """
+        self._pace.came_back(self._loop.time())
+        self._asking = self._waiting = True
+        self._demand = self._config.max_poll_records if poll else 0
+        self._writer_wake.set()
+        try:
+            return await self._take(timeout)
+        finally:
+            self._waiting = False
+            self._demand = 0
+
+    async def _take(self, timeout: float | None) -> Turn:
+        await asyncio.sleep(0)  # the stream gets its turn even when records never run out
+        deadline = None if timeout is None else self._loop.time() + timeout
+        whole = self._config.share_acquire_mode == "batch_optimized"
+        while True:
+            if self.membership.error is not None:
+                raise self.membership.error
+            turn = self._mailbox.take(self._config.max_poll_records, whole=whole)
+            if turn.records:
+                self._pace.handed_out(len(turn.records), self._loop.time())
+            if turn.records or turn.duties or not await self._mailbox.wait(deadline):
+                return turn
+
+    async def settled(self, timeout: float) -> Turn:
+        """Wait until no acknowledgement is on its way, or there are duties, at most `timeout` seconds."""
+        deadline = self._loop.time() + timeout
+        while True:
+            duties = self._mailbox.take_duties()
+            if duties or not self._accumulator.unsettled or not await self._mailbox.wait(deadline):
+                return Turn(duties=duties)
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether an acknowledgement is on its way."""
+        return self._accumulator.unsettled
+
+    async def leave(self, timeout: float) -> Turn:
+        """Close the stream, which releases what is held, and leave the group."""
+        assigned = self.membership.assigned
+        self.membership.leave()
+        await self._stop(self._tasks[1:])
+        self._accumulator.close(ConnectionLostError("the consumer has left"))
+        self._mailbox.clear()
+        if self._tasks:
+            self._heartbeats.wake()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._heartbeats.idle()
+            await self._stop(self._tasks[:1])
+            self._tasks.clear()
+        listener = self._config.listener
+        if listener is not None and assigned:
+            names = await self._named(assigned)
+            self._mailbox.put_duty(lambda: listener.on_partitions_revoked(names))
+        return Turn(duties=self._mailbox.take_duties())
+
+    def wake_up(self) -> None:
+        """Interrupt the application's wait."""
+        self._loop.call_soon_threadsafe(self._mailbox.wake_up)
+
+    # The stream's events
+
+    def credit(self, held: int) -> int:
+        """Nothing unless the application asked for records and has not lost interest since."""
+        return max(self._demand, self._pace.window) - held if self._asking else 0
+
+    def on_subscribed(self, lock_timeout: float) -> None:
+        """The group's lock duration."""
+        self.lock_timeout = lock_timeout
+
+    def on_decoded(self, decoded: Decoded) -> None:
+        """Records for the application."""
+        for span in decoded.unreadable:
+            if span.kind is AcknowledgeType.REJECT:
+                where = f"{span.acquisition.topic}-{span.acquisition.partition}"
+                text = f"The batch with offsets {span.first} to {span.last} of {where} is corrupt; rejected."
+                self._mailbox.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
+        if decoded.records:
+            self._mailbox.put_records(decoded.records)
+            if self._config.auto_renew:
+                self._renewal.watch(decoded.records)
+
+    def on_outcome(self, run: Run, error: KafkaError | None) -> None:
+        """For the acknowledgement callback, and for whoever waits for all to be settled."""
+        callback = self._config.acknowledgement_commit_callback
+        if callback is not None and run.entries:
+            of = run.acquisition
+            offsets = range(run.first, run.last + 1)
+            outcome = AcknowledgementOutcome(of.topic, of.partition, offsets, run.kind, error)
+            self._mailbox.put_duty(lambda: _quietly(callback, outcome))
+        self._mailbox.notify()
+
+    def on_lock_lost(self, lost: LockLost) -> None:
+        """An application that does not come for its records is sent no more until it does."""
+        self._asking = self._asking and self._waiting
+        callback = self._config.lock_lost_callback
+        if callback is not None:
+            self._mailbox.put_duty(lambda: _quietly(callback, lost))
+
+    # The background tasks
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(self._loop.create_task(work))
+
+    async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _new_accumulator(self) -> Accumulator:
+        explicit = self._config.share_acknowledgement_mode == "explicit"
+        return Accumulator(self._wake_writer, explicit)
+
+    def _wake_writer(self) -> None:
+        """From the application's thread or task: there are acknowledgements to send."""
+        if threading.get_ident() == self._thread:
+            self._writer_wake.set()
+        else:
+            self._loop.call_soon_threadsafe(self._writer_wake.set)
+
+    async def _stream_on(self) -> None:
+        """One stream after the other, for as long as the consumer is subscribed."""
+        wait = self._config.retry_backoff_ms / 1000
+        while True:
+            self._accumulator = self._new_accumulator()
+            self._stream = ConsumeStream(self, self._accumulator, self._writer_wake)
+            self._stream.assignment = self.membership.assigned
+            started = self._loop.time()
+            try:
+                await self._stream.run(self._connection.share, self._opening())
+            except KafkaError as error:
+                if _fatal(error):
+                    self.membership.fail(error)
+                    self._mailbox.notify()
+                    return
+            self._mailbox.notify()
+            if self._loop.time() - started > self._config.retry_backoff_max_ms / 1000:
+                wait = self._config.retry_backoff_ms / 1000
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, self._config.retry_backoff_max_ms / 1000)
+
+    def _opening(self) -> ConsumeRequest.Subscribe:
+        strict = self._config.share_acquire_mode == "record_limit"
+        mode = AcquireMode.ACQUIRE_MODE_RECORD_LIMIT if strict else AcquireMode.ACQUIRE_MODE_UNSPECIFIED
+        return ConsumeRequest.Subscribe(
+            group_id=self._group_id,
+            member_id=self.member_id,
+            acquire_mode=mode,
+            batch_size=self._config.max_poll_records,
+            client_id=self._config.client_id,
+        )
+
+    async def _renew_on(self) -> None:
+        while True:
+            lasts = self.lock_timeout or 1.0
+            await asyncio.sleep(lasts / 4)
+            self._renewal.renew(self._accumulator, clock.now() + lasts / 2)
+
+    # Membership
+
+    async def _membership_changed(self) -> None:
+        """After each heartbeat and each callback: pass on what the membership has come to."""
+        if self._stream is not None and self._stream.assignment != self.membership.assigned:
+            self._stream.assignment = self.membership.assigned
+            self._writer_wake.set()
+        while (callback := self.membership.next_callback()) is not None:
+            self._owe(callback, await self._named(callback.partitions))
+        while (report := self.membership.take_report()) is not None:
+            self._mailbox.put_error(report)
+        if self.membership.error is not None:
+            self._mailbox.notify()
+
+    def _owe(self, callback: Callback, partitions: frozenset[TopicPartition]) -> None:
+        listener = self._config.listener
+        if listener is None:
+            return
+        method = {
+            CallbackKind.REVOKED: listener.on_partitions_revoked,
+            CallbackKind.ASSIGNED: listener.on_partitions_assigned,
+            CallbackKind.LOST: listener.on_partitions_lost,
+        }[callback.kind]
+
+        def duty() -> None:
+            try:
+                method(partitions)
+            finally:
+                self._loop.call_soon_threadsafe(self._completed, callback)
+
+        self._mailbox.put_duty(duty)
+
+    def _completed(self, callback: Callback) -> None:
+        self.membership.callback_completed(callback)
+        self._heartbeats.wake()
+
+    async def _named(self, partitions: Partitions) -> frozenset[TopicPartition]:
+        """The partitions by topic name; a topic that cannot be looked up keeps its id."""
+        if any(p.topic_id not in self._topic_names for p in partitions):
+            request = MetadataRequest(topics=sorted(self.membership.topics))
+            with suppress(KafkaError):
+                answer = await call(self._connection.admin.Metadata, request, timeout=5.0)
+                self._topic_names.update({topic.topic_id: topic.name for topic in answer.topics})
+        return frozenset(
+            TopicPartition(self._topic_names.get(p.topic_id, p.topic_id), p.partition) for p in partitions
+        )
+
+
+def _quietly(callback: Callable[[T], None], what: T) -> None:
+    """A callback that only is told something cannot disturb."""
+    try:
+        callback(what)
+    except Exception:
+        log.exception("%s raised", getattr(callback, "__name__", "a callback"))
+
+
+def _fatal(error: KafkaError) -> bool:
+    """Whether opening the stream again cannot help. An unknown failure is one of the transport, as a rule."""
+    return not error.retriable and error.code is not ErrorCode.UNKNOWN_SERVER_ERROR

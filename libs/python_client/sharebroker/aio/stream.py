@@ -1,0 +1,174 @@
+"""One `Consume` stream: records in, acknowledgements and credit out, all in the client's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+import grpc
+
+from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.config import LockLost
+from sharebroker.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker.membership.reconciler import Partitions
+from sharebroker.records.decode import Decoded, decode
+from sharebroker.records.record import AcknowledgeType, Acquisition
+from sharebroker.rpc_status import from_rpc_error
+
+if TYPE_CHECKING:
+    from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
+
+_CORRUPT = "the batch's checksum is wrong"
+
+
+class StreamOwner(Protocol):
+    """Who is told what comes in, and says how much may come."""
+
+    def credit(self, held: int) -> int:
+        """How many records may be on their way when `held` records are held."""
+        ...
+
+    def on_subscribed(self, lock_timeout: float) -> None:
+        """Acquisition locks last for this many seconds."""
+        ...
+
+    def on_decoded(self, decoded: Decoded) -> None:
+        """Records have come."""
+        ...
+
+    def on_outcome(self, run: Run, error: KafkaError | None) -> None:
+        """Acknowledgements were confirmed or refused."""
+        ...
+
+    def on_lock_lost(self, lost: LockLost) -> None:
+        """Records are not ours any more."""
+        ...
+
+
+class ConsumeStream:
+    """Runs once: from opening to whatever ends it. `assignment` may change while it runs."""
+
+    def __init__(self, owner: StreamOwner, accumulator: Accumulator, wake: asyncio.Event) -> None:
+        self._owner = owner
+        self._accumulator = accumulator
+        self._wake = wake
+        self._granted = 0
+        self._received = 0
+        self._sent_assignment: Partitions | None = None
+        self._topics: dict[str, str] = {}
+        self.assignment: Partitions = frozenset()
+
+    async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
+        """Until the stream ends; raises the KafkaError that ended it, all acknowledgements settled."""
+        call = share.Consume()
+        writer = asyncio.create_task(self._write(call, ConsumeRequest(subscribe=subscribe)))
+        error: KafkaError = ConnectionLostError("the server ended the stream")
+        try:
+            async for response in call:
+                self._handle(response)
+        except grpc.aio.AioRpcError as failure:
+            error = from_rpc_error(failure)
+        finally:
+            call.cancel()
+            writer.cancel()
+            with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError):
+                await writer
+            self._accumulator.close(ConnectionLostError(error.message))
+        raise error
+
+    async def _write(
+        self, call: grpc.aio.StreamStreamCall[ConsumeRequest, ConsumeResponse], request: ConsumeRequest
+    ) -> None:
+        """One message at a time: what comes up while it is written goes into the next."""
+        await call.write(self._fill(request))
+        async for _ in self._wakes():
+            request = self._fill(ConsumeRequest())
+            if request.ByteSize():
+                await call.write(request)
+
+    async def _wakes(self) -> AsyncIterator[None]:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            yield
+
+    def _fill(self, request: ConsumeRequest) -> ConsumeRequest:
+        """Add all there is to say: decisions, the assignment when it changed, credit."""
+        for run in self._accumulator.drain():
+            _say(request, run)
+        if self.assignment != self._sent_assignment:
+            self._sent_assignment = self.assignment
+            request.assignment.SetInParent()
+            for partition in sorted(self.assignment):
+                request.assignment.partitions.add(topic_id=partition.topic_id, partition=partition.partition)
+        on_the_way = self._granted - self._received
+        more = self._owner.credit(self._accumulator.undecided) - on_the_way
+        if more > 0:
+            self._granted += more
+            request.credit = more
+        return request
+
+    def _handle(self, response: ConsumeResponse) -> None:
+        if response.HasField("subscribed"):
+            self._owner.on_subscribed(response.subscribed.acquisition_lock_timeout_ms / 1000)
+        for lost in response.lock_lost:
+            self._accumulator.lost(
+                lost.topic_id, lost.partition, (lost.first_offset, lost.last_offset), lost.lock_token
+            )
+            topic = self._topics.get(lost.topic_id, lost.topic_id)
+            self._owner.on_lock_lost(
+                LockLost(topic, lost.partition, range(lost.first_offset, lost.last_offset + 1))
+            )
+        for delivery in response.deliveries:
+            self._owner.on_decoded(self._decoded(delivery))
+        for result in response.results:
+            self._resolve(result)
+
+    def _resolve(self, result: AcknowledgementResult) -> None:
+        error = KafkaError(ErrorCode(result.error_code), result.error_message) if result.error_code else None
+        run = self._accumulator.resolve(result.id, error, result.lock_deadline_ms / 1000)
+        if run is not None:
+            self._owner.on_outcome(run, error)
+
+    def _decoded(self, delivery: Delivery) -> Decoded:
+        topic = (delivery.topic_id, delivery.topic)
+        self._topics[delivery.topic_id] = delivery.topic
+        acquisitions = []
+        for acquired in delivery.acquired:
+            acquisition = Acquisition(
+                topic, delivery.partition, (acquired.first_offset, acquired.last_offset), self._accumulator
+            )
+            acquisition.delivery_count = acquired.delivery_count
+            acquisition.token = acquired.lock_token
+            acquisition.deadline = acquired.lock_deadline_ms / 1000
+            self._received += acquisition.undecided
+            self._accumulator.take(acquisition)
+            acquisitions.append(acquisition)
+        decoded = decode(delivery.record_batches, acquisitions)
+        for span in decoded.unreadable:
+            reason = _CORRUPT if span.kind is AcknowledgeType.REJECT else None
+            self._accumulator.add_silent(span.acquisition, (span.first, span.last), span.kind, reason)
+        return decoded
+
+
+def _say(request: ConsumeRequest, run: Run) -> None:
+    acquisition = run.acquisition
+    said = request.acknowledgements.add(
+        id=run.id,
+        topic_id=acquisition.topic_id,
+        partition=acquisition.partition,
+        first_offset=run.first,
+        type=run.kind.value,
+        lock_token=acquisition.token,
+    )
+    if run.last != run.first:
+        said.last_offset = run.last
+    if isinstance(run.detail, int):
+        said.delay_ms = run.detail
+    elif run.detail:
+        said.reason = run.detail

@@ -1,0 +1,1 @@
+"""What the asyncio and the blocking share consumer have in common."""

@@ -1,0 +1,38 @@
+"""How many records to hold at most, by how fast the application works them off."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_FIRST: Final = 16
+_AHEAD: Final = 1.0
+
+
+class Pace:
+    """A window that starts small, doubles while the application keeps up, and shrinks when it is slow.
+
+    It holds about a second's work, so that locks do not run out on records that wait for their turn. `most`
+    is its largest size. `now` is a clock in seconds that only rises.
+    """
+
+    __slots__ = ("_given", "_most", "_since", "window")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._since = 0.0
+        self._given = 0
+        self.window = min(_FIRST, most)
+
+    def handed_out(self, records: int, now: float) -> None:
+        """The application got records, to come back when it wants more."""
+        self._since = now
+        self._given = records
+
+    def came_back(self, now: float) -> None:
+        """The application wants more records."""
+        if self._given == 0:
+            return
+        took = now - self._since
+        worth = self._most if took <= 0 else int(self._given * _AHEAD / took)
+        self.window = max(1, min(worth, self.window * 2, self._most))
+        self._given = 0

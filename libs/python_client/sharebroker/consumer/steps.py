@@ -1,0 +1,215 @@
+"""The consumer's calls, step by step, for both its forms.
+
+Each call is a generator: it yields what is to be waited for in the client's event loop and is sent the
+`Turn` that came of it. The asyncio form awaits it in place, the blocking form has it run on the client's
+thread; callbacks are made, records are decoded further and rules are kept by whoever drives the generator,
+the application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Coroutine, Generator, Iterable
+from typing import Any, Final, TypeVar
+
+from sharebroker import clock
+from sharebroker.acks.acknowledgement import Acknowledgement
+from sharebroker.aio.consumption import Consumption
+from sharebroker.aio.mailbox import Duty, Turn
+from sharebroker.client_errors import IllegalStateError, RecordDeserializationError
+from sharebroker.consumer.config import ConsumerConfig
+from sharebroker.consumer.handout import Handout, RecordResult
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.records.record import AcknowledgeType, Record
+
+T = TypeVar("T")
+Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]
+
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+class ConsumerSteps:
+    """One consumer as its application uses it: by one thread or task at a time."""
+
+    def __init__(self, consumption: Consumption, config: ConsumerConfig) -> None:
+        self._consumption = consumption
+        self._config = config
+        self._handout = Handout(config.share_acknowledgement_mode == "explicit")
+        self._rest: list[Record] = []  # handed out by the background, not yet by us
+        self._failed: Record | None = None  # could not be deserialised
+        self._due: deque[Duty] = deque()
+        self._in_callback = False
+        self._closed = False
+        self.topics: frozenset[str] = frozenset()
+
+    def enter(self) -> None:
+        """At the beginning of each call. IllegalStateError within a callback, or when closed."""
+        if self._in_callback:
+            raise IllegalStateError("a callback of the consumer must not call the consumer")
+        if self._closed:
+            raise IllegalStateError("the consumer is closed")
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def check_topics(self, topics: Iterable[str]) -> frozenset[str]:
+        """The topics as a set. Raises INVALID_TOPIC_EXCEPTION."""
+        self.enter()
+        wanted = frozenset([topics] if isinstance(topics, str) else topics)
+        for topic in wanted:
+            if not _TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r} is no legal name of a topic.")
+        return wanted
+
+    def poll(self, timeout: float) -> Steps[list[Record]]:
+        """Records within `timeout` seconds, or none (Kafka: ShareConsumer.poll)."""
+        self.enter()
+        self._check_subscribed()
+        self._handout.check_answered()
+        self._before_next()
+        deadline = clock.now() + timeout
+        renewed = yield from self._renewed(deadline)
+        if renewed:
+            return renewed
+        return (yield from self._next(deadline, poll=True))
+
+    def next_batch(self) -> Steps[list[Record]]:
+        """The next records for an iteration over single ones, however long it takes; none when closed."""
+        while not self._closed:
+            self.enter()
+            self._check_subscribed()
+            self._before_next()
+            records = yield from self._next(None, poll=False)
+            if records:
+                return records
+        return []
+
+    def commit(self, timeout: float) -> Steps[list[RecordResult]]:
+        """Wait for the outcomes of all that was acknowledged since the last commit."""
+        self.enter()
+        self._before_next()
+        deadline = clock.now() + timeout
+        told = self._handout.unreported()
+        while not all(acknowledgement.done for _, acknowledgement in told):
+            remaining = deadline - clock.now()
+            if remaining <= 0:
+                break
+            self._perform((yield self._consumption.settled(remaining)).duties)
+        self._perform((yield self._consumption.settled(0)).duties)
+        self._handout.reported(told)
+        return [_told(record, acknowledgement) for record, acknowledgement in told]
+
+    def commit_async(self) -> None:
+        """In implicit mode: accept what was handed out, without waiting. Else it is on its way already."""
+        self.enter()
+        self._before_next()
+
+    def unsubscribe(self, timeout: float) -> Steps[None]:
+        """Confirm what was acknowledged, release the rest, leave the group."""
+        self.enter()
+        yield from self._leave(timeout)
+
+    def close(self, timeout: float) -> Steps[None]:
+        """As `unsubscribe`, for good. Closing again does nothing."""
+        if self._closed:
+            return
+        self.enter()
+        try:
+            yield from self._leave(timeout)
+        finally:
+            self._closed = True
+
+    def acknowledge(self, topic: str, partition: int, offset: int, kind: AcknowledgeType) -> Acknowledgement:
+        """Decide on the record whose deserialisation failed last. IllegalStateError for any other."""
+        self.enter()
+        record = self._failed
+        if record is None or (record.topic, record.partition, record.offset) != (topic, partition, offset):
+            raise IllegalStateError(
+                f"{topic}-{partition}@{offset} is not the record that failed to deserialise"
+            )
+        self._failed = None
+        return record.acquisition.sink.acknowledge(record, kind)
+
+    # Parts
+
+    def _check_subscribed(self) -> None:
+        if not self.topics:
+            raise IllegalStateError("the consumer is not subscribed to any topic")
+
+    def _before_next(self) -> None:
+        """What was handed out before gets its default answer."""
+        if self._failed is not None:
+            self._failed.acquisition.sink.decide(self._failed, AcknowledgeType.RELEASE)
+            self._failed = None
+        self._handout.accept_rest()
+
+    def _renewed(self, deadline: float) -> Steps[list[Record]]:
+        """Records that were renewed come again before any new ones."""
+        while self._handout.renewing and clock.now() < deadline:
+            turn = yield self._consumption.settled(deadline - clock.now())
+            self._perform(turn.duties)
+        return self._handout.take_renewed()
+
+    def _next(self, deadline: float | None, *, poll: bool) -> Steps[list[Record]]:
+        while True:
+            records = self._present()
+            if records:
+                return records
+            remaining = None if deadline is None else max(0.0, deadline - clock.now())
+            turn = yield self._consumption.advance(remaining, poll=poll)
+            self._rest = turn.records
+            self._perform(turn.duties)
+            if not turn.records and not turn.duties and deadline is not None:
+                return []
+
+    def _present(self) -> list[Record]:
+        """What to hand out: all up to a record that cannot be deserialised; that one is raised when first."""
+        records, self._rest = self._rest, []
+        deserialize = self._config.deserializer
+        if deserialize is not None:
+            for index, record in enumerate(records):
+                try:
+                    record.data = deserialize(record)
+                except Exception as failure:
+                    self._rest = records[index or 1 :]
+                    if index == 0:
+                        self._failed = record
+                        raise RecordDeserializationError(
+                            record.topic, record.partition, record.offset
+                        ) from failure
+                    del records[index:]
+                    break
+        if records:
+            self._handout.give(records)
+        return records
+
+    def _perform(self, duties: list[Duty]) -> None:
+        """Make the calls that are due. One that raises does not keep the later ones from the next call."""
+        self._due.extend(duties)
+        while self._due:
+            self._in_callback = True
+            try:
+                self._due.popleft()()
+            finally:
+                self._in_callback = False
+
+    def _leave(self, timeout: float) -> Steps[None]:
+        if self._failed is not None:
+            self._before_next()
+        deadline = clock.now() + timeout
+        while self._consumption.unsettled and clock.now() < deadline:
+            self._perform((yield self._consumption.settled(deadline - clock.now())).duties)
+        self.topics = frozenset()
+        self._rest = []
+        turn = yield self._consumption.leave(max(0.0, deadline - clock.now()))
+        self._perform(turn.duties)
+
+
+def _told(record: Record, acknowledgement: Acknowledgement) -> RecordResult:
+    error = acknowledgement.error
+    if not acknowledgement.done:
+        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
+    return RecordResult(record.topic, record.partition, record.offset, acknowledgement.kind, error)
