@@ -124,6 +124,10 @@ class Router:
         """Every process of the cluster."""
         return self._ownership.members
 
+    def is_self(self, member: Member) -> bool:
+        """Whether a member is this very process."""
+        return member.owner == self._owner
+
     async def owner_of(self, resource: str) -> Member | None:
         """Who owns a resource, or should. Raises COORDINATOR_NOT_AVAILABLE while that cannot be known."""
         try:

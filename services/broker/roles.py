@@ -6,19 +6,28 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from libs.record_log.redis import RedisRecordStore
-from libs.rpc.router import GATEWAY, LEADER, SHARE_COORDINATOR
+from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
+from services.broker.departures import Departures
 from services.broker.foundation import Foundation
 from services.gateway.service.admin_servicer import AdminServicer
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.produce_servicer import ProduceServicer
 from services.gateway.service.share_servicer import ShareServicer
+from services.group_coordinator.clients.log_ends import LeaderLogEnds
+from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.service.cluster import Cluster, make_catalog_host
+from services.group_coordinator.service.servicer import GroupCoordinator
+from services.group_coordinator.service.servicer import Ports as GroupPorts
+from services.group_coordinator.service.shards import make_host as make_group_host
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.service.servicer import ShareCoordinator, make_host
 from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.retention import RetentionTask
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
+from sharebroker.cluster.v1 import cluster_pb2_grpc
 from sharebroker.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 
@@ -65,6 +74,39 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     ]
 
 
+async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Service]:
+    """Keeps groups, and the catalog of topics and configurations."""
+    config = GroupCoordinatorConfig.of(base.settings.config)
+    departures = Departures(base.router)
+    stack.push_async_callback(departures.stop)
+    base.catalog.listen(departures.metadata_changed)
+    host = make_group_host(base.log, config, base.catalog, departures.member_left)
+    await host.start(base.holder)
+    stack.push_async_callback(host.stop)
+    ports = GroupPorts(base.catalog, base.persister, LeaderLogEnds(base.router), departures.member_left)
+    groups = GroupCoordinator(host, config, ports)
+    stack.push_async_callback(groups.close)
+    catalog_host = make_catalog_host(base.log, config, base.catalog)
+    await catalog_host.start(base.holder)
+    stack.push_async_callback(catalog_host.stop)
+    cluster = Cluster(catalog_host, config, base.catalog)
+    departures.start(cluster.name_cluster())
+    base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups)
+    base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
+    return [
+        Service(
+            "sharebroker.group_coordinator.v1.GroupCoordinatorService",
+            groups,
+            group_coordinator_pb2_grpc.add_GroupCoordinatorServiceServicer_to_server,
+        ),
+        Service(
+            "sharebroker.cluster.v1.ClusterService",
+            cluster,
+            cluster_pb2_grpc.add_ClusterServiceServicer_to_server,
+        ),
+    ]
+
+
 async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     """The door for clients; keeps nothing durable."""
     door = Gateway(base.router, base.catalog, base.settings.config)
@@ -92,6 +134,7 @@ Start = Callable[[Foundation, AsyncExitStack], Awaitable[list[Service]]]
 
 ORDER: dict[str, Start] = {
     SHARE_COORDINATOR: share_coordinator,
+    GROUP_COORDINATOR: group_coordinator,
     LEADER: share_partition_leader,
     GATEWAY: gateway,
 }

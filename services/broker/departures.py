@@ -1,0 +1,80 @@
+"""What follows when a member leaves its group or a topic is deleted: others are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import structlog
+
+from libs.catalog.records import CatalogRecord, TopicDeletedRecord
+from libs.leases import names
+from libs.rpc.router import Router
+from sharebroker.errors import KafkaError
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as share
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+
+_log = structlog.get_logger()
+
+CALL_TIMEOUT: Final = 5.0
+TRIES: Final = 10
+PAUSE: Final = 1.0
+
+
+class Departures:
+    """Runs in the processes of the group coordinator; every step may be repeated."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def member_left(self, group_id: str, member_id: str) -> None:
+        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked)."""
+        self.start(self._release(leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)))
+
+    def metadata_changed(self, record: CatalogRecord) -> None:
+        """Removes the share state of a deleted topic, in the process that owns the catalog."""
+        if isinstance(record, TopicDeletedRecord):
+            self.start(self._forget(share.DeleteTopicStateRequest(topic_id=record.topic_id)))
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs work that nobody waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    async def stop(self) -> None:
+        """Gives up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("telling others failed", exc_info=task.exception())
+
+    async def _release(self, request: leader.ReleaseMemberRequest) -> None:
+        for peer in self._router.leaders():
+            try:
+                await peer.stub.ReleaseMember(request, timeout=CALL_TIMEOUT)
+            except KafkaError as error:
+                # Its locks run out by themselves.
+                _log.info("a leader does not know of a departure", member=request.member_id, error=str(error))
+
+    async def _forget(self, request: share.DeleteTopicStateRequest) -> None:
+        owner = await self._router.owner_of(names.CATALOG)
+        if owner is None or not self._router.is_self(owner):
+            return
+        for attempt in range(TRIES):
+            await asyncio.sleep(PAUSE * attempt)
+            try:
+                for peer in self._router.share_coordinators():
+                    await peer.stub.DeleteTopicState(request, timeout=CALL_TIMEOUT)
+            except KafkaError as error:
+                _log.info(
+                    "state of a deleted topic stays for now", topic_id=request.topic_id, error=str(error)
+                )
+            else:
+                return
