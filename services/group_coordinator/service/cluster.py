@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from libs.catalog.codec import CatalogCodec
@@ -32,6 +33,8 @@ CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]
 
 _logger = logging.getLogger(__name__)
 _NAMING_PAUSE: Final = 0.1
+
+_RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
 
 _NOT_HERE: Final = frozenset(
     {
@@ -128,10 +131,11 @@ class Cluster(ClusterServiceServicer):
     ) -> pb.IncrementalAlterConfigsResponse.Resource:
         changes = {some.name: some.value if some.HasField("value") else None for some in asked.configs}
         outcome: CatalogReply | KafkaError
-        if asked.resource_type == pb.RESOURCE_TYPE_UNSPECIFIED:
+        kind = _RESOURCE_TYPES.get(asked.resource_type)
+        if kind is None:
             outcome = KafkaError(ErrorCode.INVALID_REQUEST, "A resource is a topic, a broker or a group.")
         else:
-            resource = ConfigResource(ResourceType(asked.resource_type), asked.resource_name)
+            resource = ConfigResource(kind, asked.resource_name)
             outcome = await self._ask(AlterConfigs(resource, changes, validate_only))
         return pb.IncrementalAlterConfigsResponse.Resource(
             resource_type=asked.resource_type, resource_name=asked.resource_name, **_in_band(outcome)

@@ -101,9 +101,7 @@ class ShareStates:
             _logger.warning("group %s: initialised state was not noted: %s", plan.group_id, error)
             return
         for partition, failure in failures.items():
-            _logger.warning(
-                "group %s: state of %s was not initialised: %s", plan.group_id, partition, failure
-            )
+            _logger.warning("group %s: no state yet of %s: %s", plan.group_id, partition, failure)
 
     def _ended(self, group_id: str, task: asyncio.Task[None]) -> None:
         running = self._running[group_id]

@@ -1,0 +1,187 @@
+"""A process with the group coordinator's role on memory twins, beside stand-ins for the other services."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from libs.catalog.follower import CatalogFollower
+from libs.config.broker import BrokerConfig
+from libs.leases.holder import LeaseHolder
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import Member
+from libs.persister.port import ShareKey, SharePartitionState, StateChange, StateSummary
+from libs.rpc.local import LocalContext
+from libs.stream_log.memory import MemoryStreamLog
+from services.group_coordinator.clients.log_ends import Outcomes
+from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.service.cluster import Cluster, make_catalog_host
+from services.group_coordinator.service.servicer import GroupCoordinator, Ports
+from services.group_coordinator.service.shards import make_host
+from sharebroker.cluster.v1 import cluster_pb2
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+
+CONTEXT = LocalContext()
+MOVED = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+R = TypeVar("R")
+
+
+class Coded(Protocol):
+    """A message with an error in band."""
+
+    @property
+    def error_code(self) -> int: ...
+
+
+def code(message: Coded) -> ErrorCode:
+    return ErrorCode(message.error_code)
+
+
+class ShareStateTable:
+    """Stands for the share coordinator: `refuse` says what fails, all wait while `open` is not set."""
+
+    def __init__(self) -> None:
+        self.states: dict[ShareKey, StateSummary] = {}
+        self.refuse: dict[ShareKey, KafkaError] = {}
+        self.open = asyncio.Event()
+        self.open.set()
+        self.calls: list[tuple[str, ShareKey]] = []
+
+    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+        await self._enter("initialize", key)
+        self.states[key] = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
+
+    async def delete(self, key: ShareKey) -> None:
+        await self._enter("delete", key)
+        self.states.pop(key, None)
+
+    async def read_summary(self, key: ShareKey) -> StateSummary:
+        await self._enter("read_summary", key)
+        return self.states.get(key, StateSummary(0, 0, -1, -1))
+
+    async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
+        raise NotImplementedError
+
+    async def write(self, key: ShareKey, change: StateChange) -> None:
+        raise NotImplementedError
+
+    async def _enter(self, call: str, key: ShareKey) -> None:
+        self.calls.append((call, key))
+        await self.open.wait()
+        if key in self.refuse:
+            raise self.refuse[key]
+
+
+class Ends:
+    """Stands for the leaders."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int | KafkaError] = {}
+
+    async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
+        return {some: self.ends[some] for some in partitions}
+
+
+class World:
+    """What processes share."""
+
+    def __init__(self) -> None:
+        self.leases = MemoryLeaseStore()
+        self.log = MemoryStreamLog(self.leases.epoch_of)
+        self.states = ShareStateTable()
+        self.ends = Ends()
+        self.processes: list[Process] = []
+
+    async def start(self, node: int, *settings: str, **config: float) -> Process:
+        process = Process(self, node, BrokerConfig.parse([f"node.id={node}", *settings]), config)
+        await process.start()
+        self.processes.append(process)
+        return process
+
+    async def close(self) -> None:
+        self.states.open.set()
+        for process in self.processes:
+            await process.stop()
+
+
+class Process:
+    """One process; `departed` are members whose records leaders may free."""
+
+    def __init__(self, world: World, node: int, broker: BrokerConfig, config: dict[str, float]) -> None:
+        self.world = world
+        self.departed: list[tuple[str, str]] = []
+        self.follower = CatalogFollower(world.log, broker, poll=0.005)
+        settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
+        member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
+        self.holder = LeaseHolder(world.leases, member)
+        self.host = make_host(world.log, settings, self.follower, self._depart)
+        self.catalog_host = make_catalog_host(world.log, settings, self.follower)
+        self.cluster = Cluster(self.catalog_host, settings, self.follower)
+        self.groups = GroupCoordinator(
+            self.host, settings, Ports(self.follower, world.states, world.ends, self._depart)
+        )
+
+    async def start(self) -> None:
+        await self.follower.start()
+        await self.host.start(self.holder)
+        await self.catalog_host.start(self.holder)
+        await self.holder.start()
+
+    async def stop(self) -> None:
+        await self.groups.close()
+        await self.holder.stop()
+        await self.host.stop()
+        await self.catalog_host.stop()
+        await self.follower.stop()
+
+    async def create(self, name: str, partitions: int) -> str:
+        """The id of a new topic that this process knows."""
+        request = cluster_pb2.CreateTopicsRequest()
+        request.topics.add(name=name, num_partitions=partitions)
+        (topic,) = (await self.until(lambda: self.cluster.CreateTopics(request, CONTEXT))).topics
+        assert not topic.error_code, topic.error_message
+        await self.follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)
+        return topic.topic_id
+
+    async def delete(self, name: str) -> None:
+        """Returns when this process knows that the topic is gone."""
+        request = cluster_pb2.DeleteTopicsRequest()
+        request.topics.add(name=name)
+        await self.cluster.DeleteTopics(request, CONTEXT)
+        await self.follower.wait_for(lambda catalog: catalog.topic(name) is None, 5)
+
+    async def beat(
+        self, member: str, epoch: int, *topics: str, group: str = "g"
+    ) -> pb.ShareGroupHeartbeatResponse:
+        names = pb.TopicNames(names=topics) if topics else None
+        request = pb.ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            subscribed_topic_names=names,
+            client_id="c",
+            client_host="h",
+        )
+        return await self.until(lambda: self.groups.ShareGroupHeartbeat(request, CONTEXT))
+
+    async def until(self, call: Callable[[], Awaitable[R]]) -> R:
+        """What a gateway does: asks again while the coordinator is not ready."""
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    return await call()
+                except KafkaError as error:
+                    if error.code not in MOVED:
+                        raise
+                await asyncio.sleep(0.005)
+
+    def _depart(self, group_id: str, member_id: str) -> None:
+        self.departed.append((group_id, member_id))
