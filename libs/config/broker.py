@@ -139,7 +139,11 @@ class BrokerConfig:
         5000, 1, INT_MAX, "Time a write of share state may take."
     )
     share_coordinator_append_linger_ms: int = integer(
-        -1, -1, INT_MAX, "How long a group of writes is collected; -1: while the append before it runs."
+        -1,
+        -1,
+        INT_MAX,
+        "Accepted; a group of writes is collected while the append before it runs.",
+        honoured=False,
     )
 
     @staticmethod

@@ -18,6 +18,9 @@ from services.share_coordinator.core.records import (
 )
 from sharebroker.storage.v1 import share_state_pb2 as pb
 
+NOT_CHANGED: Final = -1
+"""A delta's leader epoch or start offset that stays as it is; left out, which spares ten bytes each."""
+
 
 class ShareRecordCodec:
     """Protocol buffers; a record says of which kind it is."""
@@ -60,8 +63,10 @@ def _write_delta(message: pb.ShareStateRecord, record: ShareDelta) -> None:
     value = message.delta
     value.delta_index = record.delta_index
     value.checkpoint_epoch = record.checkpoint_epoch
-    value.leader_epoch = record.leader_epoch
-    value.start_offset = record.start_offset
+    if record.leader_epoch != NOT_CHANGED:
+        value.leader_epoch = record.leader_epoch
+    if record.start_offset != NOT_CHANGED:
+        value.start_offset = record.start_offset
     value.delivery_complete_count = record.delivery_complete_count
     value.state_batches.extend(_batches_out(record.state_batches))
 
@@ -94,8 +99,8 @@ def _read_delta(key: ShareKey, value: pb.ShareDelta) -> ShareDelta:
         key,
         value.delta_index,
         value.checkpoint_epoch,
-        value.leader_epoch,
-        value.start_offset,
+        value.leader_epoch if value.HasField("leader_epoch") else NOT_CHANGED,
+        value.start_offset if value.HasField("start_offset") else NOT_CHANGED,
         value.delivery_complete_count,
         _batches_in(value.state_batches),
     )

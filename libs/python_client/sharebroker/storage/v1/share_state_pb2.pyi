@@ -139,8 +139,9 @@ class ShareDelta(_message.Message):
     """Part of the key: rolls over, never starts anew with a checkpoint."""
     checkpoint_epoch: _builtins.int
     leader_epoch: _builtins.int
+    """Absent: not changed."""
     start_offset: _builtins.int
-    """-1: not changed."""
+    """Absent: not changed."""
     delivery_complete_count: _builtins.int
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
@@ -149,16 +150,23 @@ class ShareDelta(_message.Message):
         *,
         delta_index: _builtins.int = ...,
         checkpoint_epoch: _builtins.int = ...,
-        leader_epoch: _builtins.int = ...,
-        start_offset: _builtins.int = ...,
+        leader_epoch: _builtins.int | None = ...,
+        start_offset: _builtins.int | None = ...,
         delivery_complete_count: _builtins.int = ...,
         state_batches: _abc.Iterable[Global___ShareStateBatch] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
+    _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
+    _WhichOneofReturnType__start_offset: _TypeAlias = _typing.Literal["start_offset"]  # noqa: Y015
+    _WhichOneofArgType__start_offset: _TypeAlias = _typing.Literal["_start_offset", b"_start_offset"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__leader_epoch) -> _WhichOneofReturnType__leader_epoch | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__start_offset) -> _WhichOneofReturnType__start_offset | None: ...
 
 Global___ShareDelta: _TypeAlias = ShareDelta  # noqa: Y015
 
