@@ -1,0 +1,195 @@
+"""Stand-ins for the services behind a gateway: they note what they are asked and answer as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final
+
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.follower import CatalogFollower
+from libs.catalog.records import Topic, TopicRecord
+from libs.config.broker import BrokerConfig
+from libs.leases import names
+from libs.leases.port import Member
+from libs.rpc.router import GROUP_COORDINATOR, LEADER
+from libs.stream_log.memory import MemoryStreamLog
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+
+TOPIC: Final = Topic("A" * 22, "flights", 2)
+
+
+class Ownership:
+    """Who owns what, as a test arranges it."""
+
+    def __init__(self, owner: Member) -> None:
+        self.members = [owner]
+        self.owners: dict[str, Member] = {}
+        self.forgotten: list[str] = []
+        self.on_forget: Callable[[str], None] = lambda _: None
+        self._default = owner
+
+    async def owner_of(self, resource: str) -> Member | None:
+        return self.owners.get(resource, self._default)
+
+    def forget(self, resource: str) -> None:
+        self.forgotten.append(resource)
+        self.on_forget(resource)
+
+    def give(self, partition: int, member: Member) -> None:
+        self.owners[names.partition(TOPIC.topic_id, partition)] = member
+
+
+class Leader:
+    """A leader whose streams and answers a test plays."""
+
+    STREAMING: Final = ("Deliver",)
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.asked: list[Any] = []
+        self.answer: Callable[[Any], Any] = self.all_is_well
+
+    async def Deliver(
+        self, requests: AsyncIterator[leader.DeliverRequest], context: Any
+    ) -> AsyncIterator[leader.DeliverResponse]:
+        stream = Stream()
+        self.streams.append(stream)
+        reader = asyncio.ensure_future(stream.read(requests))
+        try:
+            while (response := await stream.out.get()) is not None:
+                if isinstance(response, BaseException):
+                    raise response
+                yield response
+        finally:
+            stream.closed = True
+            reader.cancel()
+
+    async def AcquireRecords(self, request: leader.AcquireRecordsRequest, context: Any) -> Any:
+        return self._play(request)
+
+    async def AcknowledgeRecords(self, request: leader.AcknowledgeRecordsRequest, context: Any) -> Any:
+        return self._play(request)
+
+    async def ReleaseMember(self, request: leader.ReleaseMemberRequest, context: Any) -> Any:
+        return self._play(request)
+
+    async def Produce(self, request: leader.ProduceRequest, context: Any) -> Any:
+        return self._play(request)
+
+    async def ListOffsets(self, request: leader.ListOffsetsRequest, context: Any) -> Any:
+        return self._play(request)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [request for request in self.asked if isinstance(request, kind)]
+
+    def _play(self, request: Any) -> Any:
+        self.asked.append(request)
+        return self.answer(request)
+
+    @staticmethod
+    def all_is_well(request: Any) -> Any:
+        if isinstance(request, leader.ReleaseMemberRequest):
+            return leader.ReleaseMemberResponse()
+        response = getattr(leader, type(request).__name__.replace("Request", "Response"))
+        return response(
+            partitions=[
+                response.Partition(topic_id=part.topic_id, partition=part.partition)
+                for part in request.partitions
+            ]
+        )
+
+
+class Stream:
+    """One Deliver stream: what came, and what is to go out."""
+
+    def __init__(self) -> None:
+        self.requests: list[leader.DeliverRequest] = []
+        self.out: asyncio.Queue[leader.DeliverResponse | BaseException | None] = asyncio.Queue()
+        self.ended = False
+        self.closed = False
+
+    async def read(self, requests: AsyncIterator[leader.DeliverRequest]) -> None:
+        async for request in requests:
+            self.requests.append(request)
+        self.ended = True
+        self.out.put_nowait(None)
+
+    @property
+    def credit(self) -> int:
+        return sum(request.credit for request in self.requests)
+
+    @property
+    def partitions(self) -> list[int]:
+        last = [request for request in self.requests if request.HasField("partitions")][-1]
+        return [part.partition for part in last.partitions.partitions]
+
+    @property
+    def acknowledged(self) -> list[int]:
+        return [ack.id for request in self.requests for ack in request.acknowledgements]
+
+    def deliver(self, partition: int, first: int, last: int, data: bytes = b"batch") -> None:
+        run = delivery.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=1, lock_token=7)
+        sent = delivery.Delivery(
+            topic_id=TOPIC.topic_id,
+            topic=TOPIC.name,
+            partition=partition,
+            record_batches=data,
+            acquired=[run],
+        )
+        self.out.put_nowait(leader.DeliverResponse(deliveries=[sent]))
+
+
+class Coordinator:
+    """A group coordinator: every partition goes to whoever asks."""
+
+    def __init__(self) -> None:
+        self.heartbeats: list[group.ShareGroupHeartbeatRequest] = []
+        self.refusals: list[KafkaError] = []
+        self.partitions = list(range(TOPIC.partitions))
+
+    async def ShareGroupHeartbeat(
+        self, request: group.ShareGroupHeartbeatRequest, context: Any
+    ) -> group.ShareGroupHeartbeatResponse:
+        self.heartbeats.append(request)
+        if self.refusals:
+            raise self.refusals.pop(0)
+        assigned = group.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.partitions)
+        return group.ShareGroupHeartbeatResponse(
+            member_id=request.member_id,
+            member_epoch=1 if request.member_epoch >= 0 else -1,
+            heartbeat_interval_ms=5000,
+            assignment=group.Assignment(topic_partitions=[assigned] if self.partitions else []),
+        )
+
+    def epochs(self) -> list[int]:
+        return [request.member_epoch for request in self.heartbeats]
+
+
+def member(node_id: int, address: str) -> Member:
+    return Member(f"{node_id}/1", node_id, frozenset({LEADER, GROUP_COORDINATOR}), address)
+
+
+def catalog(topics: Iterable[Topic] = (TOPIC,)) -> CatalogFollower:
+    """A view of a catalog with these topics that nobody changes."""
+    follower = CatalogFollower(MemoryStreamLog(lambda _: 0), BrokerConfig())
+    state = TopicCatalog()
+    for position, topic in enumerate(topics, 1):
+        state.apply(TopicRecord(topic), position)
+    follower.catalog = state
+    return follower
+
+
+def refusing(code: ErrorCode) -> Callable[[Any], Any]:
+    """An answer that refuses every partition."""
+
+    def answer(request: Any) -> Any:
+        response = Leader.all_is_well(request)
+        for part in getattr(response, "partitions", ()):
+            part.error_code = int(code)
+        return response
+
+    return answer
