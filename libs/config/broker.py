@@ -33,7 +33,12 @@ _HOUR: Final = 60 * _MINUTE
 class BrokerConfig:
     """All broker properties; made by `BrokerConfig.of`, which checks what a single property cannot."""
 
-    node_id: int = integer(1, 0, INT_MAX, "Number of this node; each process of a cluster has its own.")
+    node_id: int = integer(
+        -1,
+        -1,
+        INT_MAX,
+        "Number of this node, each process has its own; -1 (Kafka: must be set): found by itself.",
+    )
 
     # Topics and the record log.
     auto_create_topics_enable: bool = boolean(

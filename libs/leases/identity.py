@@ -9,6 +9,7 @@ import os
 import secrets
 import time
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 import orjson
@@ -18,7 +19,7 @@ HIGHEST_NODE_ID = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A node id (positive int32, Kafka's broker id) and an incarnation of it."""
+    """A node id (int32, not negative: Kafka's broker id) and an incarnation of it."""
 
     node_id: int
     incarnation: int
@@ -31,7 +32,14 @@ class Identity:
 
 def temporary(node_id: int | None = None) -> Identity:
     """An identity nothing remembers, of a random node unless given; incarnations rise with the wall clock."""
-    return Identity(node_id or secrets.randbelow(HIGHEST_NODE_ID) + 1, _milliseconds())
+    chosen = secrets.randbelow(HIGHEST_NODE_ID) + 1 if node_id is None else node_id
+    return Identity(chosen, _milliseconds())
+
+
+def at_address(address: str) -> Identity:
+    """The identity of whoever is reached at `address`: one process at a time, so a restarted one is its heir."""
+    number = int.from_bytes(blake2b(address.encode(), digest_size=8).digest(), "big")
+    return temporary(number % HIGHEST_NODE_ID + 1)
 
 
 def persistent(path: Path, node_id: int | None = None) -> Identity:
@@ -41,7 +49,7 @@ def persistent(path: Path, node_id: int | None = None) -> Identity:
     """
     earlier = _load(path) if path.exists() else temporary(node_id)
     incarnation = max(earlier.incarnation + 1, _milliseconds())
-    identity = Identity(node_id or earlier.node_id, incarnation)
+    identity = Identity(earlier.node_id if node_id is None else node_id, incarnation)
     _save(path, identity)
     return identity
 

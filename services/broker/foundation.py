@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from libs.catalog.follower import CatalogFollower
 from libs.leases.holder import LeaseHolder
-from libs.leases.identity import Identity, persistent, temporary
+from libs.leases.identity import Identity, at_address, persistent, temporary
 from libs.leases.port import Member
 from libs.leases.redis import RedisLeaseStore
 from libs.persister.default import DefaultPersister
@@ -51,9 +51,10 @@ async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExit
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     stack.push_async_callback(link.close)
     keys, log = Keys(), RedisStreamLog(link)
-    identity = _identity(settings)
+    identity = _identity(settings, address)
     member = Member(identity.owner, identity.node_id, settings.roles, address)
     holder = LeaseHolder(RedisLeaseStore(link), member)
+    settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = CatalogFollower(log, settings.config)
     try:
         await catalog.start()
@@ -61,7 +62,10 @@ async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExit
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
     stack.push_async_callback(catalog.stop)
     router = Router(
-        holder, identity.owner, share_shards=settings.config.share_coordinator_state_topic_num_partitions
+        holder,
+        identity.owner,
+        group_shards=settings.config.offsets_topic_num_partitions,
+        share_shards=settings.config.share_coordinator_state_topic_num_partitions,
     )
     stack.push_async_callback(router.close)
     return Foundation(settings, link, keys, log, holder, catalog, router, DefaultPersister(router))
@@ -74,11 +78,15 @@ async def _embedded(settings: ServeSettings, stack: contextlib.AsyncExitStack) -
     return server.url
 
 
-def _identity(settings: ServeSettings) -> Identity:
-    """A node with a Redis of its own keeps its identity beside it; others are told apart by chance."""
+def _identity(settings: ServeSettings, address: str) -> Identity:
+    """Who this process is: by `node.id`, else kept beside a Redis of its own, else by its address.
+
+    In each case a process that is started again takes the leases of its earlier self back at once.
+    """
+    node_id = settings.config.node_id if settings.config.node_id >= 0 else None
     if settings.redis is not None:
-        return temporary()
+        return at_address(address) if node_id is None else temporary(node_id)
     try:
-        return persistent(settings.data / "node.json")
+        return persistent(settings.data / "node.json", node_id)
     except (OSError, ValueError) as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

@@ -24,7 +24,7 @@ from libs.config.group import GROUP_KEYS
 from libs.config.topic import TOPIC_KEYS
 from sharebroker.errors import ErrorCode, KafkaError
 
-STATIC = BrokerConfig.parse(["num.partitions=3", "log.retention.ms=77"])
+STATIC = BrokerConfig.parse(["node.id=1", "num.partitions=3", "log.retention.ms=77"])
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")
 GROUP = ConfigResource(ResourceType.GROUP, "g")
 BROKERS = ConfigResource(ResourceType.BROKER, "")
@@ -77,7 +77,7 @@ def test_cluster_settings_that_contradict_this_process_are_left_out() -> None:
     state = folded(
         ConfigRecord(BROKERS, "group.share.max.size", "900"), ConfigRecord(BROKER, "num.partitions", "5")
     )
-    static = BrokerConfig.parse(["group.share.max.share.sessions=200"])
+    static = BrokerConfig.parse(["node.id=1", "group.share.max.share.sessions=200"])
     assert effective_broker(state, static).group_share_max_size == 200
     assert effective_broker(state, static).num_partitions == 5
 
@@ -125,7 +125,7 @@ def test_describe_broker_shows_whose_value_it_is() -> None:
     assert entries["num.partitions"] == ("5", ConfigSource.BROKER)
     assert entries["message.max.bytes"] == ("100", ConfigSource.ALL_BROKERS)
     assert entries["log.retention.ms"] == ("77", ConfigSource.STATIC_BROKER)
-    assert entries["node.id"] == ("1", ConfigSource.DEFAULT)
+    assert entries["node.id"] == ("1", ConfigSource.STATIC_BROKER)
 
 
 def test_describe_says_what_is_default_and_refuses_unknown_topics() -> None:

@@ -140,7 +140,7 @@ def test_heartbeat_interval_is_less_than_the_session_timeout() -> None:
         "group.share.min.heartbeat.interval.ms": "1",
         "group.share.heartbeat.interval.ms": "5000",
     }
-    assert BrokerConfig.of(bounds | {"group.share.session.timeout.ms": "5001"}).node_id == 1
+    assert BrokerConfig.of(bounds | {"group.share.session.timeout.ms": "5001"}).node_id == -1
     assert "<" in refused(bounds | {"group.share.session.timeout.ms": "5000"}).message
 
 
