@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from libs.testkit.servers import running
+from libs.testkit.servers import Server, running
 from libs.testkit.waiting import until
 
 ROLES = ("share-coordinator", "group-coordinator", "share-partition-leader", "gateway")
@@ -22,7 +22,7 @@ START_SECONDS = 60.0
 
 @dataclass
 class Serve:
-    """One `serve` process: its options without those about files, and what it said."""
+    """One `serve` process: its options without those about files and addresses, and what it said."""
 
     folder: Path
     options: Sequence[str]
@@ -40,18 +40,33 @@ class Serve:
         """What it wrote."""
         return (self.folder / f"{self.name}.log").read_text()
 
+    @property
+    def ready_file(self) -> Path:
+        """Where it tells that it serves."""
+        return self.folder / f"{self.name}.json"
+
     def start(self) -> None:
-        """Start it and wait until it serves."""
-        ready = self.folder / f"{self.name}.json"
-        ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "services.broker", "--ready-file", str(ready), *self.options]
+        """Start it and wait until it serves; the second time on the address it had."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start it."""
+        self.ready_file.unlink(missing_ok=True)
+        listen = str(self.facts.get("grpc", "127.0.0.1:0"))
+        command = [sys.executable, "-m", "services.broker", "--grpc", listen]
+        command += ["--ready-file", str(self.ready_file), *self.options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with (self.folder / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+    def wait(self) -> None:
+        """Wait until it serves."""
         process = self.process
-        until(lambda: ready.exists() or process.poll() is not None, START_SECONDS)
+        assert process is not None
+        until(lambda: self.ready_file.exists() or process.poll() is not None, START_SECONDS)
         assert process.poll() is None, f"serve ended with {process.returncode}:\n{self.log}"
-        self.facts = json.loads(ready.read_text())
+        self.facts = json.loads(self.ready_file.read_text())
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""
@@ -74,9 +89,11 @@ class Serve:
 
 @dataclass
 class Cluster:
-    """Processes that serve together; the first one that is a gateway is where clients go."""
+    """Processes that serve together, and the Redis they stand on; the last one is where clients go."""
 
     processes: list[Serve]
+    redis_url: str
+    redis: Server | None = None
 
     @property
     def address(self) -> str:
@@ -92,10 +109,10 @@ class Cluster:
 def one_process(*options: str) -> Iterator[Cluster]:
     """All roles in one process with an embedded Valkey."""
     with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
-        folder = Path(name)
-        serve = Serve(folder, ["--data", str(folder / "data"), "--grpc", "127.0.0.1:0", *options], "all")
+        data = Path(name) / "data"
+        serve = Serve(Path(name), ["--data", str(data), *options], "all")
         with _serving([serve]):
-            yield Cluster([serve])
+            yield Cluster([serve], f"unix://{data}/valkey/redis.sock")
 
 
 @contextlib.contextmanager
@@ -103,22 +120,21 @@ def four_processes(*options: str) -> Iterator[Cluster]:
     """Each role in a process of its own, one Redis between them."""
     with (
         tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
-        running("valkey", "--appendonly", "yes") as redis,
+        running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
     ):
         serves = [
-            Serve(
-                Path(name), ["--redis", redis.url, "--roles", role, "--grpc", "127.0.0.1:0", *options], role
-            )
-            for role in ROLES
+            Serve(Path(name), ["--redis", redis.url, "--roles", role, *options], role) for role in ROLES
         ]
         with _serving(serves):
-            yield Cluster(serves)
+            yield Cluster(serves, redis.url, redis)
 
 
 @contextlib.contextmanager
 def _serving(serves: Sequence[Serve]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for serve in serves:
-            serve.start()
+            serve.launch()
             stack.callback(serve.stop)
+        for serve in serves:
+            serve.wait()
         yield
