@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from libs.rpc.router import Router
+from libs.rpc.router import Peer
 from services.group_coordinator.core.model import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+
+if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
+    from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub,
+    )
 
 LATEST: Final = -1
 TIMEOUT: Final = 5.0
@@ -25,11 +30,21 @@ class LogEnds(Protocol):
         """The offset behind the last record of each partition, or why it is not known."""
 
 
-class LeaderLogEnds:
-    """Asks each partition's leader, in one call for each leader."""
+class Leaders(Protocol):
+    """Finds leaders (`libs.rpc.router`)."""
 
-    def __init__(self, router: Router) -> None:
-        self._router = router
+    async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
+        """Who leads the partition, or is to. Raises KafkaError."""
+
+    def forget_leader(self, topic_id: str, partition: int) -> None:
+        """Look it up anew."""
+
+
+class LeaderLogEnds:
+    """Asks each partition's leader."""
+
+    def __init__(self, leaders: Leaders) -> None:
+        self._leaders = leaders
 
     async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
         """See LogEnds."""
@@ -40,12 +55,12 @@ class LeaderLogEnds:
             topic_id=partition.topic_id, partition=partition.partition, timestamp=LATEST
         )
         try:
-            leader = await self._router.leader(*partition)
+            leader = await self._leaders.leader(*partition)
             answer = await leader.stub.ListOffsets(pb.ListOffsetsRequest(partitions=[asked]), timeout=TIMEOUT)
+            (found,) = answer.partitions
+            if found.error_code:
+                raise KafkaError(ErrorCode(found.error_code), found.error_message)
         except KafkaError as error:
-            self._router.forget_leader(*partition)
+            self._leaders.forget_leader(*partition)
             return error
-        (found,) = answer.partitions
-        if found.error_code:
-            return KafkaError(ErrorCode(found.error_code), found.error_message)
         return found.offset

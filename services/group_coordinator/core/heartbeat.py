@@ -76,7 +76,7 @@ def beat(draft: Draft, heartbeat: Heartbeat, around: Circumstances) -> Heartbeat
     subscription_changed = _put_profile(draft, heartbeat)
     share_state.forget_deleted_topics(draft, around.view)
     topics = _subscribed_topics(draft.group, around.view)
-    _raise_epoch(draft, topics, subscription_changed)
+    _raise_epoch(draft, topics, subscription_changed, around.busy)
     initialize = _initialize(draft, topics, around)
     if draft.group.epoch > draft.group.assignment_epoch and around.may_assign:
         _assign(draft, topics)
@@ -117,11 +117,18 @@ def _subscribed_topics(group: ShareGroup, view: ClusterView) -> list[Topic]:
     return [topic for topic in found if topic is not None]
 
 
-def _raise_epoch(draft: Draft, topics: list[Topic], subscription_changed: bool) -> None:
-    """One step up when there is a reason to assign anew, whatever the number of reasons."""
+def _raise_epoch(
+    draft: Draft, topics: list[Topic], subscription_changed: bool, busy: Set[TopicPartition]
+) -> None:
+    """One step up when there is a reason to, whatever the number of reasons."""
     group = draft.group
     metadata_hash = sum(topic.fingerprint for topic in topics) & _HASH_MASK
-    if subscription_changed or metadata_hash != group.metadata_hash or _unassigned(group, topics):
+    if (
+        subscription_changed
+        or metadata_hash != group.metadata_hash
+        or _unassigned(group, topics)
+        or share_state.interrupted(group, topics, busy)
+    ):
         draft.put(GroupRecord(group.group_id, group.epoch + 1, metadata_hash))
 
 

@@ -52,6 +52,19 @@ def want(
     return wanted
 
 
+def interrupted(group: ShareGroup, topics: Iterable[Topic], busy: Set[TopicPartition]) -> bool:
+    """Whether an initialisation was begun, and it is not known how it ended.
+
+    It may still reach the share coordinator, so the next attempt needs a higher state epoch to outlast it.
+    """
+    return any(
+        (topic.topic_id, partition) not in busy
+        for topic in topics
+        if topic.topic_id in group.topics
+        for partition in group.topics[topic.topic_id].initializing
+    )
+
+
 def _initializing(state: TopicState, partitions: Set[int], now_ms: int) -> TopicState:
     # Known are partitions of a new topic, and those whose state was being deleted.
     later = max(now_ms, state.known_since + 1)

@@ -445,3 +445,38 @@ async def test_group_that_somebody_joins_meanwhile_is_kept(world: World, process
     world.states.open.set()
     assert await deletion == [ErrorCode.NON_EMPTY_GROUP]
     assert parts(await process.beat("m", epoch)) == {topic_id: [0]}
+
+
+async def test_initialisation_that_cannot_be_noted_is_begun_again_by_the_next_owner(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = await world.start(1, initialize_wait=0.01)
+    topic_id = await first.create("a", 1)
+    world.states.open.clear()
+    epoch = (await first.beat("m", 0, "a")).member_epoch
+    await first.host.stop()
+    with caplog.at_level(logging.WARNING):
+        world.states.open.set()
+        await eventually(lambda: "was not noted" in caplog.text)
+    second = await world.start(2)
+    await first.stop()
+    assert parts(await second.beat("m", epoch)) == {topic_id: [0]}
+    assert world.states.states[ShareKey("g", topic_id, 0)].state_epoch == 2
+
+
+async def test_closing_gives_up_what_is_under_way(world: World) -> None:
+    process = await world.start(1, initialize_wait=0.01)
+    await process.create("a", 1)
+    world.states.open.clear()
+    await process.beat("m", 0, "a")
+    await process.groups.close()
+    await process.stop()
+    assert world.states.states == {}
+
+
+async def test_alter_of_nothing_tells_nobody(world: World, process: Process) -> None:
+    answer = await alter(process, ("zzz", 0, 1))
+    assert [code(some) for topic in answer.responses for some in topic.partitions] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    assert world.states.calls == []
