@@ -1,7 +1,7 @@
 """Sharebroker's Python client: share groups over gRPC.
 
-`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is loaded
-at first use, so that `sharebroker.errors` costs nothing.
+`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is
+loaded at first use, so that `sharebroker.errors` costs nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sharebroker.acks.acknowledgement import Acknowledgement
+    from sharebroker.admin_model import (
+        ConfigValue,
+        GroupDescription,
+        GroupListing,
+        GroupOffset,
+        MemberDescription,
+        TopicDescription,
+    )
+    from sharebroker.blocking.admin import Admin
     from sharebroker.blocking.consumer import ShareConsumer
+    from sharebroker.blocking.producer import Producer
     from sharebroker.client_errors import (
         ConnectionLostError,
         IllegalStateError,
@@ -27,11 +37,23 @@ if TYPE_CHECKING:
     )
     from sharebroker.consumer.handout import RecordResult
     from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+    from sharebroker.producer.config import ProducerConfig
+    from sharebroker.producer.publication import Publication, RecordMetadata
     from sharebroker.records.record import AcknowledgeType, Record
 
 _HOMES = {
     "sharebroker.acks.acknowledgement": ("Acknowledgement",),
+    "sharebroker.admin_model": (
+        "ConfigValue",
+        "GroupDescription",
+        "GroupListing",
+        "GroupOffset",
+        "MemberDescription",
+        "TopicDescription",
+    ),
+    "sharebroker.blocking.admin": ("Admin",),
     "sharebroker.blocking.consumer": ("ShareConsumer",),
+    "sharebroker.blocking.producer": ("Producer",),
     "sharebroker.client_errors": (
         "ConnectionLostError",
         "IllegalStateError",
@@ -47,6 +69,8 @@ _HOMES = {
     ),
     "sharebroker.consumer.handout": ("RecordResult",),
     "sharebroker.errors": ("ErrorCode", "FieldViolation", "KafkaError"),
+    "sharebroker.producer.config": ("ProducerConfig",),
+    "sharebroker.producer.publication": ("Publication", "RecordMetadata"),
     "sharebroker.records.record": ("AcknowledgeType", "Record"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -55,18 +79,29 @@ __all__ = [
     "AcknowledgeType",
     "Acknowledgement",
     "AcknowledgementOutcome",
+    "Admin",
+    "ConfigValue",
     "ConnectionLostError",
     "ConsumerConfig",
     "ErrorCode",
     "FieldViolation",
+    "GroupDescription",
+    "GroupListing",
+    "GroupOffset",
     "IllegalStateError",
     "KafkaError",
     "LockLost",
+    "MemberDescription",
+    "Producer",
+    "ProducerConfig",
+    "Publication",
     "RebalanceListener",
     "Record",
     "RecordDeserializationError",
+    "RecordMetadata",
     "RecordResult",
     "ShareConsumer",
+    "TopicDescription",
     "TopicPartition",
     "WakeupError",
 ]

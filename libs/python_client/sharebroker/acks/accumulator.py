@@ -6,9 +6,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from sharebroker.acks.acknowledgement import Acknowledgement, Progress
+from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.client_errors import IllegalStateError
 from sharebroker.errors import KafkaError
+from sharebroker.outcome import Progress
 from sharebroker.records.record import AcknowledgeType, Acquisition, Record
 
 RENEW = AcknowledgeType.RENEW

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharebroker.acks.acknowledgement import Acknowledgement, Progress
+from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.client_errors import IllegalStateError
 from sharebroker.errors import KafkaError
+from sharebroker.outcome import Progress
 from sharebroker.records.record import AcknowledgeType, Record
 
 

@@ -1,0 +1,284 @@
+"""The asyncio administration client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import grpc
+
+from sharebroker.admin_model import (
+    ConfigValue,
+    GroupDescription,
+    GroupListing,
+    GroupOffset,
+    MemberDescription,
+    TopicDescription,
+)
+from sharebroker.aio.connection import Connection, call
+from sharebroker.cluster.v1 import cluster_pb2 as cluster
+from sharebroker.consumer.config import TopicPartition
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1 import admin_pb2 as gateway
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+
+A = TypeVar("A")
+
+EARLIEST = -2
+LATEST = -1
+
+
+class InBand(Protocol):
+    """A part of an answer that says whether it worked."""
+
+    @property
+    def error_code(self) -> int:
+        """Kafka's code; 0 is none."""
+
+    @property
+    def error_message(self) -> str:
+        """What is wrong, in words."""
+
+
+def check(part: InBand) -> None:
+    """Raises the KafkaError that `part` stands for."""
+    if part.error_code:
+        raise KafkaError(ErrorCode(part.error_code), part.error_message)
+
+
+class Admin:
+    """Topics, groups and settings. Every method raises KafkaError; nothing is then done, not even in part."""
+
+    def __init__(self, address: str, request_timeout: float = 30.0) -> None:
+        """`address` is the gateway's host:port; `request_timeout` in seconds bounds each call."""
+        self._connection = Connection(address)
+        self._calls = self._connection.admin
+        self._timeout = request_timeout
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+    async def _call(self, method: grpc.aio.UnaryUnaryMultiCallable[Any, A], request: Any) -> A:
+        return await call(method, request, self._timeout)
+
+    # Topics
+
+    async def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> TopicDescription:
+        """Raises TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_CONFIG."""
+        topic = cluster.CreateTopicsRequest.Topic(name=name, num_partitions=partitions, configs=configs or {})
+        answer = await self._call(self._calls.CreateTopics, cluster.CreateTopicsRequest(topics=[topic]))
+        (made,) = answer.topics
+        check(made)
+        return TopicDescription(made.name, made.topic_id, made.num_partitions, dict(made.configs))
+
+    async def delete_topic(self, name: str) -> None:
+        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        request = cluster.DeleteTopicsRequest(topics=[cluster.DeleteTopicsRequest.Topic(name=name)])
+        for topic in (await self._call(self._calls.DeleteTopics, request)).topics:
+            check(topic)
+
+    async def list_topics(self) -> list[TopicDescription]:
+        """All topics by name."""
+        return sorted(await self._topics(()), key=lambda topic: topic.name)
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        (topic,) = await self._topics((name,))
+        return topic
+
+    async def _topics(self, names: Iterable[str]) -> list[TopicDescription]:
+        answer = await self._call(self._calls.Metadata, gateway.MetadataRequest(topics=names))
+        for topic in answer.topics:
+            if topic.error_code:
+                raise KafkaError(ErrorCode(topic.error_code), f"There is no topic {topic.name!r}.")
+        return [
+            TopicDescription(t.name, t.topic_id, len(t.partitions), dict(t.configs)) for t in answer.topics
+        ]
+
+    async def create_partitions(self, name: str, count: int) -> None:
+        """Let a topic have `count` partitions, more than it has. Raises INVALID_PARTITIONS."""
+        topic = cluster.CreatePartitionsRequest.Topic(name=name, count=count)
+        request = cluster.CreatePartitionsRequest(topics=[topic])
+        for result in (await self._call(self._calls.CreatePartitions, request)).results:
+            check(result)
+
+    async def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp: int = LATEST
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after `timestamp` (ms since the Unix epoch, EARLIEST, LATEST), or None."""
+        wanted = list(partitions)
+        ids = await self._topic_ids({partition.topic for partition in wanted})
+        asked = [
+            leader.ListOffsetsRequest.Partition(
+                topic_id=ids[p.topic], partition=p.partition, timestamp=timestamp
+            )
+            for p in wanted
+        ]
+        answer = await self._call(self._calls.ListOffsets, leader.ListOffsetsRequest(partitions=asked))
+        found = {}
+        for part in answer.partitions:
+            check(part)
+            found[part.topic_id, part.partition] = part.offset if part.offset >= 0 else None
+        return {p: found[ids[p.topic], p.partition] for p in wanted}
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Delete records below the given offsets (-1: all); the log start offsets after it."""
+        ids = await self._topic_ids({partition.topic for partition in before})
+        asked = [
+            leader.DeleteRecordsRequest.Partition(topic_id=ids[p.topic], partition=p.partition, offset=offset)
+            for p, offset in before.items()
+        ]
+        answer = await self._call(self._calls.DeleteRecords, leader.DeleteRecordsRequest(partitions=asked))
+        found = {}
+        for part in answer.partitions:
+            check(part)
+            found[part.topic_id, part.partition] = part.low_watermark
+        return {p: found[ids[p.topic], p.partition] for p in before}
+
+    async def _topic_ids(self, names: Iterable[str]) -> dict[str, str]:
+        return {topic.name: topic.topic_id for topic in await self._topics(sorted(names))}
+
+    # Settings
+
+    async def topic_configs(self, name: str) -> list[ConfigValue]:
+        """The settings of a topic."""
+        return await self._configs(cluster.ResourceType.RESOURCE_TYPE_TOPIC, name)
+
+    async def group_configs(self, group_id: str) -> list[ConfigValue]:
+        """The settings of a group, which need not exist."""
+        return await self._configs(cluster.ResourceType.RESOURCE_TYPE_GROUP, group_id)
+
+    async def alter_topic_configs(self, name: str, configs: Mapping[str, str | None]) -> None:
+        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        await self._alter(cluster.ResourceType.RESOURCE_TYPE_TOPIC, name, configs)
+
+    async def alter_group_configs(self, group_id: str, configs: Mapping[str, str | None]) -> None:
+        """Set values; None puts one back to its default. Raises INVALID_CONFIG."""
+        await self._alter(cluster.ResourceType.RESOURCE_TYPE_GROUP, group_id, configs)
+
+    async def _configs(self, kind: cluster.ResourceType.ValueType, name: str) -> list[ConfigValue]:
+        resource = gateway.DescribeConfigsRequest.Resource(resource_type=kind, resource_name=name)
+        request = gateway.DescribeConfigsRequest(resources=[resource])
+        (result,) = (await self._call(self._calls.DescribeConfigs, request)).results
+        check(result)
+        return [ConfigValue(c.name, c.value, c.is_default, c.documentation) for c in result.configs]
+
+    async def _alter(
+        self, kind: cluster.ResourceType.ValueType, name: str, configs: Mapping[str, str | None]
+    ) -> None:
+        entry = cluster.IncrementalAlterConfigsRequest.Config
+        resource = cluster.IncrementalAlterConfigsRequest.Resource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[entry(name=key, value=value) for key, value in configs.items()],
+        )
+        request = cluster.IncrementalAlterConfigsRequest(resources=[resource])
+        for response in (await self._call(self._calls.IncrementalAlterConfigs, request)).responses:
+            check(response)
+
+    # Groups
+
+    async def list_groups(self) -> list[GroupListing]:
+        """All share groups by name."""
+        answer = await self._call(self._calls.ListGroups, groups.ListGroupsRequest())
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code))
+        return sorted(
+            (GroupListing(group.group_id, group.group_state) for group in answer.groups),
+            key=lambda group: group.group_id,
+        )
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """Raises GROUP_ID_NOT_FOUND."""
+        request = groups.ShareGroupDescribeRequest(group_ids=[group_id])
+        (group,) = (await self._call(self._calls.ShareGroupDescribe, request)).groups
+        check(group)
+        return GroupDescription(
+            group.group_id,
+            group.group_state,
+            group.group_epoch,
+            group.assignment_epoch,
+            group.assignor_name,
+            tuple(_member(member) for member in group.members),
+        )
+
+    async def delete_group(self, group_id: str) -> None:
+        """Forget an empty group and its state. Raises NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+        request = groups.DeleteGroupsRequest(group_ids=[group_id])
+        for result in (await self._call(self._calls.DeleteGroups, request)).results:
+            check(result)
+
+    async def group_offsets(self, group_id: str) -> dict[TopicPartition, GroupOffset]:
+        """Where the group stands in each partition it knows. Raises GROUP_ID_NOT_FOUND."""
+        wanted = groups.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
+        request = groups.DescribeShareGroupOffsetsRequest(groups=[wanted])
+        (group,) = (await self._call(self._calls.DescribeShareGroupOffsets, request)).groups
+        check(group)
+        offsets = {}
+        for topic in group.topics:
+            for part in topic.partitions:
+                check(part)
+                offsets[TopicPartition(topic.topic_name, part.partition)] = GroupOffset(
+                    part.start_offset if part.start_offset >= 0 else None,
+                    part.lag if part.lag >= 0 else None,
+                    part.leader_epoch,
+                )
+        return offsets
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Move start offsets of an empty group. Raises NON_EMPTY_GROUP."""
+        entry = groups.AlterShareGroupOffsetsRequest
+        topics: dict[str, groups.AlterShareGroupOffsetsRequest.Topic] = {}
+        for (topic, partition), offset in offsets.items():
+            of = topics.setdefault(topic, entry.Topic(topic_name=topic))
+            of.partitions.add(partition=partition, start_offset=offset)
+        request = entry(group_id=group_id, topics=topics.values())
+        answer = await self._call(self._calls.AlterShareGroupOffsets, request)
+        check(answer)
+        for response in answer.responses:
+            for part in response.partitions:
+                check(part)
+
+    async def delete_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
+        """Let an empty group forget topics. Raises NON_EMPTY_GROUP."""
+        request = groups.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics)
+        answer = await self._call(self._calls.DeleteShareGroupOffsets, request)
+        check(answer)
+        for response in answer.responses:
+            check(response)
+
+    async def inspect_state(
+        self, group_id: str, partition: TopicPartition
+    ) -> state.InspectShareGroupStateResponse:
+        """The share-partition's checkpoint and deltas as they are stored, and what they fold to."""
+        ids = await self._topic_ids([partition.topic])
+        request = state.InspectShareGroupStateRequest(
+            group_id=group_id, topic_id=ids[partition.topic], partition=partition.partition
+        )
+        return await self._call(self._calls.InspectShareGroupState, request)
+
+
+def _member(member: groups.ShareGroupDescribeResponse.Member) -> MemberDescription:
+    return MemberDescription(
+        member.member_id,
+        member.member_epoch,
+        member.client_id,
+        member.client_host,
+        frozenset(member.subscribed_topic_names),
+        {topic.topic_name: tuple(topic.partitions) for topic in member.assignment.topic_partitions},
+        member.rack_id if member.HasField("rack_id") else None,
+    )

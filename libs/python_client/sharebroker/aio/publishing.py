@@ -1,0 +1,82 @@
+"""What runs in the background of a producer, and the way into it, for both its forms."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Sequence
+
+from sharebroker import clock
+from sharebroker.aio.connection import Connection
+from sharebroker.aio.sender import Sender
+from sharebroker.client_errors import IllegalStateError
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.producer.buffer import RecordBuffer
+from sharebroker.producer.config import ProducerConfig
+from sharebroker.producer.publication import Publication
+from sharebroker.records.batch_builder import Header
+
+
+class Publishing:
+    """Made within the loop; `blocked` and `append` are for any thread, the rest is the loop's."""
+
+    def __init__(self, address: str, config: ProducerConfig) -> None:
+        self._config = config
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._connection = Connection(address)
+        self._buffer = RecordBuffer(config, random.randrange, self._wake)
+        self._sender = Sender(self._connection, config, self._buffer)
+        self._sending = self._loop.create_task(self._sender.run())
+        self._closed = False
+
+    def _wake(self) -> None:
+        if threading.get_ident() == self._thread:
+            self._sender.wake()
+        else:
+            self._loop.call_soon_threadsafe(self._sender.wake)
+
+    def blocked(self, topic: str) -> bool:
+        """Whether `prepare` must be awaited before a record of the topic can be appended."""
+        if self._closed:
+            raise IllegalStateError("the producer is closed")
+        return self._buffer.full or self._sender.is_unknown(topic, clock.now())
+
+    async def prepare(self, topic: str) -> None:
+        """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        if self._sender.is_unknown(topic, clock.now()):
+            await self._sender.learn(topic)
+        await self._sender.room()
+
+    def append(
+        self,
+        topic: str,
+        partition: int | None,
+        record: tuple[bytes | None, bytes | None, Sequence[Header]],
+        timestamp_ms: int | None,
+    ) -> Publication:
+        """Take a record (key, value, headers). Raises MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION."""
+        now = clock.now()
+        timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
+        return self._buffer.append(topic, partition, (timestamp, *record), now)
+
+    async def flush(self) -> None:
+        """Wait until all that was appended is settled."""
+        await self._sender.flush()
+
+    async def close(self, timeout: float) -> None:
+        """Flush for at most `timeout` seconds, then fail what is left with REQUEST_TIMED_OUT."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._sender.flush()
+        except TimeoutError:
+            pass
+        finally:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+            self._buffer.abandon(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer was closed first."))
+            await self._connection.close()

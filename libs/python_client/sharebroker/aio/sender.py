@@ -1,0 +1,175 @@
+"""Sends what a producer's buffer holds over one `ProduceStream`, again when that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import grpc
+
+from sharebroker import clock
+from sharebroker.aio.connection import Connection, call
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1.admin_pb2 import MetadataRequest
+from sharebroker.gateway.v1.produce_pb2 import ProduceRequest, ProduceStreamRequest, ProduceStreamResponse
+from sharebroker.producer.buffer import RecordBuffer
+from sharebroker.producer.config import ProducerConfig
+from sharebroker.producer.publication import PendingBatch
+from sharebroker.rpc_status import from_rpc_error
+
+Request = dict[tuple[str, int], list[PendingBatch]]
+Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
+
+
+class Sender:
+    """Owns the stream; `wake()` after the buffer changed, from the loop's thread."""
+
+    def __init__(self, connection: Connection, config: ProducerConfig, buffer: RecordBuffer) -> None:
+        self._connection = connection
+        self._config = config
+        self._buffer = buffer
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._in_flight: dict[int, Request] = {}
+        self._last_id = 0
+        self._flushing = 0
+        self._known_at: dict[str, float] = {}
+
+    def wake(self) -> None:
+        """There may be something to send."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled: one stream after the other."""
+        while True:
+            try:
+                await self._stream()
+            except KafkaError as error:
+                self._return_all(ConnectionLostError(error.message) if error.retriable else error)
+            await asyncio.sleep(self._config.retry_backoff_ms / 1000)
+
+    async def _stream(self) -> None:
+        """Raises the KafkaError that ended the stream."""
+        produce = self._connection.produce.ProduceStream()
+        writer = asyncio.create_task(self._write(produce))
+        try:
+            async for response in produce:
+                self._settle(response)
+        except grpc.aio.AioRpcError as failure:
+            error = from_rpc_error(failure)
+            if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # as a rule a failure of the transport
+                raise ConnectionLostError(error.message) from None
+            raise error from None
+        finally:
+            produce.cancel()
+            writer.cancel()
+            with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError):
+                await writer
+        raise ConnectionLostError("the server ended the stream")
+
+    async def _write(self, produce: Call) -> None:
+        while True:
+            self._wake.clear()
+            taken = self._buffer.take(clock.now(), flush=self._flushing > 0)
+            if taken:
+                await produce.write(self._request(taken))
+                continue
+            due = self._buffer.next_deadline()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else due - clock.now()):
+                    await self._wake.wait()
+
+    def _request(self, taken: list[list[PendingBatch]]) -> ProduceStreamRequest:
+        self._last_id += 1
+        request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
+        topics: dict[str, ProduceRequest.TopicData] = {}
+        sent: Request = {}
+        for batches in taken:
+            of = batches[0]
+            if of.topic not in topics:
+                topics[of.topic] = request.topic_data.add(name=of.topic)
+            topics[of.topic].partition_data.add(
+                index=of.partition, records=b"".join(batch.data for batch in batches)
+            )
+            sent[of.topic, of.partition] = batches
+        self._in_flight[self._last_id] = sent
+        return ProduceStreamRequest(id=self._last_id, produce=request)
+
+    def _settle(self, response: ProduceStreamResponse) -> None:
+        sent = self._in_flight.pop(response.id, {})
+        for topic in response.produce.responses:
+            for answer in topic.partition_responses:
+                batches = sent.pop((topic.name, answer.index), None)
+                if batches is None:
+                    continue
+                if answer.error_code:
+                    error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
+                    self._buffer.fail(batches, error, clock.now())
+                else:
+                    self._buffer.settle(batches, answer.base_offset, answer.log_append_time_ms)
+        self._return(sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The answer left the partition out."))
+        self._news()
+
+    def _return_all(self, error: KafkaError) -> None:
+        in_flight, self._in_flight = self._in_flight, {}
+        for sent in in_flight.values():
+            self._return(sent, error)
+        self._news()
+
+    def _return(self, sent: Request, error: KafkaError) -> None:
+        for batches in sent.values():
+            self._buffer.fail(batches, error, clock.now())
+
+    def _news(self) -> None:
+        self._wake.set()
+        self._settled.set()
+
+    async def room(self) -> None:
+        """Wait until the buffer takes more records."""
+        while self._buffer.full:
+            await self._next_settled()
+
+    async def flush(self) -> None:
+        """Send at once all that waits, and wait until all of it is settled."""
+        self._flushing += 1
+        self._wake.set()
+        try:
+            mine = set(self._buffer.unsettled)
+            while mine & self._buffer.unsettled:
+                await self._next_settled()
+        finally:
+            self._flushing -= 1
+
+    async def _next_settled(self) -> None:
+        self._settled.clear()
+        await self._settled.wait()
+
+    async def learn(self, topic: str) -> None:
+        """Find out how many partitions the topic has; waits a while for one that does not exist yet."""
+        deadline = clock.now() + self._config.request_timeout_ms / 1000
+        wait = self._config.retry_backoff_ms / 1000
+        while True:
+            try:
+                self._buffer.know(topic, await self._partitions(topic, deadline))
+            except KafkaError as error:
+                if not error.retriable or clock.now() + wait >= deadline:
+                    raise
+            else:
+                self._known_at[topic] = clock.now()
+                return
+            await asyncio.sleep(wait)
+
+    async def _partitions(self, topic: str, deadline: float) -> int:
+        left = max(0.001, deadline - clock.now())
+        answer = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), left)
+        for found in answer.topics:
+            if found.error_code:
+                raise KafkaError(ErrorCode(found.error_code), f"There is no topic {topic!r}.")
+            return len(found.partitions)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {topic!r}.")
+
+    def is_unknown(self, topic: str, now: float) -> bool:
+        """Whether the topic's partitions are not known, or may have become more."""
+        since = self._known_at.get(topic)
+        return since is None or now - since > self._config.metadata_max_age_ms / 1000

@@ -1,0 +1,74 @@
+"""Something whose outcome is known later, to be awaited by tasks or waited for by threads."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+from enum import IntEnum
+
+from sharebroker.errors import KafkaError
+
+
+class Progress(IntEnum):
+    """How far it has come."""
+
+    QUEUED = 0
+    SENT = 1
+    DONE = 2
+
+
+class Outcome:
+    """Settled once, by the client's event loop. Nothing is made for those who do not wait."""
+
+    __slots__ = ("_waiters", "error", "progress")
+
+    def __init__(self) -> None:
+        self.progress = Progress.QUEUED
+        self.error: KafkaError | None = None
+        self._waiters: list[Callable[[], None]] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the outcome is known: `error` is then final, None meaning success."""
+        return self.progress is Progress.DONE
+
+    def settle(self, error: KafkaError | None) -> None:
+        """Make the outcome known, and wake whoever waits."""
+        self.error = error
+        self.progress = Progress.DONE
+        # A thread that adds its waiter later looks at `progress` after that, so none is missed.
+        if self._waiters is not None:
+            for wake in self._waiters:
+                wake()
+
+    def wait(self) -> Generator[object, None, None]:
+        """Suspend the running task until the outcome is known."""
+        if self.progress is not Progress.DONE:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            wake = self._waker(future)
+            self._when_done(wake)
+            yield from future
+
+    def wait_blocking(self, timeout: float | None) -> None:
+        """Block the running thread until the outcome is known, at most `timeout` seconds (TimeoutError)."""
+        if self.progress is not Progress.DONE:
+            known = threading.Event()
+            self._when_done(known.set)
+            # It may have been settled before the waiter was there, so look again.
+            if self.progress is not Progress.DONE and not known.wait(timeout):
+                raise TimeoutError("the outcome is not known yet")
+
+    def raise_error(self) -> None:
+        """Raise the error, if there is one."""
+        if self.error is not None:
+            raise self.error
+
+    def _when_done(self, wake: Callable[[], None]) -> None:
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append(wake)
+
+    @staticmethod
+    def _waker(future: asyncio.Future[None]) -> Callable[[], None]:
+        return lambda: None if future.done() else future.set_result(None)

@@ -1,0 +1,1 @@
+"""What the asyncio and the blocking producer have in common."""
