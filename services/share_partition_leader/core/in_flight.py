@@ -91,15 +91,15 @@ class Run:
         self.pending = None
 
     def continues_as(self, other: Run) -> bool:
-        """Whether `other` follows at once and differs in nothing but its offsets."""
+        """Whether `other` follows at once and differs in nothing but its offsets; pending runs stay apart."""
         return (
             self.last + 1 == other.first
             and self.state is other.state
             and self.delivery_count == other.delivery_count
             and self.lock is other.lock
             and self.batch is other.batch
-            and self.pending is other.pending
-            and (self.pending is None or self.target is other.target)
+            and self.pending is None
+            and other.pending is None
         )
 
 
@@ -233,7 +233,7 @@ class InFlight:
             passed += 1
         self._drop(passed)
         if not self.runs:
-            self.start = self.end = max(self.end, offset)
+            self.start = self.end = offset
         self.advance()
 
     def _drop(self, number: int) -> None:

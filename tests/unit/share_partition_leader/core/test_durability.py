@@ -213,6 +213,17 @@ def test_what_the_log_lost_does_not_come_back_when_its_write_fails() -> None:
     assert (picture(share), share.start_offset) == ("", 10)
 
 
+def test_equal_pending_neighbours_are_committed_once_whatever_is_acquired_beside_them() -> None:
+    share = opened()
+    fetch(share, "0-9", now=0.0)
+    pending = share.acknowledge("m1", acks("7 8 9"), 0.0)
+    assert pending is not None
+    share.expire(30.0)
+    fetch(share, "0-9", now=30.0)
+    assert share.complete([pending]) == Freed(False, 3, 0, 0)
+    assert share.delivery_complete_count == 3
+
+
 def test_an_expiry_travels_with_the_next_write() -> None:
     share = opened()
     fetch(share, "0-9", "m1", now=0.0)

@@ -220,3 +220,13 @@ def test_aborted_records_are_archived_at_once(aborted: str, kept: str, window: s
     assert ranges(share.archive_aborted(acquired, log_of(aborted))) == kept
     check(share)
     assert picture(share) == window
+
+
+def test_an_aborted_record_with_a_pending_acknowledgement_keeps_it() -> None:
+    share = opened()
+    acquired = fetch(share, "0-9")
+    pending = share.acknowledge("m1", acks("0-4", RELEASE), 0.0)
+    share.archive_aborted(acquired, [(0, 9)])
+    assert picture(share) == "0-4 acquired 1, 5-9 archived 1"
+    assert pending is not None
+    assert share.complete([pending]).released == 5

@@ -44,6 +44,14 @@ def test_what_came_back_is_handed_out_again(back: str, log: str, most: int, expe
     assert ranges(fetch(share, log, most=most)) == expected
 
 
+@pytest.mark.parametrize(("log", "expected"), [("0-9", "5-9 x2"), ("0-9 10-19", "5-19 x2")])
+def test_of_a_unit_that_was_read_in_part_only_that_part_is_handed_out(log: str, expected: str) -> None:
+    share = opened()
+    fetch(share, "0-9 10-19")
+    ack(share, "5-19", RELEASE)
+    assert ranges(fetch(share, log)) == expected
+
+
 @pytest.mark.parametrize(
     ("back", "most", "expected"),
     [

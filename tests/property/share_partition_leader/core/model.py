@@ -1,0 +1,302 @@
+"""A share-partition that keeps one object a record and looks at all of them for everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    AcquireMode,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
+AFTER_ACK = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
+RENEW = 4
+
+Unit = tuple[int, int] | None
+
+
+class RefusedError(Exception):
+    """The request changes nothing."""
+
+
+@dataclass
+class Record:
+    """One record in flight; `change` is the pending transition and the state it leads to."""
+
+    state: int
+    count: int
+    unit: Unit
+    member: str = ""
+    token: int = 0
+    deadline: float = 0.0
+    change: tuple[int, int] | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.state >= ACKNOWLEDGED
+
+    def put(self, state: int) -> None:
+        self.state, self.member, self.token, self.deadline, self.change = state, "", 0, 0.0, None
+
+
+@dataclass
+class Model:
+    """State and rules; offsets of a transition's batches are (offset, state, delivery count)."""
+
+    settings: SharePartitionSettings
+    records: dict[int, Record] = field(default_factory=dict)
+    after_end: int = 0
+    token: int = 0
+    written: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, settings: SharePartitionSettings, loaded: LoadedState) -> Model:
+        model = cls(settings, after_end=loaded.start_offset, token=loaded.leader_epoch << 32)
+        for piece in loaded.batches:
+            for offset in range(model.after_end, piece.first):
+                model.records[offset] = Record(AVAILABLE, 0, None)
+            for offset in range(piece.first, piece.last + 1):
+                unit = (piece.first, piece.last)
+                model.records[offset] = Record(int(piece.state), piece.delivery_count, unit)
+            model.after_end = piece.last + 1
+        model.advance()
+        return model
+
+    # --- pointers
+
+    @property
+    def start(self) -> int:
+        return min(self.records, default=self.after_end)
+
+    @property
+    def end(self) -> int:
+        return self.after_end - 1 if self.records else self.after_end
+
+    @property
+    def width(self) -> int:
+        return self.end - self.start + 1 if self.records else 0
+
+    @property
+    def complete_count(self) -> int:
+        return sum(record.finished for record in self.records.values())
+
+    def next_fetch_offset(self) -> int:
+        free = [offset for offset, record in self.records.items() if record.state == AVAILABLE]
+        return min(free, default=self.after_end)
+
+    def can_acquire(self) -> bool:
+        return self.next_fetch_offset() < self.after_end or self.width < self.settings.max_record_locks
+
+    def advance(self) -> None:
+        while self.records and self.records[self.start].finished:
+            del self.records[self.start]
+
+    # --- acquisition
+
+    def acquire(
+        self, request: AcquireRequest, fetch_offset: int, log: Sequence[tuple[int, int]], now: float
+    ) -> list[tuple[int, int]]:
+        """Acquired (offset, delivery count)."""
+        if not log:
+            return []
+        self.archive(range(fetch_offset, log[0][0]), {AVAILABLE})
+        base, last = max(log[0][0], self.start), log[-1][1]
+        room = min(request.max_records, self.settings.max_record_locks - self.width)
+        if room <= 0 and fetch_offset <= self.end:
+            room = min(request.max_records, self.end - fetch_offset + 1)
+            last = min(last, self.end)
+        if room <= 0 or last < base:
+            return []
+        self.token += 1
+        taken: list[int] = []
+        self._call = (request, room, log, now, taken)
+        if self._walk(base, last) and len(taken) < room and last >= self.after_end:
+            first = max(base, self.after_end)
+            first = max(first, next(start for start, end in log if end >= first))
+            self._first_attempt(first, last)
+        return [(offset, self.records[offset].count) for offset in taken]
+
+    def _walk(self, base: int, last: int) -> bool:
+        request, room, _, _, taken = self._call
+        todo = sorted(offset for offset in self.records if base <= offset <= last)
+        while todo and len(taken) < room:
+            offset, record = todo[0], self.records[todo[0]]
+            if record.state != AVAILABLE:
+                todo = todo[1:]
+            elif record.unit is None:
+                upto = offset
+                while upto < last and self._is_hole(upto + 1):
+                    upto += 1
+                upto = self._first_attempt(offset, upto)
+                todo = [x for x in todo if x > upto]
+            else:
+                free = [
+                    x
+                    for x in todo
+                    if self.records[x].unit == record.unit and self.records[x].state == AVAILABLE
+                ]
+                limited = request.mode is AcquireMode.RECORD_LIMIT
+                quota = room - len(taken) if limited else len(free)
+                if max(self.records[x].count for x in free) >= self.settings.throttle_limit:
+                    if not taken:
+                        self._isolated(free, record.unit, quota)
+                    return False
+                for x in free[:quota]:
+                    self._take(x)
+                todo = [x for x in todo if self.records[x].unit != record.unit]
+        return True
+
+    def _is_hole(self, offset: int) -> bool:
+        record = self.records.get(offset)
+        return record is not None and record.unit is None and record.state == AVAILABLE
+
+    def _isolated(self, free: list[int], unit: tuple[int, int], quota: int) -> None:
+        taken, limit, throttle = (
+            self._call[4],
+            self.settings.delivery_count_limit,
+            self.settings.throttle_limit,
+        )
+        portion = None
+        for offset in free:
+            count = self.records[offset].count
+            last_attempt = limit > 2 and count >= limit - 1
+            if last_attempt and taken:
+                return
+            if not last_attempt and count >= throttle and portion is None:
+                portion = max(1, (unit[1] - unit[0] + 1) // 2 ** (count - throttle + 1))
+            if len(taken) >= min(quota, portion or quota):
+                return
+            self._take(offset)
+            if last_attempt:
+                return
+
+    def _take(self, offset: int) -> None:
+        request, _, _, now, taken = self._call
+        record = self.records[offset]
+        record.state, record.count = ACQUIRED, record.count + 1
+        record.member, record.token = request.member, self.token
+        record.deadline = now + self.settings.lock_duration
+        taken.append(offset)
+
+    def _first_attempt(self, first: int, last: int) -> int:
+        """Take in first..last, as far as the limits go; return the last offset taken in."""
+        request, room, log, _, taken = self._call
+        wanted = room - len(taken)
+        if wanted < last - first + 1:
+            target = first + wanted - 1
+            end = [upto for base, upto in log if base <= target][-1]
+            last = min(last, end if end >= first else target)
+        starts = [first]
+        if request.mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > request.batch_size:
+            for base, _ in log:
+                if base <= last and base - starts[-1] >= request.batch_size:
+                    starts.append(base)
+        for start, following in zip(starts, [*starts[1:], last + 1], strict=True):
+            for offset in range(start, following):
+                self.records[offset] = Record(AVAILABLE, 0, (start, following - 1))
+                self.after_end = max(self.after_end, offset + 1)
+                if request.mode is AcquireMode.BATCH_OPTIMIZED or offset < first + wanted:
+                    self._take(offset)
+        return last
+
+    # --- what members say
+
+    def acknowledge(self, number: int, member: str, batches: Sequence[AckBatch], now: float) -> bool:
+        """Whether there is anything to persist. Raises: RefusedError."""
+        changes: dict[int, int] = {}
+        renewed: set[int] = set()
+        for batch in batches:
+            if batch.last < self.start:
+                continue
+            if batch.first >= self.start and not self.records:
+                raise RefusedError
+            if batch.last not in self.records:
+                raise RefusedError
+            for offset in range(max(batch.first, self.start), batch.last + 1):
+                record = self.records.get(offset)
+                if record is None:
+                    continue
+                if record.state != ACQUIRED or record.change or record.member != member or offset in changes:
+                    raise RefusedError
+                if batch.token is not None and batch.token != record.token:
+                    raise RefusedError
+                kind = batch.types[offset - batch.first if len(batch.types) > 1 else 0]
+                if kind != RENEW:
+                    changes[offset] = self._after(record) if kind == 2 else AFTER_ACK[kind]
+                elif self.settings.renew_enabled:
+                    renewed.add(offset)
+                else:
+                    raise RefusedError
+        for offset in renewed:
+            self.records[offset].deadline = now + self.settings.lock_duration
+        return self._start_transition(number, changes)
+
+    def release(self, number: int, member: str) -> bool:
+        held = {
+            offset: self._after(record)
+            for offset, record in self.records.items()
+            if record.state == ACQUIRED and not record.change and record.member == member
+        }
+        return self._start_transition(number, held)
+
+    def _after(self, record: Record) -> int:
+        return AVAILABLE if record.count < self.settings.delivery_count_limit else ARCHIVED
+
+    def _start_transition(self, number: int, changes: dict[int, int]) -> bool:
+        for offset, state in changes.items():
+            self.records[offset].change = (number, state)
+        self.written[number] = [(x, state, self.records[x].count) for x, state in changes.items()]
+        return bool(changes)
+
+    # --- time and the log
+
+    def expire(self, number: int, now: float) -> list[tuple[str, int, int, int, int]]:
+        """Lost (member, token, offset, delivery count, state)."""
+        lost = []
+        for offset, record in sorted(self.records.items()):
+            if record.state == ACQUIRED and not record.change and record.deadline <= now:
+                lost.append((record.member, record.token, offset, record.count, self._after(record)))
+                record.put(self._after(record))
+        self.written[number] = [(offset, state, count) for _, _, offset, count, state in lost]
+        self.advance()
+        return lost
+
+    def archive(self, offsets: Iterable[int], states: set[int]) -> None:
+        for offset in offsets:
+            record = self.records.get(offset)
+            if record and record.state in states and not record.change:
+                record.put(ARCHIVED)
+        self.advance()
+
+    def move_log_start(self, to: int) -> None:
+        if to > self.start:
+            self.records = {offset: record for offset, record in self.records.items() if offset >= to}
+            self.after_end = max(self.after_end, to)
+            self.advance()
+
+    # --- durability
+
+    def write(self, numbers: Sequence[int]) -> tuple[int, int, list[tuple[int, int, int]]]:
+        """Start offset, delivery complete count, (offset, delivery count, state) in order."""
+        states = {
+            offset: record.change[1] if record.change and record.change[0] in numbers else record.state
+            for offset, record in self.records.items()
+        }
+        start = min((x for x, state in states.items() if state < ACKNOWLEDGED), default=self.after_end)
+        complete = sum(offset >= start and state >= ACKNOWLEDGED for offset, state in states.items())
+        pieces = [piece for number in numbers for piece in self.written[number] if piece[0] >= start]
+        return start, complete, sorted((offset, count, state) for offset, state, count in pieces)
+
+    def complete(self, numbers: Sequence[int], durable: bool) -> None:
+        for record in self.records.values():
+            if record.change and record.change[0] in numbers:
+                if durable:
+                    record.put(record.change[1])
+                else:
+                    record.change = None
+        self.advance()

@@ -1,0 +1,301 @@
+"""The share-partition against the naive model: writes succeed, fail or do both, and leaders stop."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings as profile
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from services.share_partition_leader.core.in_flight import Transition
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    Acquired,
+    AcquireMode,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+    StateWrite,
+)
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.property.share_partition_leader.core.model import (
+    ACQUIRED,
+    AVAILABLE,
+    Model,
+    RefusedError,
+)
+from tests.unit.share_partition_leader.core.support import Store, check
+
+MEMBERS = st.sampled_from(["m1", "m2", "m3"])
+KINDS = st.sampled_from([0, 1, 1, 1, 2, 2, 2, 3, 4])
+LIMITS = st.builds(
+    SharePartitionSettings,
+    delivery_count_limit=st.integers(2, 7),
+    lock_duration=st.sampled_from([5.0, 30.0]),
+    max_record_locks=st.integers(5, 60),
+    renew_enabled=st.sampled_from([True, True, False]),
+)
+
+
+def _flat(written: StateWrite) -> list[tuple[int, int, int]]:
+    return sorted(
+        (offset, b.delivery_count, int(b.state))
+        for b in written.batches
+        for offset in range(b.first, b.last + 1)
+    )
+
+
+class SharePartitionMachine(RuleBasedStateMachine):
+    """Both get every call; all they show must be the same, and no promise to a member may break."""
+
+    @initialize(
+        limits=LIMITS,
+        start=st.integers(0, 30),
+        layout=st.lists(st.tuples(st.sampled_from([0, 0, 0, 2]), st.integers(1, 12)), min_size=1, max_size=5),
+    )
+    def open(self, limits: SharePartitionSettings, start: int, layout: list[tuple[int, int]]) -> None:
+        self.log: list[tuple[int, int]] = []
+        base = 0
+        for gap, size in cycle(layout):
+            self.log.append((base + gap, base + gap + size - 1))
+            base += gap + size
+            if base > 4000:
+                break
+        self.store = Store(start)
+        self.now = 0.0
+        self.epoch = 1
+        self.accepted: set[int] = set()
+        self._lead(limits, LoadedState(3, 1, start))
+
+    def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
+        self.share = SharePartition(limits, loaded)
+        self.model = Model.load(limits, loaded)
+        self.number = 0
+        self.waiting: list[Transition] = []
+        self.sent: list[tuple[list[Transition], bool]] = []
+        self.handed: list[tuple[str, Acquired]] = []
+
+    def _queue(self, transition: Transition | None, expected: bool) -> None:
+        assert (transition is not None) is expected
+        if transition is not None:
+            assert transition.id == self.number
+            self.waiting.append(transition)
+
+    @rule(
+        member=MEMBERS,
+        most=st.integers(1, 40),
+        size=st.integers(1, 20),
+        mode=st.sampled_from(AcquireMode),
+        depth=st.integers(1, 4),
+        aborted=st.one_of(st.none(), st.tuples(st.integers(0, 10), st.integers(0, 10))),
+    )
+    def fetch(
+        self,
+        member: str,
+        most: int,
+        size: int,
+        mode: AcquireMode,
+        depth: int,
+        aborted: tuple[int, int] | None,
+    ) -> None:
+        offset = self.share.next_fetch_offset()
+        read = [piece for piece in self.log if piece[1] >= offset][:depth]
+        request = AcquireRequest(member, most, size, mode)
+        acquired = self.share.acquire(request, offset, read, self.now)
+        expected = self.model.acquire(request, offset, read, self.now)
+        assert [(x, a.delivery_count) for a in acquired for x in range(a.first, a.last + 1)] == expected
+        assert all(a.token == self.model.token for a in acquired)
+        if mode is AcquireMode.RECORD_LIMIT:
+            assert len(expected) <= most
+        assert self.accepted.isdisjoint(x for x, _ in expected)
+        if acquired and aborted is not None:
+            first = acquired[0].first + aborted[0]
+            gone = range(first, first + aborted[1] + 1)
+            acquired = self.share.archive_aborted(acquired, [(gone[0], gone[-1])])
+            self.model.archive((x for x, _ in expected if x in gone), {ACQUIRED})
+        self.handed += [(member, a) for a in acquired]
+
+    @precondition(lambda self: self.handed)
+    @rule(kind=KINDS, back=st.integers(0, 4))
+    def acknowledge_a_whole_range(self, kind: int, back: int) -> None:
+        member, piece = self.handed[max(0, len(self.handed) - 1 - back)]
+        self._acknowledge(member, [AckBatch(piece.first, piece.last, (kind,), piece.token)])
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), parts=st.integers(1, 3), with_token=st.booleans())
+    def acknowledge_what_was_handed_out(self, data: st.DataObject, parts: int, with_token: bool) -> None:
+        newest = len(self.handed) - 1
+        index = data.draw(st.integers(max(0, newest - 6), newest))
+        member, piece = self.handed[index]
+        first, batches = piece.first, []
+        for _ in range(parts):
+            if first > piece.last:
+                break
+            first = data.draw(st.integers(first, piece.last))
+            last = data.draw(st.integers(first, min(piece.last, first + 12)))
+            each = data.draw(st.booleans())
+            types = data.draw(st.lists(KINDS, min_size=last - first + 1, max_size=last - first + 1))
+            batches.append(
+                AckBatch(first, last, types if each else types[:1], piece.token if with_token else None)
+            )
+            first = last + 1
+        self._acknowledge(member, batches)
+
+    def _acknowledge_anything(self, member: str, data: st.DataObject) -> None:
+        near = st.integers(max(0, self.share.start_offset - 5), self.share.end_offset + 5)
+        edges = sorted(data.draw(st.lists(near, min_size=2, max_size=4).filter(lambda x: len(x) % 2 == 0)))
+        kind = data.draw(KINDS)
+        self._acknowledge(
+            member, [AckBatch(a, b, (kind,)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+        )
+
+    def _acknowledge(self, member: str, batches: list[AckBatch]) -> None:
+        self.number += 1
+        try:
+            expected = self.model.acknowledge(self.number, member, batches, self.now)
+        except RefusedError:
+            with pytest.raises(KafkaError, match=r"INVALID_RE(CORD_STATE|QUEST)"):
+                self.share.acknowledge(member, batches, self.now)
+        else:
+            self._queue(self.share.acknowledge(member, batches, self.now), expected)
+
+    def _release(self, member: str) -> None:
+        self.number += 1
+        self._queue(self.share.release_member(member), self.model.release(self.number, member))
+
+    @rule(passed=st.sampled_from([0.0, 1.0, 5.0, 20.0, 40.0]))
+    def expire(self, passed: float) -> None:
+        self.now += passed
+        expired = self.share.expire(self.now)
+        flat = [
+            (x.member, x.token, offset, x.delivery_count, int(x.state))
+            for x in expired.lost
+            for offset in range(x.first, x.last + 1)
+        ]
+        if expired.transition is not None:
+            self.number += 1
+        assert flat == self.model.expire(self.number if flat else -1, self.now)
+        self._queue(expired.transition, bool(flat))
+        assert (self.share.next_deadline() or self.now + 1) > self.now
+
+    @precondition(lambda self: self.waiting)
+    @rule(
+        first=st.integers(0, 3),
+        number=st.integers(1, 3),
+        outcome=st.sampled_from(["durable", "durable", "durable", "lost", "unknown"]),
+    )
+    def send(self, first: int, number: int, outcome: str) -> None:
+        first %= len(self.waiting)
+        transitions = self.waiting[first : first + number]
+        numbers = [transition.id for transition in transitions]
+        self.waiting = [transition for transition in self.waiting if transition not in transitions]
+        written = self.share.write(transitions)
+        expected = self.model.write(numbers)
+        assert (written.start_offset, written.delivery_complete_count, _flat(written)) == expected
+        if outcome != "lost":
+            self._apply(written, numbers)
+        self.sent.append((transitions, outcome == "durable"))
+
+    def _apply(self, written: StateWrite, numbers: list[int]) -> None:
+        """The store finishes only what is finished here, or will be when this very write is answered."""
+        before = {x for x in range(self.model.after_end) if self.store.finished(x)}
+        self.store.apply(written)
+        for offset, record in self.model.records.items():
+            by_this = record.change is not None and record.change[0] in numbers and record.change[1] >= 2
+            if self.store.finished(offset) and offset not in before:
+                assert record.finished or by_this
+
+    @precondition(lambda self: self.sent)
+    @rule(index=st.integers(0, 9))
+    def answer(self, index: int) -> None:
+        index %= len(self.sent)
+        transitions, durable = self.sent.pop(index)
+        numbers = [transition.id for transition in transitions]
+        finishing = [
+            x
+            for x, r in self.model.records.items()
+            if r.change and r.change[0] in numbers and r.change[1] >= 2
+        ]
+        released = [
+            x
+            for x, r in self.model.records.items()
+            if r.change and r.change[0] in numbers and r.change[1] == 0
+        ]
+        start = self.share.start_offset
+        freed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self.model.complete(numbers, durable)
+        if durable:
+            self.accepted.update(finishing)
+            assert freed.acknowledged + freed.archived == len(finishing)
+            assert freed.released == len(released)
+            assert freed.fetchable is bool(released or self.share.start_offset > start)
+
+    @rule(trouble=st.integers(0, 9), member=MEMBERS, data=st.data())
+    def trouble(self, trouble: int, member: str, data: st.DataObject) -> None:
+        """What happens now and then; one rule, so that it does not happen all the time."""
+        if trouble < 3:
+            self._acknowledge_anything(member, data)
+        elif trouble < 5:
+            self._release(member)
+        elif trouble == 5:
+            self._move_log_start(data.draw(st.integers(-2, 25)))
+        elif trouble == 6:
+            self._compact(data.draw(st.integers(0, 30)), data.draw(st.integers(1, 5)))
+        elif trouble == 7:
+            self.share.settings = self.model.settings = data.draw(LIMITS)
+        elif trouble == 8:
+            self._change_leader()
+
+    def _move_log_start(self, by: int) -> None:
+        to = max(0, self.share.start_offset + by)
+        assert self.share.move_log_start(to) is (to > self.model.start)
+        self.model.move_log_start(to)
+
+    def _compact(self, at: int, size: int) -> None:
+        first = self.share.start_offset + at
+        self.share.archive_missing(first, first + size - 1)
+        self.model.archive(range(first, first + size), {AVAILABLE})
+
+    def _change_leader(self) -> None:
+        self.epoch += 1
+        self._lead(self.share.settings, self.store.loaded(self.epoch))
+
+    @invariant()
+    def both_show_the_same(self) -> None:
+        if not hasattr(self, "share"):
+            return
+        share, model = self.share, self.model
+        check(share)
+        seen = {
+            offset: (
+                int(run.state),
+                run.delivery_count,
+                run.lock.member if run.lock else "",
+                run.lock.token if run.lock else 0,
+                (run.pending.id, int(run.target)) if run.pending else None,
+                tuple(run.batch) if run.batch else None,
+            )
+            for run in share._in_flight.runs
+            for offset in range(run.first, run.last + 1)
+        }
+        assert seen == {
+            offset: (r.state, r.count, r.member, r.token, r.change, r.unit)
+            for offset, r in model.records.items()
+        }
+        assert (share.start_offset, share.end_offset) == (model.start, model.end)
+        assert share.in_flight_count == model.width
+        assert share.delivery_complete_count == model.complete_count
+        assert share.next_fetch_offset() == model.next_fetch_offset()
+        assert share.can_acquire() == model.can_acquire()
+
+    @invariant()
+    def what_was_confirmed_stays_finished(self) -> None:
+        if hasattr(self, "share"):
+            assert all(self.store.finished(offset) for offset in self.accepted)
+
+
+TestSharePartition = SharePartitionMachine.TestCase
+TestSharePartition.settings = profile(max_examples=100, stateful_step_count=50, deadline=None)
