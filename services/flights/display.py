@@ -36,7 +36,7 @@ class Display:
 
     def note(self, text: str) -> None:
         """Something happened."""
-        self._console.print(text, markup=False, highlight=False)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, progress: Progress, now: float) -> None:
         """The numbers at `now` (seconds); outside a terminal a line every other second."""

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -35,6 +36,7 @@ class Fleet:
         self._ledger = ledger
         self._processes: dict[str, Process] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
+        self._to_freeze: tuple[str, Callable[[], bool]] | None = None
 
     async def start(self, workers: int) -> None:
         """Starts the workers, `worker-1` and so on."""
@@ -43,9 +45,12 @@ class Fleet:
             self._processes[name] = await self._spawn(name)
             self._readers[name] = asyncio.create_task(self._read(name))
 
-    def freeze(self, name: str) -> None:
-        """The worker stops where it stands, as a process that hangs does; its connection stays open."""
-        self._processes[name].send_signal(signal.SIGSTOP)
+    def freeze_when(self, name: str, condition: Callable[[], bool]) -> None:
+        """Stops a worker where it stands, at the first report that makes the condition true.
+
+        It is like a process that hangs: its connection stays open.
+        """
+        self._to_freeze = (name, condition)
 
     async def kill(self, name: str) -> None:
         """Ends the worker at once with SIGKILL."""
@@ -81,5 +86,14 @@ class Fleet:
         while line := await process.stdout.readline():
             if line.endswith(b"\n"):  # a killed worker may leave half a line
                 enter(line, name, self._ledger)
+                self._look_whether_to_freeze()
         await process.wait()
         self._ledger.died(name)
+
+    def _look_whether_to_freeze(self) -> None:
+        if self._to_freeze is None:
+            return
+        name, condition = self._to_freeze
+        if condition():
+            self._processes[name].send_signal(signal.SIGSTOP)
+            self._to_freeze = None

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +23,17 @@ class NotServingError(Exception):
         self.exit_code = exit_code
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its gRPC address and its process."""
+
+    address: str
+    process: subprocess.Popen[bytes]
+
+
 @contextlib.contextmanager
-def serving(data: Path, grpc: str, properties: Sequence[str]) -> Iterator[str]:
-    """All roles in one process with its data below `data`; gives its gRPC address. Raises NotServingError."""
+def serving(data: Path, grpc: str, properties: Sequence[str]) -> Iterator[Server]:
+    """All roles in one process with its data below `data`. Raises NotServingError."""
     data.mkdir(parents=True, exist_ok=True)
     ready, log = data / "ready.json", data / "server.log"
     ready.unlink(missing_ok=True)
@@ -36,7 +45,7 @@ def serving(data: Path, grpc: str, properties: Sequence[str]) -> Iterator[str]:
         # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
-        yield _address(ready, log, process)
+        yield Server(_address(ready, log, process), process)
     finally:
         _stop(process)
 

@@ -46,12 +46,17 @@ class Final(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """Counts for people; `lost` are records that came back because nobody answered for them in time."""
+    """Counts for people; `repeats` are deliveries beyond each record's first."""
 
     accepted: int = 0
     released: int = 0
     rejected: int = 0
-    lost: int = 0
+    repeats: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Locks lost: deliveries that came about because nobody answered in time, not by a release."""
+        return max(0, self.repeats - self.released)
 
 
 class Ledger:
@@ -60,7 +65,7 @@ class Ledger:
     An answer is orphaned when its worker died or never learnt the outcome: the coordinator knows.
     """
 
-    __slots__ = ("_holder", "_open", "_orphans", "deliveries", "finals", "summary", "totals")
+    __slots__ = ("_attempts", "_holder", "_open", "_orphans", "deliveries", "finals", "summary", "totals")
 
     def __init__(self) -> None:
         self.totals = Totals()
@@ -70,6 +75,7 @@ class Ledger:
         self._open: dict[Batch, list[Delivery]] = {}
         self._holder: dict[Place, Batch] = {}
         self._orphans: dict[Place, Delivery] = {}
+        self._attempts: dict[Place, int] = {}
 
     def handed_out(self, batch: Batch, at: float, deliveries: Iterable[Delivery]) -> None:
         """A worker has received records and answers them next."""
@@ -77,8 +83,11 @@ class Ledger:
         for delivery in self._open[batch]:
             self.deliveries.append((delivery, at))
             self._holder[delivery.place] = batch
-            if self._orphans.pop(delivery.place, None):
-                self.totals.lost += 1
+            self._orphans.pop(delivery.place, None)
+            known = self._attempts.get(delivery.place, 1)
+            if delivery.attempt > known:
+                self.totals.repeats += delivery.attempt - known
+                self._attempts[delivery.place] = delivery.attempt
 
     def confirmed(self, batch: Batch, at: float, failed: Mapping[Place, bool]) -> None:
         """The worker's answers are durable, save those that failed.
@@ -88,10 +97,12 @@ class Ledger:
         for delivery in self._open.pop(batch):
             if delivery.place not in failed:
                 self._book(delivery, at)
-            elif failed[delivery.place]:
-                self.totals.lost += 1
-            else:
+            elif not failed[delivery.place]:
                 self._orphan(batch, delivery)
+
+    def holding(self, worker: str) -> int:
+        """Records a worker has told of and not yet answered for."""
+        return sum(len(deliveries) for batch, deliveries in self._open.items() if batch[0] == worker)
 
     def died(self, worker: str) -> None:
         """The worker is gone, and its open answers are orphans."""
@@ -106,10 +117,8 @@ class Ledger:
                 self._book(self._orphans.pop(place), at)
 
     def _orphan(self, batch: Batch, delivery: Delivery) -> None:
-        if self._holder[delivery.place] == batch:
+        if self._holder[delivery.place] == batch:  # nobody else was handed it since
             self._orphans[delivery.place] = delivery
-        else:  # somebody else was handed it since
-            self.totals.lost += 1
 
     def _book(self, delivery: Delivery, at: float) -> None:
         if delivery.answer is Answer.RELEASE:

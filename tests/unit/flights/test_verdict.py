@@ -39,6 +39,15 @@ def test_everything_finished_once_is_good() -> None:
     assert ledger.summary.finished == 3
 
 
+def test_open_batches_are_held() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0), delivery(1)])
+    ledger.handed_out(B, 1.0, [delivery(2)])
+    assert (ledger.holding("a"), ledger.holding("b"), ledger.holding("c")) == (2, 1, 0)
+    ledger.confirmed(A, 2.0, {})
+    assert ledger.holding("a") == 0
+
+
 def test_released_record_comes_back_and_is_finished() -> None:
     ledger = Ledger()
     ledger.handed_out(A, 1.0, [delivery(0, Answer.RELEASE)])
@@ -92,6 +101,12 @@ def test_old_delivery_seen_late_is_no_redelivery() -> None:
     ledger.confirmed(B, 5.0, {(0, 0): True})
     assert judged(ledger, {0}, end=1).good
     assert ledger.totals.lost == 1
+
+
+def test_lock_lost_before_anybody_told_of_the_record() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0, attempt=3)])
+    assert ledger.totals.lost == 2
 
 
 def test_what_an_earlier_run_finished_must_not_come_again() -> None:

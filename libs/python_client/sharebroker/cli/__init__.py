@@ -1,5 +1,10 @@
 """The command line: `sharebroker`."""
 
-from sharebroker.cli.app import main
+import os
+
+# Before gRPC is imported: it warns on the terminal at every command that `work` starts otherwise.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+
+from sharebroker.cli.app import main  # noqa: E402 - see above
 
 __all__ = ["main"]

@@ -39,10 +39,11 @@ def admin(server: str) -> Iterator[AdminServiceStub]:
             raise from_rpc_error(failure) from None
 
 
-def check(result: Result, what: str) -> None:
-    """Raises KafkaError when the result is one; `what` names the thing it is about."""
+def check(result: Result, what: str = "") -> None:
+    """Raises KafkaError when the result is one; `what` names the thing it is about where the message does not."""
     if result.error_code:
-        raise KafkaError(ErrorCode(result.error_code), f"{what}: {result.error_message}")
+        message = f"{what}: {result.error_message}" if what else result.error_message
+        raise KafkaError(ErrorCode(result.error_code), message)
 
 
 def topics(calls: AdminServiceStub, *names: str) -> list[MetadataResponse.Topic]:

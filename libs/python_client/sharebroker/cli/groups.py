@@ -163,7 +163,7 @@ def delete(group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER
             _forget(calls, group, topic)
             return
         answer = calls.DeleteGroups(DeleteGroupsRequest(group_ids=[group]), timeout=DEADLINE)
-    check(answer.results[0], f"Group {group}")
+    check(answer.results[0])
     say(f"Deleted group {group}.")
 
 
@@ -213,7 +213,7 @@ def _readable(assigned: dict[str, list[int]]) -> list[str]:
 
 def _described(calls: AdminServiceStub, group: str) -> ShareGroupDescribeResponse.DescribedGroup:
     answer = calls.ShareGroupDescribe(ShareGroupDescribeRequest(group_ids=[group]), timeout=DEADLINE)
-    check(answer.groups[0], f"Group {group}")
+    check(answer.groups[0])
     return answer.groups[0]
 
 
@@ -221,7 +221,7 @@ def _offset_rows(calls: AdminServiceStub, group: str, only: list[str] | None) ->
     wanted = DescribeShareGroupOffsetsRequest.Group(group_id=group, all_topics=True)
     request = DescribeShareGroupOffsetsRequest(groups=[wanted])
     found = calls.DescribeShareGroupOffsets(request, timeout=DEADLINE).groups[0]
-    check(found, f"Group {group}")
+    check(found)
     rows = []
     for topic in found.topics:
         for partition in topic.partitions if not only or topic.topic_name in only else ():
@@ -257,7 +257,7 @@ def _alter_offsets(calls: AdminServiceStub, group: str, topic: str, starts: dict
         wanted.partitions.add(partition=partition, start_offset=start)
     request = AlterShareGroupOffsetsRequest(group_id=group, topics=[wanted])
     answer = calls.AlterShareGroupOffsets(request, timeout=DEADLINE)
-    check(answer, f"Group {group}")
+    check(answer)
     for result in answer.responses[0].partitions:
         check(result, f"Topic {topic}, partition {result.partition}")
 
@@ -265,16 +265,16 @@ def _alter_offsets(calls: AdminServiceStub, group: str, topic: str, starts: dict
 def _forget(calls: AdminServiceStub, group: str, topics: list[str]) -> None:
     request = DeleteShareGroupOffsetsRequest(group_id=group, topic_names=topics)
     answer = calls.DeleteShareGroupOffsets(request, timeout=DEADLINE)
-    check(answer, f"Group {group}")
+    check(answer)
     for topic in answer.responses:
-        check(topic, f"Topic {topic.topic_name}")
+        check(topic)
         say(f"Group {group} forgot topic {topic.topic_name}.")
 
 
 def _config_rows(calls: AdminServiceStub, group: str) -> list[dict[str, Any]]:
     wanted = DescribeConfigsRequest.Resource(resource_type=RESOURCE_TYPE_GROUP, resource_name=group)
     found = calls.DescribeConfigs(DescribeConfigsRequest(resources=[wanted]), timeout=DEADLINE).results[0]
-    check(found, f"Group {group}")
+    check(found)
     return [
         {
             "name": entry.name,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from rich.console import Console
 from rich.table import Table
 
 Row = Mapping[str, Any]
+
+_WIDE: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +24,18 @@ class Column:
     number: bool = False
 
 
+def console() -> Console:
+    """Standard output; wide enough for any line where it is no terminal."""
+    shown = Console()
+    return shown if shown.is_terminal else Console(width=_WIDE)
+
+
 def table(rows: Sequence[Row], columns: Sequence[Column], title: str | None = None) -> Table:
     """Rows as a table without frame."""
     made = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    for column in columns:
-        made.add_column(column.heading, justify="right" if column.number else "left", overflow="fold")
+    for index, column in enumerate(columns):
+        justify: Literal["left", "right"] = "right" if column.number else "left"
+        made.add_column(column.heading, justify=justify, overflow="fold", no_wrap=index == 0)
     for row in rows:
         made.add_row(*(cell(row.get(column.key)) for column in columns))
     return made
@@ -63,7 +72,7 @@ def text(data: bytes | None) -> str | None:
 
 def print_json(data: object) -> None:
     """One JSON document."""
-    Console().print_json(json.dumps(data), indent=2)
+    console().print_json(json.dumps(data), indent=2)
 
 
 def print_rows(rows: Sequence[Row], columns: Sequence[Column], as_json: bool, nothing: str) -> None:
@@ -71,7 +80,7 @@ def print_rows(rows: Sequence[Row], columns: Sequence[Column], as_json: bool, no
     if as_json:
         print_json([dict(row) for row in rows])
     elif rows:
-        Console().print(table(rows, columns))
+        console().print(table(rows, columns))
     else:
         say(nothing)
 
@@ -83,7 +92,7 @@ def print_facts(facts: Row) -> None:
     made.add_column(overflow="fold")
     for name, value in facts.items():
         made.add_row(name, cell(value))
-    Console().print(made)
+    console().print(made)
 
 
 def say(message: str) -> None:

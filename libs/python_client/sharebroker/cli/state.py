@@ -6,14 +6,13 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.columns import Columns
-from rich.console import Console
 from rich.console import Group as Stack
 from rich.padding import Padding
 
 from sharebroker.cli.admin import DEADLINE, admin
 from sharebroker.cli.admin import topics as find_topics
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server, Topic, examples
-from sharebroker.cli.output import Column, print_json, say, table
+from sharebroker.cli.output import Column, console, print_json, say, table
 from sharebroker.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateRequest,
     InspectShareGroupStateResponse,
@@ -55,7 +54,7 @@ def show(
     elif not answer.records:
         say(f"Group {group} has no state in partition {partition} of topic {topic}.")
     else:
-        Console().print(side_by_side(answer))
+        console().print(side_by_side(answer))
 
 
 def state_document(answer: InspectShareGroupStateResponse) -> dict[str, Any]:

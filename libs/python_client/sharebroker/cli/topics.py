@@ -70,7 +70,7 @@ def create(
     )
     with admin(server) as calls:
         made = calls.CreateTopics(CreateTopicsRequest(topics=[wanted]), timeout=DEADLINE).topics[0]
-    check(made, f"Topic {name}")
+    check(made)
     if as_json:
         print_json({"name": name, "topic_id": made.topic_id, "partitions": made.num_partitions})
     else:
@@ -130,7 +130,7 @@ def alter(
             more = CreatePartitionsRequest(
                 topics=[CreatePartitionsRequest.Topic(name=name, count=partitions)]
             )
-            check(calls.CreatePartitions(more, timeout=DEADLINE).results[0], f"Topic {name}")
+            check(calls.CreatePartitions(more, timeout=DEADLINE).results[0])
         if changes:
             alter_configs(calls, RESOURCE_TYPE_TOPIC, name, changes)
     say(f"Changed topic {name}.")
@@ -146,7 +146,7 @@ def delete(
         wanted = [DeleteTopicsRequest.Topic(name=name) for name in names]
         deleted = calls.DeleteTopics(DeleteTopicsRequest(topics=wanted), timeout=DEADLINE).topics
     for topic in deleted:
-        check(topic, f"Topic {topic.name}")
+        check(topic)
         say(f"Deleted topic {topic.name}.")
 
 
@@ -211,4 +211,4 @@ def alter_configs(
         resource_type=kind, resource_name=name, configs=changes
     )
     request = IncrementalAlterConfigsRequest(resources=[resource])
-    check(calls.IncrementalAlterConfigs(request, timeout=DEADLINE).responses[0], name)
+    check(calls.IncrementalAlterConfigs(request, timeout=DEADLINE).responses[0])
