@@ -11,7 +11,7 @@ from uuid import uuid4
 from libs.catalog.records import Topic
 from libs.clock import now
 from services.gateway.clients.codes import code_of
-from services.gateway.clients.deadline import Deadline
+from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from services.gateway.core.validation import (
     RENEW,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Decision = pb.AcknowledgeRequest.Decision
 Part = leader.AcknowledgeRecordsRequest.Partition
 Result = leader.AcknowledgeRecordsResponse.Partition
-_ATTEMPTS: Final = 2
+_PATIENCE: Final = 1.0
 
 
 class UnaryConsumer:
@@ -83,20 +83,23 @@ class UnaryConsumer:
     async def _acquired(
         self, key: SessionKey, topics: Sequence[Topic], request: pb.AcquireRequest, deadline: Deadline
     ) -> Mapping[TopicPartition, Answer]:
-        """Answers with records. When leaders refuse, the group may be a new one: initialises once more."""
+        """Answers with records. A refusal may mean that the state is gone: it is made anew, then asked again."""
         wait = Deadline(min(request.max_wait_ms / 1000, deadline.left()))
-        answers: dict[TopicPartition, Answer] = {}
-        for _ in range(_ATTEMPTS):
+        backoff = Backoff(Deadline(min(max(wait.left(), _PATIENCE), deadline.left())))
+        while True:
             await asyncio.gather(*(self._initialisation.ensure(key.group_id, t, deadline) for t in topics))
             limits = FetchLimits(
                 wait.left(), request.max_records or 1, mode=delivery.ACQUIRE_MODE_RECORD_LIMIT
             )
             answers = await Acquisition(self._gateway.leaders, key, limits).run(self._in_turn(topics))
-            if any(answer.acquired for answer in answers.values()) or not _errors(answers):
-                return {part: answer for part, answer in answers.items() if answer.acquired}
+            acquired = {part: answer for part, answer in answers.items() if answer.acquired}
+            errors = _errors(answers)
+            if acquired or not errors:
+                return acquired
             for topic in topics:
                 self._initialisation.forget(key.group_id, topic.topic_id)
-        raise _errors(answers)[0]
+            if not errors[0].retriable or not await backoff.pause():
+                raise errors[0]
 
     def _in_turn(self, topics: Sequence[Topic]) -> list[TopicPartition]:
         """Every partition, another one first at each call."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from libs.catalog.catalog import TopicCatalog
-from libs.catalog.records import Topic
+from libs.catalog.records import ConfigResource, ResourceType, Topic
 from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Deadline
 from services.gateway.service.gateway import Gateway
@@ -14,6 +16,7 @@ from sharebroker.cluster.v1 import cluster_pb2 as pb
 from sharebroker.errors import ErrorCode, KafkaError
 
 VISIBLE_WITHIN: Final = 5.0
+OTHERS_SEE_WITHIN: Final = 0.1
 _FINE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
@@ -77,17 +80,32 @@ async def create_partitions(
 async def alter_configs(
     gateway: Gateway, request: pb.IncrementalAlterConfigsRequest, deadline: Deadline
 ) -> pb.IncrementalAlterConfigsResponse:
-    """Change settings. Raises KafkaError."""
+    """Change settings; when it returns this gateway knows them. Raises KafkaError."""
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
     )
-    gateway.catalog.nudge()
+    wanted = [
+        (ConfigResource(ResourceType(asked.resource_type), asked.resource_name), config)
+        for asked, answer in zip(request.resources, response.responses, strict=True)
+        if not answer.error_code and not request.validate_only
+        for config in asked.configs
+    ]
+    await _see(gateway, lambda catalog: all(_is_set(catalog, *one) for one in wanted), deadline)
     return response
 
 
+def _is_set(
+    catalog: TopicCatalog, resource: ConfigResource, config: pb.IncrementalAlterConfigsRequest.Config
+) -> bool:
+    return catalog.configs(resource).get(config.name) == (config.value if config.HasField("value") else None)
+
+
 async def _see(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline: Deadline) -> None:
-    """Wait until this gateway sees a change of the catalog; it is durable, so it will, even if later."""
-    try:
+    """Wait until a change, which is durable already, shows: here, and most likely in the other processes.
+
+    Each follows the catalog by itself, so what is called next would else meet some that do not know yet.
+    """
+    with suppress(KafkaError):
         await gateway.catalog.wait_for(done, min(deadline.left(), VISIBLE_WITHIN))
-    except KafkaError:
-        return
+        if len(gateway.router.members) > 1:
+            await asyncio.sleep(OTHERS_SEE_WITHIN)

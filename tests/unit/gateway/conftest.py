@@ -114,7 +114,7 @@ class Bench:
 
 
 def _register_leader(fake: Leader, server: grpc.aio.Server) -> None:
-    stream = grpc.stream_stream_rpc_method_handler(
+    stream: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
         fake.Deliver, leader.DeliverRequest.FromString, lambda message: message.SerializeToString()
     )
     service = "sharebroker.share_partition_leader.v1.SharePartitionLeaderService"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -22,6 +23,7 @@ from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.fakes import TOPIC, Leader, Stream
 
 EVERYTHING = 2**63 - 1
+ACCEPT = delivery.ACKNOWLEDGE_TYPE_ACCEPT
 
 
 def subscribe(**fields: Any) -> pb.ConsumeRequest:
@@ -45,7 +47,12 @@ def assignment(*partitions: int) -> pb.ConsumeRequest.Assignment:
 
 def ack(number: int, partition: int = 0) -> delivery.Acknowledgement:
     return delivery.Acknowledgement(
-        id=number, topic_id=TOPIC.topic_id, partition=partition, first_offset=number, type=1, lock_token=7
+        id=number,
+        topic_id=TOPIC.topic_id,
+        partition=partition,
+        first_offset=number,
+        type=ACCEPT,
+        lock_token=7,
     )
 
 
@@ -155,9 +162,13 @@ async def test_a_single_credit_finds_the_leader_that_has_records(bench: Bench) -
     async with consuming(bench, own_membership(0, 1, credit=1)) as call:
         await call.read()
         streams = [await stream_of(bench.leader), await stream_of(other)]
-        for stream in (*streams, *streams):
-            await eventually(lambda stream=stream: stream.credit == 1)
+        for turn in range(4):
+            await eventually(partial(has_the_credit, streams[turn % 2]))
             assert sum(stream.credit for stream in streams) <= 1
+
+
+def has_the_credit(stream: Stream) -> bool:
+    return stream.credit == 1
 
 
 async def test_when_a_leader_dies_its_locks_are_lost_and_the_next_one_takes_over(bench: Bench) -> None:
@@ -194,9 +205,11 @@ async def test_a_partition_that_moved_is_taken_from_its_new_leader(bench: Bench)
         stream = await stream_of(bench.leader)
         bench.ownership.give(1, there)
         problems = [
-            leader.DeliverResponse.Problem(topic_id=TOPIC.topic_id, partition=1, error_code=6),
             leader.DeliverResponse.Problem(
-                topic_id=TOPIC.topic_id, partition=0, error_code=69, error_message="no"
+                topic_id=TOPIC.topic_id, partition=1, error_code=wire(ErrorCode(6))
+            ),
+            leader.DeliverResponse.Problem(
+                topic_id=TOPIC.topic_id, partition=0, error_code=wire(ErrorCode(69)), error_message="no"
             ),
         ]
         stream.out.put_nowait(leader.DeliverResponse(problems=problems[:1]))

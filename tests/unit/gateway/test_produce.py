@@ -9,7 +9,7 @@ import pytest
 
 from libs.testkit.waiting import eventually
 from services.gateway.clients.codes import wire
-from services.gateway.service.produce_stream import IN_FLIGHT_BYTES
+from services.gateway.config import IN_FLIGHT_BYTES
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.records.murmur2 import partition_of

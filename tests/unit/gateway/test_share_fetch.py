@@ -33,7 +33,12 @@ def fetch(epoch: int, *partitions: int, acks: dict[int, list[Batch]] | None = No
             for index in partitions
         ],
     )
-    fields = {"group_id": "group", "member_id": "me", "max_records": 500, "min_bytes": 1} | more
+    fields: dict[str, Any] = {
+        "group_id": "group",
+        "member_id": "me",
+        "max_records": 500,
+        "min_bytes": 1,
+    } | more
     return pb.ShareFetchRequest(share_session_epoch=epoch, topics=[topic] if partitions else [], **fields)
 
 
@@ -187,7 +192,7 @@ async def test_partitions_that_do_not_exist(bench: Bench) -> None:
 
 async def test_renewing_does_not_fetch(bench: Bench) -> None:
     await bench.share.ShareFetch(fetch(0, 0))
-    sizes = {"max_records": 0, "min_bytes": 0, "max_bytes": 0}
+    sizes: dict[str, Any] = {"max_records": 0, "min_bytes": 0, "max_bytes": 0}
     renewed = fetch(1, 0, acks={0: [(0, 9, [RENEW])]}, is_renew_ack=True, **sizes)
     assert answered(await bench.share.ShareFetch(renewed))[0].acknowledge_error_code == 0
     assert len(bench.leader.of(leader.AcquireRecordsRequest)) == 1

@@ -1,0 +1,165 @@
+"""Acquire and Acknowledge: what anybody can do with grpcurl alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from libs.testkit.brokers import Cluster
+from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1 import share_pb2 as pb
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker.rpc_status import from_rpc_error
+from tests.scenarios.gateway.wire import Door, Topic, opened
+
+ACCEPT, RELEASE, RENEW = 1, 2, 4
+
+
+@pytest.fixture
+async def door(cluster: Cluster) -> AsyncIterator[Door]:
+    async with opened(cluster.address) as door:
+        yield door
+
+
+async def acquire(topic: Topic, group_id: str, records: int = 10, **more: Any) -> Any:
+    request = {"max_wait_ms": 5_000, "as_text": True} | more
+    return await topic.door.share.Acquire(
+        pb.AcquireRequest(group_id=group_id, topics=[topic.name], max_records=records, **request)
+    )
+
+
+async def decide(topic: Topic, group_id: str, member_id: str, *decisions: Any) -> list[int]:
+    """The error code of each decision: (type, record), with other fields replaced by a third dict."""
+    asked = [
+        pb.AcknowledgeRequest.Decision(
+            **{
+                "topic": topic.name,
+                "partition": record.partition,
+                "offset": record.offset,
+                "lock_token": record.lock_token,
+                "type": kind,
+            }
+            | dict(*changed)
+        )
+        for kind, record, *changed in decisions
+    ]
+    request = pb.AcknowledgeRequest(group_id=group_id, member_id=member_id, acknowledgements=asked)
+    return [result.error_code for result in (await topic.door.share.Acknowledge(request)).results]
+
+
+async def refusal(call: Any) -> KafkaError:
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await call
+    return from_rpc_error(failure.value)
+
+
+async def test_publish_acquire_acknowledge(door: Door) -> None:
+    topic = await door.topic(partitions=3)
+    group_id = await door.group(topic)
+    for partition in range(3):
+        await topic.publish(2, partition)
+    got = await acquire(topic, group_id)
+    assert sorted((record.partition, record.offset, record.text) for record in got.records) == [
+        (partition, offset, str(offset)) for partition in range(3) for offset in range(2)
+    ]
+    codes = await decide(topic, group_id, got.member_id, *((ACCEPT, record) for record in got.records))
+    assert codes == [0] * 6
+    assert not (await acquire(topic, group_id, max_wait_ms=50)).records
+
+
+async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(await door.topic())  # has its settings; knows nothing of this topic
+    await topic.publish(1)
+    assert len((await acquire(topic, group_id)).records) == 1
+    described = await door.admin.ShareGroupDescribe(group.ShareGroupDescribeRequest(group_ids=[group_id]))
+    assert len(described.groups[0].members) <= 1  # who initialised leaves at once
+
+
+async def test_partitions_added_later_are_served(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    assert not (await acquire(topic, group_id, max_wait_ms=0)).records
+    more = cluster_pb.CreatePartitionsRequest.Topic(name=topic.name, count=2)
+    await door.admin.CreatePartitions(cluster_pb.CreatePartitionsRequest(topics=[more]))
+    await topic.publish(1, partition=1)
+    assert [record.partition for record in (await acquire(topic, group_id)).records] == [1]
+
+
+async def test_each_decision_has_its_own_result(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    await topic.publish(4)
+    got = await acquire(topic, group_id)
+    first, second, third, fourth = got.records
+    codes = await decide(
+        topic,
+        group_id,
+        got.member_id,
+        (ACCEPT, first),
+        (ACCEPT, second, {"lock_token": second.lock_token + 1}),
+        (RELEASE, third),
+        (RENEW, fourth),
+        (ACCEPT, first),
+    )
+    stale = ErrorCode.INVALID_RECORD_STATE
+    assert codes == [0, stale, 0, 0, stale]
+    assert await decide(topic, group_id, "somebody else", (ACCEPT, second)) == [stale]
+    again = await acquire(topic, group_id)
+    assert [(record.offset, record.delivery_count) for record in again.records] == [(third.offset, 2)]
+
+
+async def test_no_more_records_than_asked_for(door: Door) -> None:
+    topic = await door.topic(partitions=2)
+    group_id = await door.group(topic)
+    for partition in range(2):
+        await topic.publish(5, partition)
+    sizes = [len((await acquire(topic, group_id, count)).records) for count in (1, 0, 7, 7)]
+    assert sum(sizes) == 10
+    assert sizes[:2] == [1, 1]
+    assert max(sizes) <= 7
+
+
+WRONG = [
+    ({"group_id": ""}, "group_id"),
+    ({"topics": []}, "topics"),
+    ({"member_id": "x" * 37}, "member_id"),
+    ({"max_records": -1}, "max_records"),
+    ({"max_records": 1001}, "max_records"),
+    ({"max_wait_ms": 60_001}, "max_wait_ms"),
+]
+
+
+@pytest.mark.parametrize(("changed", "field"), WRONG)
+async def test_requests_that_are_refused(door: Door, changed: dict[str, Any], field: str) -> None:
+    fields = {"group_id": "group", "topics": ["topic"]} | changed
+    error = await refusal(door.share.Acquire(pb.AcquireRequest(**fields)))
+    assert error.code is ErrorCode.INVALID_REQUEST
+    assert [violation.field for violation in error.violations] == [field]
+
+
+async def test_a_topic_that_does_not_exist(door: Door) -> None:
+    error = await refusal(door.share.Acquire(pb.AcquireRequest(group_id="group", topics=["nowhere"])))
+    assert error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert error.metadata["topic"] == "nowhere"
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"type": 7}, "acknowledgements[0]"),
+        ({"last_offset": 0, "offset": 5}, "acknowledgements[0]"),
+    ],
+)
+async def test_decisions_that_are_refused_as_a_whole(door: Door, changed: dict[str, Any], field: str) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    await topic.publish(1)
+    got = await acquire(topic, group_id)
+    error = await refusal(decide(topic, group_id, got.member_id, (ACCEPT, got.records[0], changed)))
+    assert [violation.field for violation in error.violations] == [field]
+    assert await decide(topic, group_id, got.member_id, (ACCEPT, got.records[0])) == [0]
