@@ -23,6 +23,7 @@ from services.flights.supervisor import Outcome, Plan, Run
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.failures import explain
 from sharebroker.cli.options import DEFAULT_SERVER
+from sharebroker.cli.output import say
 from sharebroker.errors import KafkaError
 
 _FAILED: Final = 1
@@ -65,13 +66,13 @@ def main() -> int:
         with serving(options.data, options.grpc, _PROPERTIES) as server:
             return _with_server(options, console, folder, server)
     except (NotServingError, dataset.NoDatasetError) as failure:
-        console.print(str(failure), markup=False)
+        say(str(failure))
         return _BAD_SETUP
     except KafkaError as failure:
-        console.print(explain(failure), markup=False)
+        say(explain(failure))
         return _FAILED
     except KeyboardInterrupt:
-        console.print("Stopped. Start it again to go on where it was.")
+        say("Stopped. Start it again to go on where it was.")
         return _INTERRUPTED
 
 

@@ -46,6 +46,11 @@ class Display:
             self._last_line = now
             self.note(progress.line())
 
+    def finish(self, progress: Progress) -> None:
+        """The last numbers, to stay."""
+        self._live.update(_panel(progress))
+        self.note(progress.line())
+
 
 def _panel(progress: Progress) -> Table:
     shown = Table(box=None, pad_edge=False)

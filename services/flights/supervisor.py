@@ -64,13 +64,16 @@ class Run:
         losing = asyncio.create_task(self._lose_one(fleet))
         try:
             await self._watch(publisher, publishing, fleet)
-            await losing if self._hanging else losing.cancel()
+            if self._hanging:
+                await losing
         finally:
             publishing.cancel()
             losing.cancel()
             await fleet.stop()
             await asyncio.gather(publishing, losing, return_exceptions=True)
-        return await self._judge(before)
+        outcome = await self._judge(before)
+        self._display.finish(self._progress(publisher.published, time.monotonic()))
+        return outcome
 
     async def _watch(self, publisher: Publisher, publishing: asyncio.Task[None], fleet: Fleet) -> None:
         """Shows the progress until nothing is left to do, or nothing happens any more."""
@@ -81,7 +84,7 @@ class Run:
             if now - looked >= _LAG_SECONDS:
                 looked, all_published = now, publishing.done()
                 self._lag = await self._cluster.lag()
-            self._show(publisher.published, now)
+            self._display.show(self._progress(publisher.published, now), now)
             if finished != len(self._ledger.finals):
                 finished, moved = len(self._ledger.finals), now
             if fleet.failed() or now - moved > _STALLED_SECONDS:
@@ -113,10 +116,10 @@ class Run:
         await fleet.kill(victim)
         self._display.note(f"[{victim} is killed (SIGKILL)]")
 
-    def _show(self, published: int, now: float) -> None:
+    def _progress(self, published: int, now: float) -> Progress:
         totals = self._ledger.totals
         finished = totals.accepted + totals.rejected
-        progress = Progress(
+        return Progress(
             published=published,
             accepted=totals.accepted,
             released=totals.released,
@@ -125,7 +128,6 @@ class Run:
             lag=self._lag,
             rate=self._rate.note(finished, now),
         )
-        self._display.show(progress, now)
 
     async def _judge(self, before: set[Place]) -> Outcome:
         finished = await self._cluster.finished()

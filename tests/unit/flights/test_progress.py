@@ -47,8 +47,14 @@ def test_plain_lines_come_now_and_then(console: Console) -> None:
         display.show(Progress(published=2), 1.0)
         display.note("[worker-3] killed")
         display.show(Progress(published=3), 2.0)
+        display.finish(Progress(published=4))
     lines = written(console).splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["published 1", "[worker-3] killed", "published 3"]
+    assert [line.split("  ")[0] for line in lines] == [
+        "published 1",
+        "[worker-3] killed",
+        "published 3",
+        "published 4",
+    ]
 
 
 def test_terminal_shows_the_numbers_live() -> None:

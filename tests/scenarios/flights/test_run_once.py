@@ -1,0 +1,58 @@
+"""The main job of `make run` on the first of the flights: everything finished once, though a worker dies."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+ROWS = 12_000
+
+
+def run(data: Path) -> str:
+    command = [sys.executable, "-m", "services.flights", "--once", "--rows", str(ROWS)]
+    options = ["--data", str(data), "--grpc", "127.0.0.1:0"]
+    done = subprocess.run(command + options, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_every_flight_is_finished_once_and_never_again(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    assert "[worker-3 is killed (SIGKILL)]" in first
+    sums = re.search(r"published ([\d,]+) = accepted ([\d,]+) \+ rejected ([\d,]+)\n", first)
+    assert sums is not None
+    published, accepted, rejected = (int(number.replace(",", "")) for number in sums.groups())
+    assert published == ROWS == accepted + rejected
+    assert rejected > 0
+    assert int(re.findall(r"locks lost ([\d,]+)", first)[-1].replace(",", "")) > 0
+    assert "Verdict: every record was finished exactly once." in first
+
+    again = run(tmp_path)
+    assert "8 workers, 0 of 12,000 flights to work off." in again
+    assert "finished by an earlier run 12,000 + accepted 0 + rejected 0" in again
+    assert "delivered again after they were finished: 0" in again
+
+
+def test_bad_set_up_is_one_sentence_and_code_2(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "services.flights",
+        "--once",
+        "--data",
+        str(tmp_path),
+        "--grpc",
+        "nonsense",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "HOST:PORT" in done.stderr
