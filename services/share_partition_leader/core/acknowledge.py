@@ -98,7 +98,7 @@ class Acknowledgement:
         self.renewed: list[tuple[Run, Lock]] = []
 
     def add(self, batch: AckBatch) -> None:
-        """Mark what a batch acknowledges; offsets the SPSO has passed are ignored.
+        """Mark what a batch acknowledges; without a token, offsets the SPSO has passed are ignored (Kafka).
 
         Raises: KafkaError INVALID_REQUEST beyond what was acquired; INVALID_RECORD_STATE for a record this
         member does not hold, with `offset` and `reason` (Refusal) in the metadata.
@@ -106,6 +106,8 @@ class Acknowledgement:
         in_flight = self._in_flight
         first, last, types, token = batch
         start = in_flight.start
+        if first < start and token is not None:
+            raise _refused(first, Refusal.NOT_IN_FLIGHT)
         if last < start:
             return
         self._check_range(first, last)

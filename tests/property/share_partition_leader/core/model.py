@@ -211,6 +211,8 @@ class Model:
         changes: dict[int, int] = {}
         renewed: set[int] = set()
         for batch in batches:
+            if batch.token is not None and batch.first < self.start:
+                raise RefusedError
             if batch.last < self.start:
                 continue
             if batch.first >= self.start and not self.records:

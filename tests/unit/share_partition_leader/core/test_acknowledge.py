@@ -232,9 +232,22 @@ def test_types_for_offsets_in_a_gap_mean_nothing() -> None:
 # --- below the SPSO
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("part", ["0-2", "2-5"])
+def test_with_a_token_what_lies_below_the_spso_is_refused(part: str, kind: str) -> None:
+    share = opened()
+    token = fetch(share, "0-9")[0].token
+    done(share, share.acknowledge("m1", acks("0-3", ACCEPT), 0.0))
+    untouched = picture(share)
+    with pytest.raises(KafkaError) as refused:
+        share.acknowledge("m1", acks(part, KINDS[kind], token=token), 0.0)
+    assert _reason(refused) == (ErrorCode.INVALID_RECORD_STATE, part[0], "not_in_flight")
+    assert picture(share) == untouched
+
+
 @pytest.mark.parametrize("kind", KINDS.values())
 @pytest.mark.parametrize("part", ["0", "0-9", "3-5", "9"])
-def test_what_lies_below_the_spso_is_ignored(part: str, kind: int) -> None:
+def test_without_a_token_what_lies_below_the_spso_is_ignored(part: str, kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     fetch(share, "10-19")
