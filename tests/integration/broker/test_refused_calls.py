@@ -1,0 +1,270 @@
+"""Calls that are refused as a whole: gRPC status, ErrorInfo, the fields at fault; nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
+from tests.integration.broker.world import World, undisturbed
+from tests.support.client import TIMEOUT, Client, refusal, unique
+
+Call = Callable[[World], Awaitable[Any]]
+
+
+def publish(topic: str | None = None, **record: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        records = [produce.PublishRecord(**record)] if record else []
+        request = produce.PublishRequest(topic=world.topic if topic is None else topic, records=records)
+        return world.client.produce.Publish(request, timeout=TIMEOUT)
+
+    return call
+
+
+def acquire(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {
+            "group_id": world.group_id,
+            "topics": [world.topic],
+            "max_records": 1,
+        } | changes
+        return world.client.share.Acquire(share.AcquireRequest(**fields), timeout=TIMEOUT)
+
+    return call
+
+
+def acknowledge(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {"topic": world.topic, "lock_token": 1, "type": 1} | changes
+        request = share.AcknowledgeRequest(
+            group_id=world.group_id,
+            member_id=world.member,
+            acknowledgements=[share.AcknowledgeRequest.Decision(**fields)],
+        )
+        return world.client.share.Acknowledge(request, timeout=TIMEOUT)
+
+    return call
+
+
+def heartbeat(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {"group_id": unique("g"), "member_id": "m", "member_epoch": 1} | changes
+        if "group_id" in changes and changes["group_id"] is None:
+            fields["group_id"] = world.group_id
+        request = groups.ShareGroupHeartbeatRequest(**fields)
+        return world.client.share.ShareGroupHeartbeat(request, timeout=TIMEOUT)
+
+    return call
+
+
+def fetch(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {
+            "group_id": world.group_id,
+            "member_id": unique("m"),
+            "max_records": 1,
+        } | changes
+        return world.client.share.ShareFetch(share.ShareFetchRequest(**fields), timeout=TIMEOUT)
+
+    return call
+
+
+def session_acknowledge(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {
+            "group_id": world.group_id,
+            "member_id": unique("m"),
+            "share_session_epoch": 1,
+        } | changes
+        return world.client.share.ShareAcknowledge(share.ShareAcknowledgeRequest(**fields), timeout=TIMEOUT)
+
+    return call
+
+
+def inspect(**changes: Any) -> Call:
+    def call(world: World) -> Awaitable[Any]:
+        fields: dict[str, Any] = {
+            "group_id": world.group_id,
+            "topic_id": world.topic_id,
+            "partition": 0,
+        } | changes
+        request = state.InspectShareGroupStateRequest(**fields)
+        return world.client.admin.InspectShareGroupState(request, timeout=TIMEOUT)
+
+    return call
+
+
+JOIN = {"member_epoch": 0, "subscribed_topic_names": groups.TopicNames(names=["t"])}
+
+CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
+    "publish: illegal topic name": (publish("no spaces", text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
+    "publish: empty topic name": (publish("", text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
+    "publish: topic name too long": (publish("t" * 250, text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
+    "publish: nothing": (publish(), ErrorCode.INVALID_REQUEST, "records"),
+    "publish: no such partition": (
+        publish(text="x", partition=1),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "records[0].partition",
+    ),
+    "publish: negative partition": (
+        publish(text="x", partition=-1),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "records[0].partition",
+    ),
+    "publish: record too large": (
+        publish(value=bytes(1_048_588)),
+        ErrorCode.MESSAGE_TOO_LARGE,
+        "records[0]",
+    ),
+    "publish: timestamp before 1970": (
+        publish(text="x", timestamp_ms=-5),
+        ErrorCode.INVALID_RECORD,
+        "records[0].timestamp_ms",
+    ),
+    "acquire: unknown topic": (acquire(topics=["nowhere"]), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+    "acquire: no topic": (acquire(topics=[]), ErrorCode.INVALID_REQUEST, "topics"),
+    "acquire: no group": (acquire(group_id=""), ErrorCode.INVALID_REQUEST, "group_id"),
+    "acquire: member id too long": (acquire(member_id="m" * 37), ErrorCode.INVALID_REQUEST, "member_id"),
+    "acquire: too many": (acquire(max_records=1001), ErrorCode.INVALID_REQUEST, "max_records"),
+    "acquire: less than none": (acquire(max_records=-1), ErrorCode.INVALID_REQUEST, "max_records"),
+    "acquire: too patient": (acquire(max_wait_ms=60_001), ErrorCode.INVALID_REQUEST, "max_wait_ms"),
+    "acknowledge: unknown topic": (
+        acknowledge(topic="nowhere"),
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        None,
+    ),
+    "acknowledge: no such type": (acknowledge(type=5), ErrorCode.INVALID_REQUEST, "acknowledgements[0]"),
+    "acknowledge: backwards": (
+        acknowledge(offset=3, last_offset=2),
+        ErrorCode.INVALID_REQUEST,
+        "acknowledgements[0]",
+    ),
+    "acknowledge: negative offset": (
+        acknowledge(offset=-5, last_offset=2),
+        ErrorCode.INVALID_REQUEST,
+        "acknowledgements[0]",
+    ),
+    "acknowledge: delay": (
+        acknowledge(type=2, delay_ms=10),
+        ErrorCode.INVALID_REQUEST,
+        "acknowledgements[0].delay_ms",
+    ),
+    "heartbeat: no group id": (heartbeat(group_id=""), ErrorCode.INVALID_REQUEST, "group_id"),
+    "heartbeat: no member id": (heartbeat(member_id="", **JOIN), ErrorCode.INVALID_REQUEST, "member_id"),
+    "heartbeat: member id too long": (
+        heartbeat(member_id="m" * 37, **JOIN),
+        ErrorCode.INVALID_REQUEST,
+        "member_id",
+    ),
+    "heartbeat: joins without topics": (heartbeat(member_epoch=0), ErrorCode.INVALID_REQUEST, None),
+    "heartbeat: no such epoch": (heartbeat(member_epoch=-2), ErrorCode.INVALID_REQUEST, None),
+    "heartbeat: unknown group": (heartbeat(), ErrorCode.GROUP_ID_NOT_FOUND, None),
+    "heartbeat: unknown member": (heartbeat(group_id=None), ErrorCode.UNKNOWN_MEMBER_ID, None),
+    "fetch: no such session": (fetch(share_session_epoch=5), ErrorCode.SHARE_SESSION_NOT_FOUND, None),
+    "fetch: member id too long": (fetch(member_id="m" * 37), ErrorCode.INVALID_REQUEST, "member_id"),
+    "fetch: waits less than nothing": (fetch(max_wait_ms=-1), ErrorCode.INVALID_REQUEST, "max_wait_ms"),
+    "fetch: renews and fetches": (fetch(is_renew_ack=True), ErrorCode.INVALID_REQUEST, "max_records"),
+    "session: opened by an acknowledgement": (
+        session_acknowledge(share_session_epoch=0),
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        None,
+    ),
+    "session: acknowledged without one": (session_acknowledge(), ErrorCode.SHARE_SESSION_NOT_FOUND, None),
+    "session: closed without one": (
+        session_acknowledge(share_session_epoch=-1),
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        None,
+    ),
+    "inspect: no group": (inspect(group_id=""), ErrorCode.INVALID_REQUEST, None),
+    "inspect: no topic id": (inspect(topic_id="x"), ErrorCode.INVALID_REQUEST, None),
+    "inspect: negative partition": (inspect(partition=-1), ErrorCode.INVALID_REQUEST, None),
+}
+
+
+async def test_bad_calls_are_refused_and_change_nothing(client: Client) -> None:
+    async with undisturbed(client) as world:
+        refused = {name: await refusal(call(world)) for name, (call, _, _) in CASES.items()}
+    for name, (_, code, field) in CASES.items():
+        assert refused[name].code is code, name
+        assert refused[name].text, name
+        if field is not None:
+            assert refused[name].fields == (field,), name
+
+
+async def test_heartbeats_with_another_epoch_than_the_last_ones_are_fenced(client: Client) -> None:
+    async with undisturbed(client) as world:
+        group_id, member, other = await client.group(), unique("m"), (await client.create())[0]
+        epochs = [0]
+        for topics in ([world.topic], [world.topic, other], [other]):
+            joined = await client.heartbeat(group_id, member, epochs[-1], topics)
+            assert joined.member_epoch > epochs[-1]
+            epochs.append(joined.member_epoch)
+        for epoch in (epochs[1], epochs[-1] + 1, epochs[-1] + 1000):
+            refused = await refusal(client.heartbeat(group_id, member, epoch))
+            assert refused.code is ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await client.heartbeat(group_id, member, epochs[-1])).member_epoch == epochs[-1]
+        await client.heartbeat(group_id, member, -1)
+        assert (
+            await refusal(client.heartbeat(group_id, member, epochs[-1]))
+        ).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_session_epochs_too_old_and_too_new_are_refused(client: Client) -> None:
+    async with undisturbed(client) as world:
+        fetches = fetch(member_id="s1", share_session_epoch=0, max_records=0)
+        await fetches(world)
+        for epoch in (2, 7):
+            refused = await refusal(fetch(member_id="s1", share_session_epoch=epoch)(world))
+            assert refused.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        await fetch(member_id="s1", share_session_epoch=1, max_records=0)(world)
+        for call in (fetch(member_id="s1", share_session_epoch=1), session_acknowledge(member_id="s1")):
+            assert (await refusal(call(world))).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+        await session_acknowledge(member_id="s1", share_session_epoch=-1)(world)
+        refused = await refusal(fetch(member_id="s1", share_session_epoch=2)(world))
+        assert refused.code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("first", "field"),
+    [
+        (share.ConsumeRequest(credit=1), "subscribe"),
+        (share.ConsumeRequest(subscribe=share.ConsumeRequest.Subscribe(topics=["t"])), "subscribe.group_id"),
+        (
+            share.ConsumeRequest(subscribe=share.ConsumeRequest.Subscribe(group_id="g")),
+            "subscribe.member_id",
+        ),
+        (
+            share.ConsumeRequest(
+                subscribe=share.ConsumeRequest.Subscribe(group_id="g", topics=["t"], member_id="m" * 37)
+            ),
+            "subscribe.member_id",
+        ),
+        (
+            share.ConsumeRequest(
+                subscribe=share.ConsumeRequest.Subscribe(group_id="g", topics=["t"]), credit=-1
+            ),
+            "credit",
+        ),
+    ],
+)
+async def test_a_consume_stream_that_opens_wrongly_is_refused(
+    client: Client, first: share.ConsumeRequest, field: str
+) -> None:
+    call = client.share.Consume()
+    await call.write(first)
+    refused = await refusal(call.read())
+    assert (refused.code, refused.fields) == (ErrorCode.INVALID_REQUEST, (field,))
+
+
+async def test_a_message_over_the_limit_is_refused_and_the_connection_goes_on(client: Client) -> None:
+    async with undisturbed(client) as world:
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await publish(value=bytes(64 * 1024 * 1024))(world)
+        assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

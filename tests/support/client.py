@@ -1,0 +1,228 @@
+"""A client of raw gRPC stubs: what any language would do, without the Python client's own logic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+from uuid import uuid4
+
+import grpc
+from google.rpc import error_details_pb2, status_pb2
+
+from sharebroker.cluster.v1 import cluster_pb2 as cluster
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.errors import DESCRIPTIONS, ErrorCode
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
+
+TIMEOUT = 20.0
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+
+_numbers = count(1)
+
+
+def unique(prefix: str) -> str:
+    """A name no other test uses."""
+    return f"{prefix}-{next(_numbers)}-{uuid4().hex[:6]}"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """How a call ended: Kafka's code, the fields that are at fault, the text."""
+
+    code: ErrorCode
+    fields: tuple[str, ...]
+    text: str
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same call may succeed later."""
+        return DESCRIPTIONS[self.code].retriable
+
+
+async def refusal(call: Awaitable[Any]) -> Refusal:
+    """The refusal a call ends with; it has ErrorInfo of our domain and the status of its code."""
+    try:
+        answer = await call
+    except grpc.aio.AioRpcError as failure:
+        return refusal_of(failure)
+    raise AssertionError(f"was not refused: {answer}")
+
+
+def refusal_of(failure: grpc.aio.AioRpcError) -> Refusal:
+    """The rich error of a failed call; AssertionError where it has none."""
+    trailers = dict(failure.trailing_metadata() or ())
+    assert "grpc-status-details-bin" in trailers, f"no details: {failure!r}"
+    status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+    info, bad = error_details_pb2.ErrorInfo(), error_details_pb2.BadRequest()
+    for detail in status.details:
+        for message in (info, bad):
+            if detail.Is(message.DESCRIPTOR):
+                detail.Unpack(message)
+    code = ErrorCode[info.reason]
+    assert info.domain == "sharebroker"
+    assert info.metadata["kafka_error_code"] == str(int(code))
+    assert failure.code().name == DESCRIPTIONS[code].status
+    fields = tuple(violation.field for violation in bad.field_violations)
+    return Refusal(code, fields, failure.details() or "")
+
+
+class Client:
+    """Stubs of one gateway and the steps most tests need. Calls raise grpc.aio.AioRpcError."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.admin = AdminServiceStub(channel)
+        self.share = ShareServiceStub(channel)
+        self.produce = ProduceServiceStub(channel)
+
+    async def create(self, partitions: int = 1, **configs: str) -> tuple[str, str]:
+        """Create a topic; its name and id. Settings are written with underscores for dots."""
+        name = unique("topic")
+        asked = cluster.CreateTopicsRequest.Topic(
+            name=name, num_partitions=partitions, configs={_dotted(k): v for k, v in configs.items()}
+        )
+        answer = await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]), timeout=TIMEOUT)
+        assert not answer.topics[0].error_code, answer
+        return name, answer.topics[0].topic_id
+
+    async def group(self, **configs: str) -> str:
+        """The name of a new group that reads from the beginning."""
+        group_id = unique("group")
+        settings = {"share.auto.offset.reset": "earliest"} | {_dotted(k): v for k, v in configs.items()}
+        asked = cluster.IncrementalAlterConfigsRequest.Resource(
+            resource_type=cluster.RESOURCE_TYPE_GROUP,
+            resource_name=group_id,
+            configs=[
+                cluster.IncrementalAlterConfigsRequest.Config(name=k, value=v) for k, v in settings.items()
+            ],
+        )
+        request = cluster.IncrementalAlterConfigsRequest(resources=[asked])
+        answer = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
+        assert not answer.responses[0].error_code, answer
+        return group_id
+
+    async def publish(
+        self, topic: str, texts: Iterable[str], *, partition: int | None = None, timeout: float = TIMEOUT
+    ) -> list[tuple[int, int]]:
+        """Publish records; partition and offset of each."""
+        records = [produce.PublishRecord(text=text, partition=partition) for text in texts]
+        request = produce.PublishRequest(topic=topic, records=records)
+        answer = await self.produce.Publish(request, timeout=timeout)
+        return [(position.partition, position.offset) for position in answer.positions]
+
+    async def acquire(
+        self,
+        group_id: str,
+        topic: str,
+        records: int,
+        *,
+        member: str = "",
+        wait: float = 5.0,
+        timeout: float = TIMEOUT,
+    ) -> share.AcquireResponse:
+        """Acquire records once."""
+        request = share.AcquireRequest(
+            group_id=group_id,
+            topics=[topic],
+            max_records=records,
+            max_wait_ms=round(wait * 1000),
+            as_text=True,
+            member_id=member,
+        )
+        return await self.share.Acquire(request, timeout=timeout)
+
+    async def acquire_all(
+        self, group_id: str, topic: str, records: int, member: str
+    ) -> list[share.ShareRecord]:
+        """Acquire until there are this many."""
+        got: list[share.ShareRecord] = []
+        async with asyncio.timeout(TIMEOUT):
+            while len(got) < records:
+                got += (await self.acquire(group_id, topic, records - len(got), member=member)).records
+        return got
+
+    async def acknowledge(
+        self,
+        group_id: str,
+        member: str,
+        records: Sequence[share.ShareRecord],
+        kind: int = ACCEPT,
+        *,
+        timeout: float = TIMEOUT,
+    ) -> list[ErrorCode]:
+        """Decide on records by their lock tokens; the code of each result."""
+        request = share.AcknowledgeRequest(
+            group_id=group_id,
+            member_id=member,
+            acknowledgements=[decision(record, kind) for record in records],
+        )
+        answer = await self.share.Acknowledge(request, timeout=timeout)
+        return [ErrorCode(result.error_code) for result in answer.results]
+
+    async def heartbeat(
+        self, group_id: str, member: str, epoch: int, topics: Sequence[str] = ()
+    ) -> groups.ShareGroupHeartbeatResponse:
+        """Send one heartbeat."""
+        names = groups.TopicNames(names=topics) if topics else None
+        request = groups.ShareGroupHeartbeatRequest(
+            group_id=group_id, member_id=member, member_epoch=epoch, subscribed_topic_names=names
+        )
+        return await self.share.ShareGroupHeartbeat(request, timeout=TIMEOUT)
+
+    async def inspect(
+        self, group_id: str, topic_id: str, partition: int = 0
+    ) -> state.InspectShareGroupStateResponse:
+        """The stored state of a share-partition; log and memory must agree."""
+        request = state.InspectShareGroupStateRequest(
+            group_id=group_id, topic_id=topic_id, partition=partition
+        )
+        answer = await self.admin.InspectShareGroupState(request, timeout=TIMEOUT)
+        assert answer.consistent
+        return answer
+
+    async def finished(self, group_id: str, topic_id: str, partition: int = 0) -> set[int]:
+        """Offsets that are finished for good, as stored."""
+        folded = (await self.inspect(group_id, topic_id, partition)).folded
+        done = set(range(max(folded.start_offset, 0)))
+        for batch in folded.state_batches:
+            if batch.delivery_state in (2, 4):
+                done |= set(range(batch.first_offset, batch.last_offset + 1))
+        return done
+
+
+@asynccontextmanager
+async def connected(address: str) -> AsyncIterator[Client]:
+    """A client of the gateway at an address; it connects again at once where the gateway comes back."""
+    options = [
+        ("grpc.initial_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 200),
+        ("grpc.use_local_subchannel_pool", 1),
+        ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield Client(channel)
+
+
+def decision(record: share.ShareRecord, kind: int = ACCEPT) -> share.AcknowledgeRequest.Decision:
+    """What to say of an acquired record."""
+    return share.AcknowledgeRequest.Decision(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        lock_token=record.lock_token,
+        type=delivery.AcknowledgeType.ValueType(kind),
+    )
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
