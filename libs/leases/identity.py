@@ -37,7 +37,7 @@ def temporary(node_id: int | None = None) -> Identity:
 
 
 def at_address(address: str) -> Identity:
-    """The identity of whoever is reached at `address`: one process at a time, so a restarted one is its heir."""
+    """The identity of whoever is reached at `address`: a process that starts there again is its heir."""
     number = int.from_bytes(blake2b(address.encode(), digest_size=8).digest(), "big")
     return temporary(number % HIGHEST_NODE_ID + 1)
 
