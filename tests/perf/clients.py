@@ -1,0 +1,267 @@
+"""Client programs of the benchmark: each runs in a process of its own and writes its figures as JSON.
+
+They use the public asyncio client and nothing below it. `python -m tests.perf.clients CASE PARAMETERS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import uvloop
+
+from sharebroker.acks.acknowledgement import Acknowledgement
+from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
+from tests.perf.figures import percentile
+
+POLL_SECONDS: Final = 5.0
+WORKERS: Final = 32
+SAMPLE_EVERY: Final = 10
+PUBLISH_SAMPLE: Final = 5000
+
+_WATCHES: Final[set[asyncio.Task[None]]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a program is to do: so many records of a topic, at the server's address."""
+
+    address: str
+    topic: str
+    group: str = ""
+    records: int = 0
+    record_bytes: int = 100
+    partitions: int = 1
+    rounds: int = 1
+
+
+class Stopwatch:
+    """Starts with the first record, so that joining a group does not count."""
+
+    def __init__(self) -> None:
+        self._begun = 0.0
+
+    def start(self) -> None:
+        """Start; again has no effect."""
+        self._begun = self._begun or time.perf_counter()
+
+    def rate(self, count: int) -> float:
+        """Counted a second since the start."""
+        return count / (time.perf_counter() - self._begun) if self._begun else 0.0
+
+
+class Short(Exception):
+    """Fewer records came, or were confirmed, than there are."""
+
+
+async def publish(work: Work) -> dict[str, float]:
+    """Case 2: one Producer; every record is confirmed at the end."""
+    await _create(work)
+    late: list[float] = []
+    async with Producer(work.address) as producer:
+        begun = time.perf_counter()
+        await _publish(producer, work, range(work.records), late)
+        took = time.perf_counter() - begun
+    return {"publish.rate": work.records / took, "publish.ack_p99": percentile(late, 0.99) * 1e3}
+
+
+async def each(work: Work) -> dict[str, float]:
+    """Case 3: every record acknowledged by its own call, every result looked at."""
+    await _start_group(work)
+    watch, waits = Stopwatch(), list[float]()
+    open_: deque[Acknowledgement] = deque()
+    taken = confirmed = 0
+    async with _consumer(work) as consumer:
+        while taken < work.records:
+            records = await consumer.poll(POLL_SECONDS)
+            watch.start()
+            _need(records, taken, work.records)
+            open_.extend(record.accept() for record in records)
+            _watch(open_[-len(records)], waits)
+            taken += len(records)
+            while open_ and open_[0].done:
+                await open_.popleft()
+                confirmed += 1
+        for acknowledgement in open_:
+            await acknowledgement
+            confirmed += 1
+        rate = watch.rate(confirmed)
+    return _acked("each", rate, waits)
+
+
+async def by_range(work: Work) -> dict[str, float]:
+    """Case 4: polls are accepted as a whole; now and then the outcome is waited for."""
+    await _start_group(work)
+    watch, waits = Stopwatch(), list[float]()
+    confirmed = taken = polls = 0
+
+    def settled(outcome: AcknowledgementOutcome) -> None:
+        nonlocal confirmed
+        if outcome.error is not None:
+            raise outcome.error
+        confirmed += len(outcome.offsets)
+
+    config = ConsumerConfig(share_acknowledgement_mode="implicit", acknowledgement_commit_callback=settled)
+    async with _consumer(work, config) as consumer:
+        while taken < work.records:
+            records = await consumer.poll(POLL_SECONDS)
+            watch.start()
+            _need(records, taken, work.records)
+            taken += len(records)
+            polls += 1
+            if polls % SAMPLE_EVERY:
+                consumer.commit_async()
+            else:
+                await _time(consumer.commit(), waits)
+        await consumer.commit()
+        while confirmed < taken:
+            await consumer.commit()
+        rate = watch.rate(confirmed)
+    return _acked("range", rate, waits)
+
+
+async def waiting(work: Work) -> dict[str, float]:
+    """Case 5: tasks that take the next record only when the last one's result is there."""
+    await _start_group(work)
+    watch, waits = Stopwatch(), list[float]()
+    queue: asyncio.Queue[Callable[[], Acknowledgement]] = asyncio.Queue(WORKERS)
+
+    async def worker() -> None:
+        while True:
+            accept = await queue.get()
+            await _time(accept(), waits)
+            queue.task_done()
+
+    async with _consumer(work) as consumer:
+        workers = [asyncio.create_task(worker()) for _ in range(WORKERS)]
+        left = work.records
+        async for record in consumer:
+            watch.start()
+            await queue.put(record.accept)
+            left -= 1
+            if not left:
+                break
+        await queue.join()
+        rate = watch.rate(work.records)
+        for task in workers:
+            task.cancel()
+    return _acked("waiting", rate, waits)
+
+
+async def first(work: Work) -> dict[str, float]:
+    """Case 7: from nothing to the first record, each time with a group of its own."""
+    waits = []
+    for turn in range(work.rounds):
+        fresh = replace(work, group=f"{work.group}-{turn}")
+        await _start_group(fresh)
+        begun = time.perf_counter()
+        async with _consumer(fresh) as consumer:
+            records = await consumer.poll(POLL_SECONDS)
+            waits.append(time.perf_counter() - begun)
+            _need(records, 0, 1)
+            for record in records:
+                record.release()
+    return {"first.p50": percentile(waits, 0.5) * 1e3, "first.max": max(waits) * 1e3}
+
+
+async def spread(work: Work) -> dict[str, float]:
+    """Case 6: every share-partition is warm, then gets as many records as the others."""
+    await _create(work)
+    await _start_group(work)
+    watch = Stopwatch()
+    async with Producer(work.address) as producer, _consumer(work) as consumer:
+        warm = 10 * work.partitions
+        await _publish(producer, work, range(warm), [])
+        await _accept_all(consumer, warm)
+        await _publish(producer, work, range(work.records), [])
+        watch.start()
+        await _accept_all(consumer, work.records)
+    return {f"partitions.{work.partitions}": watch.rate(work.records)}
+
+
+async def _accept_all(consumer: ShareConsumer, count: int) -> None:
+    open_: list[Acknowledgement] = []
+    while len(open_) < count:
+        records = await consumer.poll(POLL_SECONDS)
+        _need(records, len(open_), count)
+        open_ += [record.accept() for record in records]
+    for acknowledgement in open_:
+        await acknowledgement
+
+
+async def _create(work: Work) -> None:
+    async with Admin(work.address) as admin:
+        await admin.create_topic(work.topic, work.partitions)
+
+
+async def _start_group(work: Work) -> None:
+    """A group of its own, which starts with the first record there is."""
+    async with Admin(work.address) as admin:
+        await admin.alter_group_configs(work.group, {"share.auto.offset.reset": "earliest"})
+
+
+async def _publish(producer: Producer, work: Work, indexes: range, late: list[float]) -> None:
+    """Records to the partitions in turn, in runs as long as a batch."""
+    payload = b"x" * work.record_bytes
+    run = max(1, len(indexes) // work.partitions)
+    for index in indexes:
+        sent = await producer.send(work.topic, payload, partition=index // run % work.partitions)
+        if index % PUBLISH_SAMPLE == 0:
+            _watch(sent, late)
+    await producer.flush()
+
+
+def _consumer(work: Work, config: ConsumerConfig | None = None) -> ShareConsumer:
+    return ShareConsumer(work.address, work.group, [work.topic], config)
+
+
+def _watch(outcome: Awaitable[object], into: list[float]) -> None:
+    """Time an outcome from here on, beside what else goes on."""
+    task = asyncio.ensure_future(_time(outcome, into))
+    _WATCHES.add(task)
+    task.add_done_callback(_WATCHES.discard)
+
+
+async def _time(outcome: Awaitable[object], into: list[float]) -> None:
+    begun = time.perf_counter()
+    await outcome
+    into.append(time.perf_counter() - begun)
+
+
+def _need(records: Sequence[object], taken: int, wanted: int) -> None:
+    if not records:
+        raise Short(f"only {taken} of {wanted} records came")
+
+
+def _acked(name: str, rate: float, waits: list[float]) -> dict[str, float]:
+    p50, p99 = percentile(waits, 0.5) * 1e3, percentile(waits, 0.99) * 1e3
+    return {f"{name}.rate": rate, f"{name}.ack_p50": p50, f"{name}.ack_p99": p99}
+
+
+Program = Callable[[Work], Coroutine[Any, Any, dict[str, float]]]
+
+PROGRAMS: Final[Mapping[str, Program]] = {
+    "publish": publish,
+    "each": each,
+    "range": by_range,
+    "waiting": waiting,
+    "first": first,
+    "spread": spread,
+}
+
+
+def main(case: str, parameters: str) -> None:
+    """Run one program."""
+    figures = uvloop.run(PROGRAMS[case](Work(**json.loads(parameters))))
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,98 @@
+"""Case 8: what the pure cores cost, without wire, log or loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Final
+
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.commands import Initialize, Write
+from services.share_coordinator.core.key import ShareKey
+from services.share_coordinator.core.machine import ShareCoordinatorMachine
+from services.share_coordinator.core.recording import Rules
+from services.share_coordinator.core.records import ShareRecord
+from services.share_coordinator.store.codec import ShareRecordCodec
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
+
+RECORDS: Final = 500
+LOG_BATCH: Final = 100
+ACCEPT: Final = (1,)
+
+
+def measure(rounds: int) -> dict[str, float]:
+    """Medians in microseconds."""
+    return {
+        "logic.fetch_ack_500": _median_us(_fetch_and_acknowledge(RECORDS), rounds),
+        "logic.fetch_ack_500_singly": _median_us(_fetch_and_acknowledge(1), max(20, rounds // 20)),
+        "logic.write": _median_us(_write(encode=False), rounds),
+        "logic.write_bytes": _median_us(_write(encode=True), rounds),
+    }
+
+
+def _median_us(step: Callable[[], None], rounds: int) -> float:
+    step()
+    took = []
+    for _ in range(rounds):
+        begun = time.perf_counter()
+        step()
+        took.append(time.perf_counter() - begun)
+    return median(took) * 1e6
+
+
+def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
+    """Acquire 500 records in log batches of 100, acknowledge them in runs of `run`, write, complete."""
+    partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
+    request = AcquireRequest("member", RECORDS, RECORDS)
+
+    def step() -> None:
+        now, first = time.time(), partition.next_fetch_offset()
+        log = [(base, base + LOG_BATCH - 1) for base in range(first, first + RECORDS, LOG_BATCH)]
+        acquired = partition.acquire(request, first, log, now)
+        transitions = []
+        for piece in acquired:
+            for begin in range(piece.first, piece.last + 1, run):
+                batch = AckBatch(begin, min(begin + run - 1, piece.last), ACCEPT, piece.token)
+                transition = partition.acknowledge("member", (batch,), now)
+                if transition is not None:
+                    transitions.append(transition)
+        partition.write(transitions)
+        partition.complete(transitions)
+
+    return step
+
+
+def _write(encode: bool) -> Callable[[], None]:
+    """Writes that alternately leave a gap and close it, as acknowledgements out of order do."""
+    machine, codec = ShareCoordinatorMachine(Rules()), ShareRecordCodec()
+    key = ShareKey("group", "A" * 22, 0)
+    position = 0
+
+    def commit(records: tuple[ShareRecord, ...]) -> None:
+        nonlocal position
+        for record in records:
+            position += 1
+            machine.apply(record, position)
+            if encode:
+                codec.encode(record)
+
+    commit(machine.decide(Initialize(key, 1, 0), time.time()).records)
+    written = 0
+
+    def step() -> None:
+        nonlocal written
+        gap = written % 2 == 0
+        base = written // 2 * RECORDS
+        batch = StateBatch(base + 250, base + 499, 2, 1) if gap else StateBatch(base, base + 249, 2, 1)
+        start, count = (base, 250) if gap else (base + RECORDS, 0)
+        commit(machine.decide(Write(key, 1, 0, start, count, (batch,)), time.time()).records)
+        written += 1
+
+    return step

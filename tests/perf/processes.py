@@ -1,0 +1,101 @@
+"""Processes of a run: started, waited for under a limit, ended by their own id."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import multiprocessing.process
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+WORKER_SECONDS: Final = 60.0
+
+
+class BenchFailed(Exception):
+    """A process of the benchmark failed or took too long; the text says which and its last words."""
+
+
+def python(*words: str, profile: Path | None = None) -> list[str]:
+    """A command that runs a module of this project, under cProfile where a file for it is given."""
+    profiled = () if profile is None else ("-m", "cProfile", "-o", str(profile))
+    return [sys.executable, *profiled, "-m", *words]
+
+
+def environment() -> dict[str, str]:
+    """Environment in which the project's modules are found."""
+    paths = [str(ROOT), str(ROOT / "libs" / "python_client"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
+    """Ask a process to end; cut it off when it does not within `patience` seconds."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    process.wait()
+
+
+def run_client(
+    case: str, parameters: Mapping[str, object], limit: float, profile: Path | None = None
+) -> dict[str, float]:
+    """Run a client program (`tests.perf.clients`) in a process of its own; its figures.
+
+    Raises BenchFailed when it fails, or has not ended after `limit` seconds.
+    """
+    command = python("tests.perf.clients", case, json.dumps(parameters), profile=profile)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        out, err = process.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        end(process)
+        raise BenchFailed(f"{case}: not done after {limit:g} s") from None
+    if process.returncode:
+        words = err.strip().splitlines()
+        raise BenchFailed(f"{case}: {words[-1] if words else f'exit code {process.returncode}'}")
+    return cast("dict[str, float]", json.loads(out.strip().splitlines()[-1]))
+
+
+def together(work: Callable[..., object], arguments: Sequence[tuple[Any, ...]]) -> float:
+    """Run `work` once for each arguments, all at once, a process each; seconds until the last is done.
+
+    Neither starting the processes nor ending them counts.
+    """
+    context = multiprocessing.get_context("spawn")
+    ready, go, done = context.Semaphore(0), context.Event(), context.Semaphore(0)
+    workers = [context.Process(target=_on_signal, args=(ready, go, done, work, each)) for each in arguments]
+    for worker in workers:
+        worker.start()
+    _all(ready, workers)
+    begun = time.perf_counter()
+    go.set()
+    _all(done, workers)
+    took = time.perf_counter() - begun
+    for worker in workers:
+        worker.join()
+    return took
+
+
+def _all(said: Any, workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
+    """Raises BenchFailed when a worker has not said it within the time."""
+    if not all(said.acquire(timeout=WORKER_SECONDS) for _ in workers):
+        for worker in workers:
+            worker.kill()
+        raise BenchFailed(f"a worker process did not answer within {WORKER_SECONDS:g} s")
+
+
+def _on_signal(ready: Any, go: Any, done: Any, work: Callable[..., object], given: tuple[Any, ...]) -> None:
+    ready.release()
+    go.wait()
+    work(*given)
+    done.release()
