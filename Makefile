@@ -36,6 +36,9 @@ check: $(READY) ## format, lint, types, import contracts, protos, generated code
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 
+bench: $(READY) ## measure speed beside raw Redis (about five minutes; BENCH=--quick for one short run)
+	@$(BIN)/python -m tests.perf.bench $(BENCH)
+
 format: $(READY) ## format the code and mend what lint can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
