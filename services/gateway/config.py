@@ -36,3 +36,12 @@ POLL_INTERVAL: Final = 0.05
 
 CLOSE_TIMEOUT: Final = 10.0
 """How long leaders may take to answer what is under way when a client has sent its last message."""
+
+VISIBLE_WITHIN: Final = 5.0
+"""How long a change of the catalog is waited for in this process's own view of it."""
+
+OTHERS_SEE_WITHIN: Final = 0.1
+"""By then the other processes have followed a change of the catalog, too."""
+
+NAMED_WITHIN: Final = 2.0
+"""How long Metadata waits for the id of a cluster that is just beginning."""

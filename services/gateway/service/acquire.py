@@ -83,7 +83,7 @@ class UnaryConsumer:
     async def _acquired(
         self, key: SessionKey, topics: Sequence[Topic], request: pb.AcquireRequest, deadline: Deadline
     ) -> Mapping[TopicPartition, Answer]:
-        """Answers with records. A refusal may mean that the state is gone: it is made anew, then asked again."""
+        """Answers with records. A refusal may mean that the state is gone, so it is made once more."""
         wait = Deadline(min(request.max_wait_ms / 1000, deadline.left()))
         backoff = Backoff(Deadline(min(max(wait.left(), _PATIENCE), deadline.left())))
         while True:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from libs.catalog.describe import describe
@@ -14,6 +15,7 @@ from libs.leases.port import Member
 from libs.rpc.router import GROUP_COORDINATOR, SHARE_COORDINATOR
 from services.gateway.clients.codes import wire
 from services.gateway.clients.deadline import Deadline
+from services.gateway.config import NAMED_WITHIN
 from services.gateway.core.validation import refused
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.topics import create_on_demand
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 
 async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Deadline) -> pb.MetadataResponse:
     """Nodes and topics; a topic that does not exist has its error in its own entry."""
-    members = gateway.router.members
+    if not gateway.catalog.catalog.cluster_id:
+        with suppress(KafkaError):  # a new cluster gets its name within a moment
+            await gateway.catalog.wait_for(lambda c: bool(c.cluster_id), min(deadline.left(), NAMED_WITHIN))
     asked = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
     return pb.MetadataResponse(
         cluster_id=gateway.catalog.catalog.cluster_id,
-        nodes=[_node(member) for member in members],
+        nodes=[_node(member) for member in gateway.router.members],
         topics=await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked)),
     )
 

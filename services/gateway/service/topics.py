@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
 
 from libs.catalog.catalog import TopicCatalog
 from libs.catalog.records import ConfigResource, ResourceType, Topic
 from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Deadline
+from services.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from services.gateway.service.gateway import Gateway
 from sharebroker.cluster.v1 import cluster_pb2 as pb
 from sharebroker.errors import ErrorCode, KafkaError
 
-VISIBLE_WITHIN: Final = 5.0
-OTHERS_SEE_WITHIN: Final = 0.1
 _FINE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 

@@ -14,6 +14,7 @@ from libs.leases import names
 from libs.leases.port import Member
 from libs.rpc.router import GROUP_COORDINATOR, LEADER
 from libs.stream_log.memory import MemoryStreamLog
+from services.gateway.clients.codes import wire
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
@@ -29,11 +30,12 @@ class Ownership:
         self.members = [owner]
         self.owners: dict[str, Member] = {}
         self.forgotten: list[str] = []
+        self.nobody = False
         self.on_forget: Callable[[str], None] = lambda _: None
         self._default = owner
 
     async def owner_of(self, resource: str) -> Member | None:
-        return self.owners.get(resource, self._default)
+        return None if self.nobody else self.owners.get(resource, self._default)
 
     def forget(self, resource: str) -> None:
         self.forgotten.append(resource)
@@ -149,6 +151,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.heartbeats: list[group.ShareGroupHeartbeatRequest] = []
         self.refusals: list[KafkaError] = []
+        self.answers: list[ErrorCode] = []
         self.partitions = list(range(TOPIC.partitions))
 
     async def ShareGroupHeartbeat(
@@ -157,6 +160,8 @@ class Coordinator:
         self.heartbeats.append(request)
         if self.refusals:
             raise self.refusals.pop(0)
+        if self.answers:
+            return group.ShareGroupHeartbeatResponse(error_code=wire(self.answers.pop(0)))
         assigned = group.TopicPartitions(topic_id=TOPIC.topic_id, partitions=self.partitions)
         return group.ShareGroupHeartbeatResponse(
             member_id=request.member_id,
@@ -189,7 +194,7 @@ def refusing(code: ErrorCode) -> Callable[[Any], Any]:
     def answer(request: Any) -> Any:
         response = Leader.all_is_well(request)
         for part in getattr(response, "partitions", ()):
-            part.error_code = int(code)
+            part.error_code = wire(code)
         return response
 
     return answer

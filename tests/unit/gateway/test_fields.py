@@ -1,0 +1,28 @@
+"""Consume and Deliver messages are handed on without looking into them: their shared fields are the same."""
+
+from __future__ import annotations
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker.share_partition_leader.v1.share_partition_leader_pb2 import DeliverRequest, DeliverResponse
+
+
+def shape(field: FieldDescriptor) -> tuple[object, ...]:
+    """What a field is on the wire."""
+    inner = field.message_type
+    return field.name, field.number, field.type, field.is_repeated, fields(inner) if inner else None
+
+
+def fields(message: Descriptor) -> dict[int, tuple[object, ...]]:
+    return {field.number: shape(field) for field in message.fields}
+
+
+def test_what_a_client_sends() -> None:
+    ours, theirs = fields(ConsumeRequest.DESCRIPTOR), fields(DeliverRequest.DESCRIPTOR)
+    assert {number: ours[number] for number in (3, 4)} == {number: theirs[number] for number in (3, 4)}
+
+
+def test_what_a_leader_sends() -> None:
+    ours, theirs = fields(ConsumeResponse.DESCRIPTOR), fields(DeliverResponse.DESCRIPTOR)
+    assert {number: ours[number] for number in theirs} == theirs
