@@ -52,6 +52,7 @@ class Flaky(MemoryStreamLog):
 
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
         await asyncio.sleep(0)
+        await self._open.wait()  # an append that is given up while held must not leave its fate behind
         fault = self.plan.popleft() if self.plan else None
         if fault is not None:
             self.fail_next_append(fault)
