@@ -25,12 +25,13 @@ async def consume(
     first = await anext(requests, pb.ConsumeRequest())
     check_first(first)
     stream = ConsumeStream(gateway, first.subscribe, client_host)
-    try:
-        stream.start(first, requests)
-        async for response in stream.responses():
-            yield response
-    finally:
-        await stream.stop()
+    with gateway.serving(stream.fail):
+        try:
+            stream.start(first, requests)
+            async for response in stream.responses():
+                yield response
+        finally:
+            await stream.stop()
 
 
 def check_first(first: pb.ConsumeRequest) -> None:
@@ -52,7 +53,7 @@ class ConsumeStream:
     def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
         self._gateway = gateway
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
-        self._tasks = Tasks(self._fail)
+        self._tasks = Tasks(self.fail)
         self._deliveries = Deliveries(gateway, subscribe, self._key.member_id, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
@@ -67,6 +68,10 @@ class ConsumeStream:
     def responses(self) -> AsyncIterator[pb.ConsumeResponse]:
         """The messages to the client. Raises the KafkaError that ends the stream."""
         return aiter(self._deliveries.outbox)
+
+    def fail(self, error: BaseException) -> None:
+        """End the stream with an error."""
+        self._deliveries.outbox.fail(error)
 
     async def stop(self) -> None:
         """End every task; leaders release what the member holds, then it leaves its group."""
@@ -119,6 +124,3 @@ class ConsumeStream:
         return TopicPartitions(
             topic_id=topic_id, topic_name=topic.name if topic else "", partitions=partitions
         )
-
-    def _fail(self, error: BaseException) -> None:
-        self._deliveries.outbox.fail(error)

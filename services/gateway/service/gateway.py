@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 
 import structlog
 
@@ -12,7 +13,9 @@ from libs.catalog.records import Topic
 from libs.config.broker import BrokerConfig
 from libs.rpc.router import Router
 from services.gateway.clients.coordinators import Coordinators
+from services.gateway.clients.deadline import Deadline
 from services.gateway.clients.leaders import Leaders
+from services.gateway.config import CLOSE_TIMEOUT
 from services.gateway.core.sessions import SessionCache
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -32,7 +35,8 @@ class Gateway:
         self.sessions = SessionCache(config.group_share_max_share_sessions)
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}
+        self._pending: set[asyncio.Future[None]] = set()
 
     def topic(self, name: str, field: str = "topic") -> Topic:
         """The topic of this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
@@ -56,16 +60,35 @@ class Gateway:
         """How long an acquisition lock of the group lasts."""
         return self.catalog.group_config(group_id).share_record_lock_duration_ms
 
+    @contextmanager
+    def serving(self, cut: Callable[[BaseException], None]) -> Iterator[None]:
+        """Marks a stream as running: `stop` cuts it with an error, and waits until it has taken its leave."""
+        ended = asyncio.get_running_loop().create_future()
+        self._streams[ended] = cut
+        self._pending.add(ended)
+        try:
+            yield
+        finally:
+            del self._streams[ended]
+            self._pending.discard(ended)
+            ended.set_result(None)
+
     def background(self, work: Coroutine[None, None, None], what: str) -> None:
         """Run `work`; a refusal of another service is logged only."""
         task = asyncio.ensure_future(_logged(work, what))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
 
     async def stop(self) -> None:
-        """Wait for work that nobody waits for."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        """End the streams, while leaders and coordinators still hear of it, and what else is under way."""
+        stopping = KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "This gateway is stopping.", retry_after=0.1
+        )
+        for cut in list(self._streams.values()):
+            cut(stopping)
+        deadline = Deadline(CLOSE_TIMEOUT)
+        while self._pending and deadline.left():
+            await asyncio.wait(self._pending, timeout=deadline.left(), return_when=asyncio.FIRST_COMPLETED)
 
 
 async def _logged(work: Coroutine[None, None, None], what: str) -> None:

@@ -340,6 +340,17 @@ async def test_a_client_that_does_not_read_holds_its_leader_back(bench: Bench) -
         assert stream.out.empty()
 
 
+async def test_a_gateway_that_stops_takes_its_streams_down_in_order(bench: Bench) -> None:
+    async with consuming(bench, subscribe(topics=["flights"])) as call:
+        await call.read()
+        stream = await stream_of(bench.leader)
+        await bench.gateway.stop()
+        assert stream.closed
+        assert bench.coordinator.epochs()[-1] == -1
+        error = await refusal(call)
+        assert (error.code, error.retriable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
+
+
 async def refusal(call: Any) -> KafkaError:
     """The error that ends a call; what comes before it does not matter."""
 
