@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import groupby
+from typing import Final
 
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
     AVAILABLE,
+    NOBODY,
     InFlight,
     Lock,
     Run,
@@ -30,6 +32,10 @@ from services.share_partition_leader.core.values import AckBatch, SharePartition
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 _RENEW = int(AckType.RENEW)
+_RELEASE = int(AckType.RELEASE)
+
+LONGEST_DELAY: Final = 24 * 3600.0
+"""Seconds for which a released record may be kept back."""
 
 
 class Refusal(StrEnum):
@@ -64,6 +70,21 @@ def validate_batches(batches: Sequence[AckBatch], renew_allowed: bool = True) ->
                 violations=[FieldViolation(where, description)],
             )
         previous_last = batch.last
+
+
+def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
+    """Check that only releases are delayed (seconds), and none for longer than `LONGEST_DELAY`.
+
+    Raises: KafkaError INVALID_REQUEST.
+    """
+    fault = ""
+    if not 0 <= delay <= LONGEST_DELAY:
+        fault = f"must be 0 to {LONGEST_DELAY * 1000:.0f}"
+    elif any(kind != _RELEASE for batch in batches for kind in batch.types):
+        fault = "is for releases only"
+    if fault:
+        violation = FieldViolation("delay_ms", fault)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms: {fault}", violations=[violation])
 
 
 def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[str, str] | None:
@@ -187,6 +208,8 @@ def _why(run: Run, member: str) -> Refusal:
         return Refusal.ALREADY_ACKNOWLEDGED
     if run.lock is None:
         return Refusal.LOCK_LOST if run.delivery_count else Refusal.NEVER_ACQUIRED
+    if run.lock.member == NOBODY:
+        return Refusal.LOCK_LOST
     if run.lock.member != member:
         return Refusal.HELD_BY_ANOTHER_MEMBER
     return Refusal.STALE_TOKEN

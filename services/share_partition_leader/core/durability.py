@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from services.share_partition_leader.core.in_flight import ACKNOWLEDGED, AVAILABLE, InFlight, Run, Transition
+from services.share_partition_leader.core.in_flight import (
+    ACKNOWLEDGED,
+    AVAILABLE,
+    NOBODY,
+    InFlight,
+    Lock,
+    Run,
+    Transition,
+)
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import Freed, LoadedState, LostLock, StateBatch, StateWrite
 
@@ -75,14 +83,19 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Freed:
     """Let written transitions take effect."""
     counts = dict.fromkeys(RecordState, 0)
     for transition in transitions:
+        later = None if transition.until is None else Lock(NOBODY, 0, transition.until)
         for run in transition.runs:
-            if run.pending is transition:
-                run.settle(run.target)
-                counts[run.state] += run.size
-                if run.state is AVAILABLE:
-                    in_flight.note_available(run.first)
-                else:
-                    in_flight.complete_count += run.size
+            if run.pending is not transition:
+                continue
+            if later is not None and run.target is AVAILABLE:
+                run.pending, run.lock = None, later
+                continue
+            run.settle(run.target)
+            counts[run.state] += run.size
+            if run.state is AVAILABLE:
+                in_flight.note_available(run.first)
+            else:
+                in_flight.complete_count += run.size
     moved = in_flight.advance()
     for transition in transitions:
         in_flight.rejoin(transition.runs)

@@ -7,7 +7,7 @@ were first acquired: batches are handed out whole, and their size decides how fa
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from services.share_partition_leader.core.states import TRANSITIONS, Event, RecordState
 from services.share_partition_leader.core.values import StateBatch
@@ -16,6 +16,10 @@ AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED
 ACKNOWLEDGED = RecordState.ACKNOWLEDGED
 ARCHIVED = RecordState.ARCHIVED
+
+
+NOBODY: Final = ""
+"""The member that holds what was released for later."""
 
 
 class Batch(NamedTuple):
@@ -40,13 +44,14 @@ class Transition:
     """State changes on their way to the share coordinator, committed or rolled back together.
 
     `batches` is what has to be written. `runs` wait for the outcome; a change that was applied already
-    (lock timeout) has none.
+    (lock timeout) has none. With `until`, what it releases stays locked until then, by nobody.
     """
 
-    __slots__ = ("batches", "id", "runs")
+    __slots__ = ("batches", "id", "runs", "until")
 
-    def __init__(self, transition_id: int) -> None:
+    def __init__(self, transition_id: int, until: float | None = None) -> None:
         self.id = transition_id
+        self.until = until
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from services.share_partition_leader.core.acknowledge import Acknowledgement, validate_batches
+from services.share_partition_leader.core.acknowledge import Acknowledgement, validate_batches, validate_delay
 from services.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
 from services.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
 from services.share_partition_leader.core.in_flight import (
@@ -120,16 +120,20 @@ class SharePartition:
                     self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
         return exclude(acquired, aborted)
 
-    def acknowledge(self, member: str, batches: Sequence[AckBatch], now: float) -> Transition | None:
+    def acknowledge(
+        self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
+    ) -> Transition | None:
         """Take a member's word on records it holds; None when there is nothing to persist.
 
         Renewals take effect at once. The records of a transition are neither fetchable nor acknowledgeable
-        until it is completed.
+        until it is completed; with a `delay` (seconds, for releases only), not before that has passed.
 
         Raises: KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; then nothing of it has happened.
         """
         validate_batches(batches)
-        transition = self._transition()
+        if delay:
+            validate_delay(batches, delay)
+        transition = self._transition(now + delay if delay else None)
         acknowledgement = Acknowledgement(self._in_flight, self.settings, member, transition)
         try:
             for batch in batches:
@@ -140,6 +144,18 @@ class SharePartition:
         if acknowledgement.renewed:
             self._renew(acknowledgement.renewed, now + self.settings.lock_duration)
         return self._pending(transition)
+
+    def pieces(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Cut first..last into what fares alike in an acknowledgement: what the SPSO passed, each run."""
+        in_flight = self._in_flight
+        starts = [first]
+        if first < in_flight.start <= last:
+            starts.append(in_flight.start)
+        for run in in_flight.runs[in_flight.locate(first) :]:
+            if run.last >= last:
+                break
+            starts.append(run.last + 1)
+        return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
 
     def release_member(self, member: str) -> Transition | None:
         """Give back all a member holds (session closed, connection lost); None when it holds nothing."""
@@ -183,6 +199,9 @@ class SharePartition:
         A lock that ran out meanwhile is ended by the next `expire`: look at `next_deadline` again.
         """
         if not error:
+            for transition in transitions:
+                if transition.until is not None:
+                    self._locks.watch(transition.until)
             return commit(self._in_flight, transitions)
         for deadline in roll_back(self._in_flight, transitions):
             self._locks.watch(deadline)
@@ -202,9 +221,9 @@ class SharePartition:
         """Archive the available records in first..last: the log has compacted them away. In memory only."""
         self._in_flight.archive(first, last, Event.COMPACT)
 
-    def _transition(self) -> Transition:
+    def _transition(self, until: float | None = None) -> Transition:
         self._transitions += 1
-        return Transition(self._transitions)
+        return Transition(self._transitions, until)
 
     def _pending(self, transition: Transition) -> Transition | None:
         if not transition.runs:

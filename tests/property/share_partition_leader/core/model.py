@@ -52,6 +52,7 @@ class Model:
     records: dict[int, Record] = field(default_factory=dict)
     after_end: int = 0
     token: int = 0
+    until: dict[int, float] = field(default_factory=dict)
     written: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
 
     @classmethod
@@ -206,8 +207,11 @@ class Model:
 
     # --- what members say
 
-    def acknowledge(self, number: int, member: str, batches: Sequence[AckBatch], now: float) -> bool:
+    def acknowledge(
+        self, number: int, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
+    ) -> bool:
         """Whether there is anything to persist. Raises: RefusedError."""
+        self.until[number] = now + delay if delay else 0.0
         changes: dict[int, int] = {}
         renewed: set[int] = set()
         for batch in batches:
@@ -297,8 +301,10 @@ class Model:
     def complete(self, numbers: Sequence[int], durable: bool) -> None:
         for record in self.records.values():
             if record.change and record.change[0] in numbers:
-                if durable:
-                    record.put(record.change[1])
-                else:
-                    record.change = None
+                number, state = record.change
+                record.change = None
+                if durable and state == AVAILABLE and self.until.get(number):
+                    record.member, record.token, record.deadline = "", 0, self.until[number]
+                elif durable:
+                    record.put(state)
         self.advance()

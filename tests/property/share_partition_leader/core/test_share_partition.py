@@ -144,6 +144,15 @@ class SharePartitionMachine(RuleBasedStateMachine):
             first = last + 1
         self._acknowledge(member, batches)
 
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), delay=st.sampled_from([0.5, 5.0, 30.0]))
+    def give_back_for_later(self, data: st.DataObject, delay: float) -> None:
+        newest = len(self.handed) - 1
+        member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
+        first = data.draw(st.integers(piece.first, piece.last))
+        last = data.draw(st.integers(first, piece.last))
+        self._acknowledge(member, [AckBatch(first, last, (2,), piece.token)], delay)
+
     def _acknowledge_anything(self, member: str, data: st.DataObject) -> None:
         near = st.integers(max(0, self.share.start_offset - 5), self.share.end_offset + 5)
         edges = sorted(data.draw(st.lists(near, min_size=2, max_size=4).filter(lambda x: len(x) % 2 == 0)))
@@ -152,15 +161,15 @@ class SharePartitionMachine(RuleBasedStateMachine):
             member, [AckBatch(a, b, (kind,)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
         )
 
-    def _acknowledge(self, member: str, batches: list[AckBatch]) -> None:
+    def _acknowledge(self, member: str, batches: list[AckBatch], delay: float = 0.0) -> None:
         self.number += 1
         try:
-            expected = self.model.acknowledge(self.number, member, batches, self.now)
+            expected = self.model.acknowledge(self.number, member, batches, self.now, delay)
         except RefusedError:
             with pytest.raises(KafkaError, match=r"INVALID_RE(CORD_STATE|QUEST)"):
-                self.share.acknowledge(member, batches, self.now)
+                self.share.acknowledge(member, batches, self.now, delay)
         else:
-            self._queue(self.share.acknowledge(member, batches, self.now), expected)
+            self._queue(self.share.acknowledge(member, batches, self.now, delay), expected)
 
     def _release(self, member: str) -> None:
         self.number += 1
@@ -222,7 +231,10 @@ class SharePartitionMachine(RuleBasedStateMachine):
         released = [
             x
             for x, r in self.model.records.items()
-            if r.change and r.change[0] in numbers and r.change[1] == 0
+            if r.change
+            and r.change[0] in numbers
+            and r.change[1] == 0
+            and not self.model.until.get(r.change[0])
         ]
         start = self.share.start_offset
         freed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)

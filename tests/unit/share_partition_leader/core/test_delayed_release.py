@@ -1,0 +1,176 @@
+"""Releases with a delay: nobody gets the records before it has passed."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.share_partition_leader.core.acknowledge import LONGEST_DELAY
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.values import Freed, SharePartitionSettings
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.share_partition_leader.core.support import (
+    ACCEPT,
+    GAP,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ack,
+    acks,
+    check,
+    done,
+    fetch,
+    opened,
+    picture,
+    ranges,
+    show,
+)
+
+
+def _released(
+    part: str, delay: float, now: float = 0.0, share: SharePartition | None = None
+) -> SharePartition:
+    """A share-partition where m1 held 0-9 and gave `part` back for later, durably."""
+    if share is None:
+        share = opened()
+        fetch(share, "0-9", now=now)
+    transition = share.acknowledge("m1", acks(part, RELEASE), now, delay)
+    assert transition is not None
+    done(share, transition)
+    return share
+
+
+def test_what_is_written_is_an_ordinary_release() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    transition = share.acknowledge("m1", acks("2-4", RELEASE), 0.0, 10.0)
+    assert transition is not None
+    assert show(share.write([transition])) == "0: 2-4 available 1"
+    assert share.complete([transition]) == Freed(False, 0, 0, 0)
+    assert [(lock.member, lock.first, lock.last) for lock in share.held()] == [
+        ("m1", 0, 1),
+        ("", 2, 4),
+        ("m1", 5, 9),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("now", "handed"), [(9.9, ""), (10.0, "2-4 x2"), (40.0, "2-4 x2"), (10_000.0, "2-4 x2")]
+)
+def test_it_can_be_acquired_once_the_delay_has_passed(now: float, handed: str) -> None:
+    share = _released("2-4", 10.0)
+    share.settings = SharePartitionSettings(lock_duration=1e6)
+    ack(share, "0-1 5-9", RENEW, now=9.0)
+    share.expire(now)
+    check(share)
+    assert ranges(fetch(share, "0-9", "m2", now=now)) == handed
+
+
+def test_the_timer_is_told_of_it() -> None:
+    share = _released("0-9", 5.0)
+    assert share.next_deadline() == 5.0
+    expired = share.expire(5.0)
+    assert [(lost.member, lost.token, lost.first, lost.last) for lost in expired.lost] == [("", 0, 0, 9)]
+    assert picture(share) == "0-9 available 1"
+
+
+def test_delays_of_several_requests_run_out_one_by_one() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    for part, delay in (("0-2", 20.0), ("3-5", 10.0), ("6-9", 15.0)):
+        _released(part, delay, share=share)
+    freed = []
+    for _ in range(3):
+        deadline = share.next_deadline()
+        assert deadline is not None
+        freed += [(deadline, lost.first, lost.last) for lost in share.expire(deadline).lost]
+    assert freed == [(10.0, 3, 5), (15.0, 6, 9), (20.0, 0, 2)]
+
+
+@pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
+@pytest.mark.parametrize("with_token", [True, False])
+def test_nobody_can_acknowledge_it_meanwhile(kind: int, with_token: bool) -> None:
+    share = opened()
+    token = fetch(share, "0-9")[0].token
+    _released("0-9", 10.0, share=share)
+    with pytest.raises(KafkaError) as refused:
+        share.acknowledge("m1", acks("5", kind, token=token if with_token else None), 1.0)
+    assert refused.value.metadata == {"offset": "5", "reason": "lock_lost"}
+    assert share.release_member("m1") is None
+    check(share)
+
+
+def test_the_last_attempt_is_archived_at_once() -> None:
+    share = opened(stored="0-4 available 1, 5-9 available 4")
+    fetch(share, "0-9", now=0.0)
+    fetch(share, "0-9", now=0.0)
+    transition = share.acknowledge("m1", acks("0-5", RELEASE), 0.0, 10.0)
+    assert transition is not None
+    assert show(share.write([transition])) == "0: 0-4 available 2, 5 archived 5"
+    assert share.complete([transition]) == Freed(False, 0, 0, 1)
+    assert picture(share).startswith("0-4 acquired 2, 5 archived 5")
+
+
+def test_a_limit_that_was_lowered_meanwhile_counts_when_the_delay_ends() -> None:
+    share = _released("0-9", 10.0)
+    share.settings = SharePartitionSettings(delivery_count_limit=1)
+    expired = share.expire(10.0)
+    assert expired.transition is not None
+    assert show(share.write([expired.transition])) == "10:"
+
+
+def test_a_failed_write_gives_the_records_back_to_their_holder() -> None:
+    share = opened()
+    token = fetch(share, "0-9")[0].token
+    transition = share.acknowledge("m1", acks("0-9", RELEASE), 0.0, 10.0)
+    assert transition is not None
+    share.complete([transition], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    check(share)
+    assert picture(share, members=True) == "0-9 acquired 1 m1"
+    assert share.acknowledge("m1", acks("0-9", ACCEPT, token=token), 1.0) is not None
+
+
+def test_a_delay_that_ends_before_its_write_is_durable_ends_with_it() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    transition = share.acknowledge("m1", acks("0-9", RELEASE), 0.0, 1.0)
+    assert transition is not None
+    assert share.expire(2.0).lost == ()
+    done(share, transition)
+    assert share.next_deadline() == 1.0
+    assert len(share.expire(2.0).lost) == 1
+
+
+def test_the_spso_waits_and_the_log_start_does_not() -> None:
+    share = _released("0-4", 10.0)
+    ack(share, "5-9")
+    assert share.start_offset == 0
+    assert share.move_log_start(7)
+    check(share)
+    assert share.start_offset == 10
+    assert share.expire(10.0).lost == ()
+
+
+@pytest.mark.parametrize("delay", [0.001, 1.0, LONGEST_DELAY])
+def test_legal_delays(delay: float) -> None:
+    share = _released("0-9", delay)
+    assert share.next_deadline() == min(delay, 30.0)
+
+
+@pytest.mark.parametrize("delay", [-0.001, -5.0, LONGEST_DELAY + 0.001])
+def test_delays_out_of_bounds_are_refused(delay: float) -> None:
+    _refused((RELEASE,), delay)
+
+
+@pytest.mark.parametrize("types", [(GAP,), (ACCEPT,), (REJECT,), (RENEW,), (RELEASE, ACCEPT, RELEASE)])
+def test_only_releases_can_be_delayed(types: tuple[int, ...]) -> None:
+    _refused(types, 1.0)
+
+
+def _refused(types: tuple[int, ...], delay: float) -> None:
+    share = opened()
+    fetch(share, "0-2")
+    with pytest.raises(KafkaError) as refused:
+        share.acknowledge("m1", acks("0-2", types), 0.0, delay)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert [violation.field for violation in refused.value.violations] == ["delay_ms"]
+    assert picture(share) == "0-2 acquired 1"
