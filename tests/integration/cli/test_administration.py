@@ -89,7 +89,7 @@ def test_failure_is_one_line_and_code_1(server: str) -> None:
     ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        "sharebroker: There is no topic nowhere. `sharebroker topics list` shows the topics there are.\n"
+        "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` shows the topics there are.\n"
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker.cli.failures import explain
+from sharebroker.cli.reading import BadInputError
 from sharebroker.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
 
 
@@ -34,6 +35,7 @@ def test_retriable_errors_say_so() -> None:
         (BrokenPipeError(32, "Broken pipe"), "Broken pipe"),
         (OSError("odd"), "OSError: odd"),
         (RuntimeError("odd"), "RuntimeError: odd"),
+        (BadInputError("Line 2 is not JSON."), "Line 2 is not JSON."),
     ],
 )
 def test_other_failures(failure: Exception, line: str) -> None:

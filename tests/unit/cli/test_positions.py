@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import typer
 
-from sharebroker.cli.positions import EARLIEST, LATEST, Position, parse_position
+from sharebroker.aio.admin import EARLIEST, LATEST
+from sharebroker.cli.positions import Position, parse_position
 
 
 @pytest.mark.parametrize(

@@ -4,68 +4,60 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
-from sharebroker.cli.admin import check
-from sharebroker.cli.groups import member_row
-from sharebroker.cli.options import settings
+from sharebroker.admin_model import GroupOffset, MemberDescription, TopicDescription
+from sharebroker.cli.groups import member_row, offset_rows
+from sharebroker.cli.options import changes
 from sharebroker.cli.state import record_row, runs, side_by_side, state_document
-from sharebroker.cli.topics import config_changes, partition_row, topic_row
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1.admin_pb2 import MetadataResponse
-from sharebroker.group_coordinator.v1.group_coordinator_pb2 import (
-    Assignment,
-    ShareGroupDescribeResponse,
-    TopicPartitions,
-)
-from sharebroker.share_coordinator.v1.share_coordinator_pb2 import (
-    InspectShareGroupStateResponse,
-    PartitionResult,
-    StateBatch,
-)
-from sharebroker.status.v1.status_pb2 import ERROR_CODE_FENCED_STATE_EPOCH
+from sharebroker.cli.topics import partition_row, topic_row
+from sharebroker.consumer.config import TopicPartition
+from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse, StateBatch
 
 LogRecord = InspectShareGroupStateResponse.LogRecord
 
 
 def test_topic_and_its_partitions() -> None:
-    topic = MetadataResponse.Topic(name="orders", topic_id="x" * 22, configs={"b": "2", "a": "1"})
-    led = topic.partitions.add(partition_index=0, leader_id=4, leader_epoch=7)
-    idle = topic.partitions.add(partition_index=1, leader_id=-1)
+    topic = TopicDescription("orders", "x" * 22, 2, {"b": "2", "a": "1"})
     assert topic_row(topic) == {
         "name": "orders",
         "topic_id": "x" * 22,
         "partitions": 2,
         "configs": {"a": "1", "b": "2"},
     }
-    assert partition_row(led, {0: 10}, {0: 15}) == {
+    place = TopicPartition("orders", 0)
+    assert partition_row(place, {place: 10}, {place: 15}) == {
         "partition": 0,
-        "leader": 4,
-        "leader_epoch": 7,
         "start_offset": 10,
         "end_offset": 15,
         "records": 5,
     }
-    assert partition_row(idle, {}, {})["leader"] is None
-    assert partition_row(idle, {}, {})["records"] is None
+    assert partition_row(place, {place: None}, {place: 15})["records"] is None
 
 
 def test_member_shows_its_partitions_by_topic() -> None:
-    member = ShareGroupDescribeResponse.Member(
-        member_id="m",
-        member_epoch=3,
-        client_id="c",
-        client_host="h",
-        subscribed_topic_names=["orders"],
-        assignment=Assignment(
-            topic_partitions=[
-                TopicPartitions(topic_id="x", topic_name="orders", partitions=[0, 1]),
-                TopicPartitions(topic_id="y", partitions=[2]),
-            ]
-        ),
-    )
-    assert member_row(member)["assigned"] == {"orders": [0, 1], "y": [2]}
+    member = MemberDescription("m", 3, "c", "h", frozenset({"b", "a"}), {"a": (0, 1), "b": (2,)})
+    assert member_row(member) == {
+        "member": "m",
+        "epoch": 3,
+        "client_id": "c",
+        "host": "h",
+        "topics": ["a", "b"],
+        "assigned": {"a": [0, 1], "b": [2]},
+    }
+
+
+def test_offsets_are_in_order_and_filtered() -> None:
+    stands = GroupOffset(4, None, 2)
+    offsets = {TopicPartition("b", 0): stands, TopicPartition("a", 1): stands, TopicPartition("a", 0): stands}
+    assert [(row["topic"], row["partition"]) for row in offset_rows(offsets, None)] == [
+        ("a", 0),
+        ("a", 1),
+        ("b", 0),
+    ]
+    assert offset_rows(offsets, ["b"]) == [
+        {"topic": "b", "partition": 0, "start_offset": 4, "lag": None, "leader_epoch": 2}
+    ]
 
 
 def inspected() -> InspectShareGroupStateResponse:
@@ -124,15 +116,5 @@ def test_state_that_is_gone_or_disagrees_says_so() -> None:
     assert state_document(answer)["folded"] is None
 
 
-def test_in_band_error_is_raised_with_what_it_is_about() -> None:
-    check(PartitionResult(partition=1), "Partition 1")
-    bad = PartitionResult(partition=1, error_code=ERROR_CODE_FENCED_STATE_EPOCH, error_message="Old.")
-    with pytest.raises(KafkaError, match=r"Partition 1: Old\.") as caught:
-        check(bad, "Partition 1")
-    assert caught.value.code is ErrorCode.FENCED_STATE_EPOCH
-
-
 def test_unset_properties_have_no_value() -> None:
-    changes = config_changes(settings(["a=1", "b=x=y"], "--config"), ["c"])
-    assert [(change.name, change.value) for change in changes] == [("a", "1"), ("b", "x=y"), ("c", "")]
-    assert [change.HasField("value") for change in changes] == [True, True, False]
+    assert changes(["a=1", "b=x=y"], ["c"], "--config") == {"a": "1", "b": "x=y", "c": None}

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from sharebroker.cli import consume, groups, state, topics, work
+from sharebroker.cli import consume, groups, produce, state, topics, work
 from sharebroker.cli.failures import FAILED, explain
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
@@ -23,6 +23,7 @@ app = typer.Typer(
     add_completion=False,
     help="Share groups over gRPC: many workers on the same partitions, each record answered for by itself.",
 )
+app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
 app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
 app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
 app.add_typer(topics.app, name="topics")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sharebroker.cli.reading import BadInputError
 from sharebroker.errors import ErrorCode, KafkaError
 
 FAILED: Final = 1
@@ -28,6 +29,8 @@ def explain(failure: Exception) -> str:
     if isinstance(failure, KafkaError):
         advice = _ADVICE.get(failure.code, "Try again." if failure.retriable else "")
         return " ".join(part for part in (*_sentences(failure), advice) if part)
+    if isinstance(failure, BadInputError):
+        return str(failure)
     if isinstance(failure, OSError) and failure.strerror:
         return f"{failure.strerror}: {failure.filename}" if failure.filename else failure.strerror
     return f"{type(failure).__name__}: {failure}"

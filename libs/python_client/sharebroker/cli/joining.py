@@ -10,9 +10,7 @@ from typing import Annotated
 
 import typer
 
-from sharebroker.cli.admin import admin, topics
-from sharebroker.cli.topics import alter_configs, config_changes
-from sharebroker.cluster.v1.cluster_pb2 import RESOURCE_TYPE_GROUP
+from sharebroker.blocking.admin import Admin
 
 FromBeginning = Annotated[
     bool,
@@ -26,11 +24,10 @@ FromBeginning = Annotated[
 
 def prepare(server: str, group: str, topic: str, from_beginning: bool) -> None:
     """Checks that the topic is there, and sets where the group starts. Raises KafkaError."""
-    with admin(server) as calls:
-        topics(calls, topic)
+    with Admin(server) as admin:
+        admin.describe_topic(topic)
         if from_beginning:
-            earliest = config_changes({"share.auto.offset.reset": "earliest"}, ())
-            alter_configs(calls, RESOURCE_TYPE_GROUP, group, earliest)
+            admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
 
 
 @contextmanager

@@ -34,3 +34,8 @@ def settings(assignments: list[str] | None, option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{assignment!r} is not of the form key=value.", param_hint=option)
         found[key.strip()] = value.strip()
     return found
+
+
+def changes(assignments: list[str] | None, unset: list[str] | None, option: str) -> dict[str, str | None]:
+    """What to set, and what to set back to its default (None). Raises typer.BadParameter."""
+    return {**settings(assignments, option), **dict.fromkeys(unset or ())}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 import typer
 
-EARLIEST: Final = -2
-LATEST: Final = -1
+from sharebroker.aio.admin import EARLIEST, LATEST
 
 
 @dataclass(frozen=True, slots=True)

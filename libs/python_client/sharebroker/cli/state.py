@@ -9,14 +9,11 @@ from rich.columns import Columns
 from rich.console import Group as Stack
 from rich.padding import Padding
 
-from sharebroker.cli.admin import DEADLINE, admin
-from sharebroker.cli.admin import topics as find_topics
+from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server, Topic, examples
 from sharebroker.cli.output import Column, console, print_json, say, table
-from sharebroker.share_coordinator.v1.share_coordinator_pb2 import (
-    InspectShareGroupStateRequest,
-    InspectShareGroupStateResponse,
-)
+from sharebroker.consumer.config import TopicPartition
+from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 app = typer.Typer(no_args_is_help=True, help="Look at the durable state of share-partitions.")
 
@@ -45,10 +42,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a share-partition's checkpoint and deltas as they lie in Redis, beside what they fold to."""
-    with admin(server) as calls:
-        (found,) = find_topics(calls, topic)
-        request = InspectShareGroupStateRequest(group_id=group, topic_id=found.topic_id, partition=partition)
-        answer = calls.InspectShareGroupState(request, timeout=DEADLINE)
+    with Admin(server) as admin:
+        answer = admin.inspect_state(group, TopicPartition(topic, partition))
     if as_json:
         print_json(state_document(answer))
     elif not answer.records:

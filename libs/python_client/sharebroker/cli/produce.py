@@ -1,0 +1,122 @@
+"""`sharebroker produce`: publishes lines, JSON lines or CSV."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO, Final, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from sharebroker.blocking.admin import Admin
+from sharebroker.blocking.producer import Producer
+from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
+from sharebroker.cli.output import print_json, say
+from sharebroker.cli.reading import Format, Input, read
+from sharebroker.producer.config import ProducerConfig
+from sharebroker.producer.publication import Publication
+from sharebroker.records.batch_builder import Header
+
+_UNCONFIRMED: Final = 20_000
+_LINGER_MS: Final = 5
+_BY_SUFFIX: Final = {".csv": Format.CSV, ".jsonl": Format.JSONL, ".ndjson": Format.JSONL}
+EXAMPLES: Final = (
+    "echo hello | sharebroker produce greetings",
+    "sharebroker produce orders orders.csv --key customer --compression zstd",
+    "sharebroker produce events events.txt --format jsonl --key id --header source=import",
+)
+
+
+def produce(
+    topic: Topic,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="What to read; standard input without it.")
+    ] = None,
+    written: Annotated[
+        Format | None,
+        typer.Option(
+            "--format", help="lines, jsonl or csv; by the file's name, else lines.", show_default=False
+        ),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="The field whose value is the record's key.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", help="key=value for every record; may be repeated.")
+    ] = None,
+    compression: Annotated[
+        Literal["none", "gzip", "snappy", "lz4", "zstd"],
+        typer.Option("--compression", help="How to compress."),
+    ] = "none",
+    server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
+) -> None:
+    """Publish a record for each line, JSON line or CSV row (as a JSON object); done when all are durable."""
+    written = written or _BY_SUFFIX.get(file.suffix if file else "", Format.LINES)
+    if key is not None and written is Format.LINES:
+        raise typer.BadParameter("Lines have no fields; use --format jsonl or csv.", param_hint="--key")
+    headers = [(name, value.encode()) for name, value in settings(header, "--header").items()]
+    with Admin(server) as admin:
+        admin.describe_topic(topic)
+    publisher = Publisher(topic, headers)
+    config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
+    try:
+        with _opened(file) as lines, Producer(server, config) as producer:
+            publisher.publish(producer, read(lines, written, key))
+    finally:
+        if as_json:
+            print_json({"topic": topic, "records": publisher.confirmed})
+        else:
+            say(f"Published {publisher.confirmed:,} records to {topic}.")
+
+
+class Publisher:
+    """Publishes input; `confirmed` counts the records known to be durable."""
+
+    def __init__(self, topic: str, headers: Sequence[Header]) -> None:
+        self._topic = topic
+        self._headers = headers
+        self._open: deque[Publication] = deque()
+        self.confirmed = 0
+
+    def publish(self, producer: Producer, records: Iterable[Input]) -> None:
+        """Sends everything and waits for it, also for what came before a BadInputError. Raises KafkaError."""
+        try:
+            with _progress() as (progress, task):
+                for record in records:
+                    self._open.append(
+                        producer.send(self._topic, record.value, key=record.key, headers=self._headers)
+                    )
+                    if len(self._open) > _UNCONFIRMED:
+                        self._confirm()
+                        progress.update(task, completed=self.confirmed)
+        finally:
+            while self._open:
+                self._confirm()
+
+    def _confirm(self) -> None:
+        self._open.popleft().result()
+        self.confirmed += 1
+
+
+@contextmanager
+def _opened(file: Path | None) -> Iterator[BinaryIO]:
+    if file is None:
+        yield sys.stdin.buffer
+        return
+    with file.open("rb") as opened:
+        yield opened
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Progress, TaskID]]:
+    """A count that moves, where standard error is a terminal."""
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,} records durable"), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield progress, progress.add_task("publish", total=None)
