@@ -1,7 +1,7 @@
 """Makes sure that share state of a topic exists for a group whose callers send no heartbeats.
 
 A member joins, which makes the coordinator initialise the state, and leaves as soon as it is assigned a
-partition, which it is only when the state exists. See services/decisions/0020.
+partition, which it is only when the state exists. See services/decisions/0017.
 """
 
 from __future__ import annotations
