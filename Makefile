@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format proto bench clean lock
+.PHONY: help setup run test test-fast check format proto bench clean lock grpcurl
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -45,6 +45,11 @@ format: $(READY) ## format the code and mend what lint can
 
 proto: $(READY) ## generate the Python code of the protos
 	$(BIN)/python -m protos.generate
+
+grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; about a minute)
+
+.cache/bin/grpcurl:
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
 
 lock: $(READY) ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11 \

@@ -42,7 +42,7 @@ class BrokerConfig:
 
     # Topics and the record log.
     auto_create_topics_enable: bool = boolean(
-        True, "Create a topic when it is first asked for.", dynamic=True
+        False, "Create a topic when it is first published to. Kafka: true.", dynamic=True
     )
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.", dynamic=True)
     num_partitions: int = integer(1, 1, 10_000, "Partitions of a topic that does not say.", dynamic=True)

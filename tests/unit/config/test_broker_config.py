@@ -45,7 +45,7 @@ KAFKA_DEFAULTS = {
     "share.coordinator.append.linger.ms": -1,
     "offsets.topic.num.partitions": 50,
     "offsets.commit.timeout.ms": 5000,
-    "auto.create.topics.enable": True,
+    "auto.create.topics.enable": False,
     "num.partitions": 1,
     "message.max.bytes": 1048588,
     "log.retention.ms": 604800000,
