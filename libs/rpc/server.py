@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,11 +48,11 @@ class GrpcServer:
         Raises KafkaError INVALID_CONFIG where the address cannot be had.
         """
         try:
+            _try_to_listen(address)
             return int(self._server.add_insecure_port(address))
-        except RuntimeError as failure:
+        except (OSError, RuntimeError) as failure:
             raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"Cannot listen on {address}: the port is taken or the address is not this machine's.",
+                ErrorCode.INVALID_CONFIG, f"Cannot listen on {address}: {_reason(failure)}."
             ) from failure
 
     def add(self, service: Service) -> None:
@@ -78,3 +80,16 @@ class GrpcServer:
     async def _report(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):
             await self._health.set(name, status)
+
+
+def _try_to_listen(address: str) -> None:
+    """Raises OSError that says why not; gRPC itself keeps the reason to its log."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.create_server((host.strip("[]"), int(port)), family=family).close()
+
+
+def _reason(failure: OSError | RuntimeError) -> str:
+    if isinstance(failure, OSError) and failure.errno is not None and failure.errno > 0:
+        return os.strerror(failure.errno)  # the text of Python's own repeats the address
+    return str(failure)
