@@ -1,0 +1,166 @@
+"""`serve` starts or says in one sentence why not, and leaves nothing behind when it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import grpc
+import pytest
+
+from libs.testkit.brokers import Serve
+from libs.testkit.servers import answers
+from libs.testkit.waiting import until
+from tests.support.client import connected
+
+
+class Failing:
+    """A `serve` that cannot start; several at a time, since some take long to give up."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "services.broker", "--grpc", "127.0.0.1:0", *options]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def sentence(self) -> str:
+        """The one sentence it said on standard error before it ended with 2."""
+        out, said = self._process.communicate(timeout=60)
+        assert self._process.returncode == 2, said
+        assert out == ""
+        assert said.startswith("sharebroker serve: ")
+        assert said.count("\n") == 1, said
+        return said.removeprefix("sharebroker serve: ").rstrip()
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")], "all")
+    serve.start()
+    yield serve
+    serve.stop()
+
+
+BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
+    "unknown property": (["--set", "no.such.key=1"], "no.such.key"),
+    "no value": (["--set", "num.partitions"], "num.partitions"),
+    "bad value": (["--set", "num.partitions=0"], "num.partitions"),
+    "unknown role": (["--roles", "gateway,king"], "king"),
+    "no role": (["--roles", ","], "nothing"),
+    "no port": (["--grpc", "9090"], "--grpc takes HOST:PORT"),
+    "no address of this machine": (["--grpc", "192.0.2.1:0"], "Cannot assign requested address"),
+    "bad advertised address": (["--advertise", "here"], "--advertise takes HOST:PORT"),
+    "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
+}
+
+
+def test_bad_options_are_told(tmp_path: Path) -> None:
+    started = {
+        name: Failing("--data", str(tmp_path / "data"), *options)
+        for name, (options, _) in BAD_OPTIONS.items()
+    }
+    for name, failing in started.items():
+        assert BAD_OPTIONS[name][1] in failing.sentence()
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_is_taken_or_broken_is_told(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "spoilt").mkdir()
+    (tmp_path / "spoilt" / "node.json").write_text("no identity")
+    same = Failing("--data", str(tmp_path / "data"))
+    port = Failing("--data", str(tmp_path / "other"), "--grpc", serve.address)
+    file = Failing("--data", str(tmp_path / "file"))
+    spoilt = Failing("--data", str(tmp_path / "spoilt"))
+    assert same.sentence().endswith(f"data/valkey is in use by another process ({serve.facts['pid']})")
+    assert port.sentence() == f"Cannot listen on {serve.address}: Address already in use."
+    assert not (tmp_path / "other").exists()
+    assert str(tmp_path / "file") in file.sentence()
+    assert "node.json holds no node identity" in spoilt.sentence()
+
+
+async def test_a_redis_that_will_not_do_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        nobody = reserved.getsockname()[1]
+    away = Failing("--redis", f"redis://user:secret@127.0.0.1:{nobody}")
+    async with greeting(b"redis_version:6.2.7") as port:
+        said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
+        assert said == "Redis 6.2.7 is too old: 7.0 or newer is needed"
+    async with greeting(b"redis_version:7.2.4\r\nvalkey_version:7.2.5") as port:
+        said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
+        assert said == "Valkey 7.2.5 is too old: 8.0 or newer is needed"
+    said = await asyncio.to_thread(away.sentence)
+    assert said == f"no Redis at 127.0.0.1:{nobody}: Connection refused"
+
+
+@asynccontextmanager
+async def greeting(info: bytes) -> AsyncIterator[int]:
+    """The port of a server that answers every command with INFO's text: no old Redis is to be had here."""
+    body = b"# Server\r\n" + info + b"\r\n"
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 20):
+            writer.write(b"$%d\r\n%s\r\n" % (len(body), body) * data.count(b"*"))
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_it_drains_and_leaves_nothing_behind(serve: Serve, tmp_path: Path) -> None:
+    redis_url = f"unix://{tmp_path}/data/valkey/redis.sock"
+    assert answers(redis_url)
+    children = _children(int(str(serve.facts["pid"])))
+    assert children
+    async with connected(serve.address) as client:
+        topic, _ = await client.create()
+        group_id = await client.group()
+        waiting = asyncio.create_task(client.acquire(group_id, topic, 1, wait=30.0))
+        published = await client.publish(topic, ["before"])
+        assert len((await waiting).records) == 1
+        code = await asyncio.to_thread(serve.stop)
+        with pytest.raises(grpc.aio.AioRpcError):
+            await client.publish(topic, ["after"], timeout=1.0)
+    assert published == [(0, 0)]
+    assert code == 0, serve.log
+    assert not serve.ready_file.exists()
+    assert not answers(redis_url)
+    until(lambda: not [pid for pid in children if _alive(pid)])
+    assert "Traceback" not in serve.log
+
+
+async def test_a_consumer_on_the_line_does_not_keep_it(serve: Serve) -> None:
+    process = serve.process
+    assert process is not None
+    async with connected(serve.address) as client:
+        topic, _ = await client.create()
+        group_id = await client.group()
+        waiting = asyncio.create_task(client.acquire(group_id, topic, 1, wait=50.0, timeout=60.0))
+        await client.create()  # comes back behind it on the same connection
+        process.send_signal(signal.SIGINT)
+        assert await asyncio.to_thread(process.wait, 20) == 0
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await waiting
+        assert failure.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def _children(pid: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(word) for word in found.stdout.split()]
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
