@@ -46,6 +46,7 @@ class Consumption:
         self._mailbox = Mailbox()
         self._pace = Pace(config.max_poll_records + config.prefetch_records)
         self._demand = 0
+        self._polls = False
         self._asking = False
         self._waiting = False
         self._writer_wake = asyncio.Event()
@@ -87,6 +88,7 @@ class Consumption:
         """
         self._pace.came_back(self._loop.time())
         self._asking = self._waiting = True
+        self._polls = poll
         self._demand = self._config.max_poll_records if poll else 0
         self._writer_wake.set()
         try:
@@ -149,7 +151,12 @@ class Consumption:
 
     def credit(self, held: int) -> int:
         """Nothing unless the application asked for records and has not lost interest since."""
-        return max(self._demand, self._pace.window) - held if self._asking else 0
+        if not self._asking:
+            return 0
+        ahead = self._pace.window
+        if self._polls:
+            ahead = min(ahead, self._config.prefetch_records)
+        return max(self._demand, ahead) - held
 
     def on_subscribed(self, lock_timeout: float) -> None:
         """The group's lock duration."""
@@ -180,6 +187,7 @@ class Consumption:
     def on_lock_lost(self, lost: LockLost) -> None:
         """An application that does not come for its records is sent no more until it does."""
         self._asking = self._asking and self._waiting
+        self._writer_wake.set()  # there is room for others
         callback = self._config.lock_lost_callback
         if callback is not None:
             self._mailbox.put_duty(lambda: _quietly(callback, lost))

@@ -32,6 +32,7 @@ class Handout:
 
     def give(self, records: list[Record]) -> None:
         """These are the application's now; the earlier ones are done with."""
+        self._reported_renewals.clear()  # a record renewed before is given again, with no word on it
         self._given = records
         self._unreported = [batch for batch in self._unreported if any(map(_open, batch))]
         self._unreported.append(records)
@@ -85,7 +86,7 @@ class Handout:
 
     def reported(self, told: list[tuple[Record, Acknowledgement]]) -> None:
         """These are not told again."""
-        self._reported_renewals = {a for _, a in told if a.kind is AcknowledgeType.RENEW}
+        self._reported_renewals |= {a for _, a in told if a.kind is AcknowledgeType.RENEW}
         final = {id(record) for record, a in told if a.kind is not AcknowledgeType.RENEW}
         rest = [[record for record in batch if id(record) not in final] for batch in self._unreported]
         self._unreported = [batch for batch in rest if batch]
