@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 
 from libs.redis_link.link import RedisLink
 from libs.testkit.brokers import Cluster, four_processes, one_process
 from libs.testkit.servers import Servers, kinds, versions
+
+
+def pytest_configure() -> None:
+    """Log plainly: rich shows every local of every frame, which holds a busy loop up for seconds."""
+    renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[structlog.processors.add_log_level, renderer])
 
 
 def pytest_report_header() -> str:

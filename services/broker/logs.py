@@ -17,7 +17,8 @@ def configure_logging(level: int = logging.INFO) -> None:
         structlog.processors.TimeStamper(fmt="iso"),
     ]
     if sys.stderr.isatty():
-        shared.append(structlog.dev.ConsoleRenderer())
+        # Rich shows every local of every frame, which holds the loop up for seconds.
+        shared.append(structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback))
     else:
         shared.append(structlog.processors.format_exc_info)
         shared.append(structlog.processors.JSONRenderer(serializer=_json))
