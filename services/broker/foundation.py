@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
 
 from libs.catalog.follower import CatalogFollower
 from libs.leases.holder import LeaseHolder
@@ -27,7 +28,7 @@ REDIS_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Shared by the roles of one process."""
+    """Shared by the roles of one process. What is in `drains` ends streams before the server stops."""
 
     settings: ServeSettings
     link: RedisLink
@@ -37,6 +38,7 @@ class Foundation:
     catalog: CatalogFollower
     router: Router
     persister: DefaultPersister
+    drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
 
 async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExitStack) -> Foundation:

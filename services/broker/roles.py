@@ -107,10 +107,10 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     ]
 
 
-async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
+async def gateway(base: Foundation, _stack: AsyncExitStack) -> list[Service]:
     """The door for clients; keeps nothing durable."""
     door = Gateway(base.router, base.catalog, base.settings.config)
-    stack.push_async_callback(door.stop)
+    base.drains.append(door.stop)
     return [
         Service(
             "sharebroker.gateway.v1.ShareService",
