@@ -21,7 +21,7 @@ from tests.perf import logic, raw_redis, report
 from tests.perf.clients import Work
 from tests.perf.figures import Figures, derived, percentile
 from tests.perf.processes import BenchFailed, run_client
-from tests.perf.servers import fsync_seconds, raw_valkey, serving
+from tests.perf.servers import Serving, fsync_seconds, raw_valkey, serving
 
 CLIENT_SECONDS: Final = 90.0
 DURABILITIES: Final[tuple[Fsync, ...]] = ("everysec", "always")
@@ -89,10 +89,10 @@ class Run:
             return await asyncio.to_thread(raw_redis.measure, url, sizes.raw, sizes.raw_waiting, RECORD_BYTES)
 
     def _served(self, folder: Path) -> Figures:
-        with serving(folder, self._fsync, self._profile("server")) as address:
-            for case, work in self._works(address):
+        with serving(folder, self._fsync, self._profile("server")) as server:
+            for case, work in self._works(server.address):
                 if self._options.wants(case):
-                    self._take(case, partial(self._client, case, work))
+                    self._take(case, partial(self._client, server, case, work))
         return {}
 
     def _works(self, address: str) -> Iterator[tuple[str, Work]]:
@@ -109,8 +109,11 @@ class Run:
             topic = f"spread-{partitions}"
             yield "spread", replace(work, topic=topic, group=topic, records=spread, partitions=partitions)
 
-    def _client(self, case: str, work: Work) -> Figures:
-        return run_client(case, asdict(work), CLIENT_SECONDS, self._profile(case))
+    def _client(self, server: Serving, case: str, work: Work) -> Figures:
+        before = server.cpu_seconds()
+        figures = run_client(case, asdict(work), CLIENT_SECONDS, self._profile(case))
+        used = server.cpu_seconds() - before
+        return {**figures, f"{case}.server_cpu": used / work.records * 1e6} if used else figures
 
     def _profile(self, name: str) -> Path | None:
         folder = self._options.profile

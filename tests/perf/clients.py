@@ -47,14 +47,17 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self._begun = 0.0
+        self._cpu = 0.0
 
     def start(self) -> None:
         """Start; again has no effect."""
-        self._begun = self._begun or time.perf_counter()
+        if not self._begun:
+            self._begun, self._cpu = time.perf_counter(), time.process_time()
 
-    def rate(self, count: int) -> float:
-        """Counted a second since the start."""
-        return count / (time.perf_counter() - self._begun) if self._begun else 0.0
+    def read(self, count: int) -> dict[str, float]:
+        """Counted a second since the start, and this process's CPU for one, in microseconds."""
+        cpu = time.process_time() - self._cpu
+        return {"rate": count / (time.perf_counter() - self._begun), "client_cpu": cpu / count * 1e6}
 
 
 class Short(Exception):
@@ -64,12 +67,12 @@ class Short(Exception):
 async def publish(work: Work) -> dict[str, float]:
     """Case 2: one Producer; every record is confirmed at the end."""
     await _create(work)
-    late: list[float] = []
+    watch, late = Stopwatch(), list[float]()
     async with Producer(work.address) as producer:
-        begun = time.perf_counter()
+        watch.start()
         await _publish(producer, work, range(work.records), late)
-        took = time.perf_counter() - begun
-    return {"publish.rate": work.records / took, "publish.ack_p99": percentile(late, 0.99) * 1e3}
+        figures = watch.read(work.records)
+    return _named("publish", figures, late)
 
 
 async def each(work: Work) -> dict[str, float]:
@@ -92,8 +95,8 @@ async def each(work: Work) -> dict[str, float]:
         for acknowledgement in open_:
             await acknowledgement
             confirmed += 1
-        rate = watch.rate(confirmed)
-    return _acked("each", rate, waits)
+        figures = watch.read(confirmed)
+    return _named("each", figures, waits)
 
 
 async def by_range(work: Work) -> dict[str, float]:
@@ -123,8 +126,8 @@ async def by_range(work: Work) -> dict[str, float]:
         await consumer.commit()
         while confirmed < taken:
             await consumer.commit()
-        rate = watch.rate(confirmed)
-    return _acked("range", rate, waits)
+        figures = watch.read(confirmed)
+    return _named("range", figures, waits)
 
 
 async def waiting(work: Work) -> dict[str, float]:
@@ -149,10 +152,10 @@ async def waiting(work: Work) -> dict[str, float]:
             if not left:
                 break
         await queue.join()
-        rate = watch.rate(work.records)
+        figures = watch.read(work.records)
         for task in workers:
             task.cancel()
-    return _acked("waiting", rate, waits)
+    return _named("waiting", figures, waits)
 
 
 async def first(work: Work) -> dict[str, float]:
@@ -183,7 +186,8 @@ async def spread(work: Work) -> dict[str, float]:
         await _publish(producer, work, range(work.records), [])
         watch.start()
         await _accept_all(consumer, work.records)
-    return {f"partitions.{work.partitions}": watch.rate(work.records)}
+        figures = watch.read(work.records)
+    return {f"partitions.{work.partitions}": figures["rate"]}
 
 
 async def _accept_all(consumer: ShareConsumer, count: int) -> None:
@@ -240,9 +244,10 @@ def _need(records: Sequence[object], taken: int, wanted: int) -> None:
         raise Short(f"only {taken} of {wanted} records came")
 
 
-def _acked(name: str, rate: float, waits: list[float]) -> dict[str, float]:
-    p50, p99 = percentile(waits, 0.5) * 1e3, percentile(waits, 0.99) * 1e3
-    return {f"{name}.rate": rate, f"{name}.ack_p50": p50, f"{name}.ack_p99": p99}
+def _named(case: str, figures: Mapping[str, float], waits: list[float]) -> dict[str, float]:
+    """A case's figures by their keys, with how long outcomes were waited for."""
+    times = {"ack_p50": percentile(waits, 0.5) * 1e3, "ack_p99": percentile(waits, 0.99) * 1e3}
+    return {f"{case}.{name}": value for name, value in {**figures, **times}.items()}
 
 
 Program = Callable[[Work], Coroutine[Any, Any, dict[str, float]]]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -31,9 +32,29 @@ async def raw_valkey(folder: Path, fsync: Fsync) -> AsyncIterator[str]:
         await server.stop()
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """A server that is up: where, and as which process."""
+
+    address: str
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """CPU that it and its Valkey have used; 0 where the system does not tell (it is not Linux)."""
+        tasks = Path(f"/proc/{self.pid}/task/{self.pid}/children")
+        if not tasks.exists():
+            return 0.0
+        return sum(_cpu_seconds(pid) for pid in (str(self.pid), *tasks.read_text().split()))
+
+
+def _cpu_seconds(pid: str) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 @contextlib.contextmanager
-def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator[str]:
-    """The gRPC address of a server with all roles. Raises BenchFailed when it does not come up."""
+def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator[Serving]:
+    """A server with all roles. Raises BenchFailed when it does not come up."""
     ready, log = folder / "ready.json", folder / "server.log"
     words = ["services.broker", "--grpc", "127.0.0.1:0", "--data", str(folder / "data")]
     words += ["--ready-file", str(ready), "--fsync", fsync]
@@ -42,7 +63,7 @@ def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator
             python(*words, profile=profile), cwd=ROOT, env=environment(), stdout=output, stderr=output
         )
     try:
-        yield _address(process, ready, log)
+        yield Serving(_address(process, ready, log), process.pid)
     finally:
         end(process)
 
