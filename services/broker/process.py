@@ -56,7 +56,7 @@ class Process:
         _log.info("serving", address=self.address, roles=sorted(self._settings.roles))
 
     async def _serve(self, base: Foundation, server: GrpcServer) -> None:
-        # Taken down in reverse: streams ended, no new calls, leases handed over, then what the roles stand on.
+        # Taken down in reverse: streams, calls, leases, then what the roles stand on.
         self._stack.push_async_callback(base.holder.stop)
         await server.start()
         self._stack.push_async_callback(server.stop, GRACE)
