@@ -30,7 +30,10 @@ class Departures:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def member_left(self, group_id: str, member_id: str) -> None:
-        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked)."""
+        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked).
+
+        Without a member: leaders are to load the group's state anew (Kafka lets them go on with the old one).
+        """
         self.start(self._release(leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)))
 
     def metadata_changed(self, record: CatalogRecord) -> None:

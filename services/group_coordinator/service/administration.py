@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from services.group_coordinator.core.commands import (
@@ -27,12 +28,18 @@ _DeletedGroup = pb.DeleteGroupsResponse.DeletableGroupResult
 
 
 class Administration:
-    """Changes of groups without members. Every method raises KafkaError for what is wrong with the group."""
+    """Changes of groups without members. Every method raises KafkaError for what is wrong with the group.
 
-    def __init__(self, shards: Shards, states: ShareStates, view: ClusterView) -> None:
+    `changed` is called with the id of a group whose share state is another one now.
+    """
+
+    def __init__(
+        self, shards: Shards, states: ShareStates, view: ClusterView, changed: Callable[[str], None]
+    ) -> None:
         self._shards = shards
         self._states = states
         self._view = view
+        self._changed = changed
 
     async def alter_offsets(
         self, request: pb.AlterShareGroupOffsetsRequest
@@ -65,6 +72,7 @@ class Administration:
         }
         plan = await self._shards.ask(AlterOffsets(request.group_id, offsets), request.group_id, AlterPlan)
         failures = await self._states.initialize(plan.initialize)
+        self._changed(request.group_id)
         return pb.AlterShareGroupOffsetsResponse(
             responses=[self._altered(topic, plan, failures) for topic in request.topics]
         )
@@ -89,6 +97,7 @@ class Administration:
         failures: Failures = {}
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan.partitions)
+            self._changed(request.group_id)
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
         return pb.DeleteShareGroupOffsetsResponse(
             responses=[self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
@@ -105,6 +114,7 @@ class Administration:
         if not plan.partitions:
             return
         gone, failures = await self._states.delete(group_id, plan.partitions, with_group=True)
+        self._changed(group_id)
         for error in failures.values():
             raise error
         if not gone:

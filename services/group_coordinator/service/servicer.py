@@ -34,7 +34,7 @@ PROTOCOL = "share"
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What the group coordinator stands on. `departed` is called with group id and member id of members that
-    left: leaders can free the records they hold.
+    left: leaders can free the records they hold. Without a member id, share state of the group was changed.
     """
 
     view: ClusterView
@@ -51,7 +51,9 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         self._shards = Shards(host, config)
         self._states = ShareStates(ports.persister, self._shards, config.state_timeout)
         self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
-        self._administration = Administration(self._shards, self._states, ports.view)
+        self._administration = Administration(
+            self._shards, self._states, ports.view, lambda group_id: ports.departed(group_id, "")
+        )
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 
     async def close(self) -> None:

@@ -107,7 +107,10 @@ class Leadership:
         return await asyncio.shield(task)
 
     def release_member(self, group_id: str, member: str, partitions: Set[tuple[str, int]]) -> int:
-        """Releases what a member holds, of all partitions if none is named; how many were asked."""
+        """Releases what a member holds, of all partitions if none is named; how many were asked.
+
+        Without a member the group's loaded state is forgotten: somebody changed it.
+        """
         asked = [
             loaded
             for led in self._led.values()
@@ -116,7 +119,10 @@ class Leadership:
             and (not partitions or (loaded.topic_id, loaded.partition) in partitions)
         ]
         for share_partition in asked:
-            share_partition.release_all(member)
+            if member:
+                share_partition.release_all(member)
+            else:
+                share_partition.retire()
         return len(asked)
 
     def metadata_changed(self, record: CatalogRecord) -> None:

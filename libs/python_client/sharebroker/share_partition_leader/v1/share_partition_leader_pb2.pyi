@@ -407,6 +407,7 @@ class ReleaseMemberRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
+    """Empty: the group's offsets were changed or deleted; its share-partitions are loaded anew at their next use."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """Empty: every partition this process leads."""

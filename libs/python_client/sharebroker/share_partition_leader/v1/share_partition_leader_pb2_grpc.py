@@ -103,7 +103,7 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseMember(self, request, context):
-        """Releases what a member holds (its session ended, or the group fenced it).
+        """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,7 +45,7 @@ class SharePartitionLeaderServiceStub:
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     ReleaseMember: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]
-    """Releases what a member holds (its session ended, or the group fenced it)."""
+    """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
@@ -70,7 +70,7 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     ReleaseMember: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]  # type: ignore[assignment]
-    """Releases what a member holds (its session ended, or the group fenced it)."""
+    """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
@@ -116,7 +116,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.ReleaseMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.ReleaseMemberResponse, _abc.Awaitable[_share_partition_leader_pb2.ReleaseMemberResponse]]:
-        """Releases what a member holds (its session ended, or the group fenced it)."""
+        """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
 
     @_abc_1.abstractmethod
     def Produce(

@@ -178,7 +178,9 @@ class GroupStatePartitionMetadata(_message.Message):
         topic_id: _builtins.str
         topic_name: _builtins.str
         since_ms: _builtins.int
-        """For partitions that are being initialised: since when, in milliseconds since the Unix epoch."""
+        """Of partitions being initialised: since when; of initialised ones: since when the group knows the topic.
+        Milliseconds since the Unix epoch.
+        """
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
