@@ -55,7 +55,7 @@ class Display:
 def _panel(progress: Progress) -> Table:
     shown = Table(box=None, pad_edge=False)
     for label, _ in progress.cells():
-        shown.add_column(label, justify="right", min_width=10)
+        shown.add_column(label, justify="right", min_width=8)
     shown.add_row(*(value for _, value in progress.cells()))
     return shown
 
@@ -83,7 +83,7 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     if verdict.earlier:
         sums += f"finished by an earlier run {verdict.earlier:,} + "
     sums += f"accepted {verdict.accepted:,} + rejected {verdict.rejected:,}"
-    console.print(f"\n{sums}", highlight=False)
+    console.print(f"\n{sums}", highlight=False, soft_wrap=True)
     offences = {
         "missing (never finished)": verdict.missing,
         "finished, though no worker answered for them": verdict.unexplained,

@@ -33,11 +33,20 @@ app.add_typer(state.app, name="state")
 
 def main() -> None:
     """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
-    for command in entry_points(group=MORE_COMMANDS):
-        function = command.load()
-        app.command(command.name, epilog=getattr(function, "epilog", None))(function)
     try:
+        if not set(sys.argv[1:2]) & _own_commands():  # others cost the import of a server
+            _add_other_commands()
         app(prog_name="sharebroker")
     except Exception as failure:
         say(f"sharebroker: {explain(failure)}")
         sys.exit(FAILED)
+
+
+def _own_commands() -> set[str | None]:
+    return {entry.name for entry in (*app.registered_commands, *app.registered_groups)}
+
+
+def _add_other_commands() -> None:
+    for command in entry_points(group=MORE_COMMANDS):
+        function = command.load()
+        app.command(command.name, epilog=getattr(function, "epilog", None))(function)
