@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from libs.leases.names import ROLES, kind_of
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
-from libs.leases.rules import preferred
+from libs.leases.rules import preferred, succeeds
 
 log = logging.getLogger(__name__)
 
@@ -268,7 +268,12 @@ class LeaseHolder:
         [lease] = await self._store.read([resource])
         if not self._members or (lease is not None and lease.owner not in self._members):
             await self._refresh_members()
-        return self._preferred(resource) if lease is None else self._members.get(lease.owner)
+        if lease is not None and lease.owner in self._members:
+            return self._members[lease.owner]
+        heir = self._preferred(resource)
+        # Only a later incarnation of its owner may claim a lease that has not run out.
+        free = lease is None or (heir is not None and succeeds(heir.owner, lease.owner))
+        return heir if free else None
 
     def _should_own(self, resource: str) -> bool:
         if self._stopping or kind_of(resource) not in self._watches:

@@ -376,6 +376,20 @@ async def test_nothing_is_acquired_after_the_stop(world: World) -> None:
     assert (await node.holder.acquire(SHARDS[0])).epoch == 0
 
 
+async def test_who_came_back_owns_what_its_earlier_self_claimed(world: World) -> None:
+    caller, first = world.node(2, resources=()), world.node(1, resources=())
+    mine = next(s for s in SHARDS if preferred(s, ROLE, [caller.member, first.member]) == first.member)
+    for node in (first, caller, first):
+        await node.turn()
+    await first.holder.acquire(mine)
+    assert await caller.holder.owner_of(mine) == first.member
+    second = world.node(1, incarnation=2, resources=())
+    await second.turn()
+    await caller.turn()
+    assert await caller.holder.owner_of(mine) == second.member
+    assert (await second.holder.acquire(mine)).owner == second.member.owner
+
+
 async def test_owner_of_is_remembered_until_forgotten(world: World) -> None:
     node, caller = world.node(1, resources=SHARDS[:1]), world.node(2, resources=[])
     assert await caller.holder.owner_of(SHARDS[0]) is None
