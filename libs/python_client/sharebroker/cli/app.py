@@ -43,7 +43,8 @@ def main() -> None:
 
 
 def _own_commands() -> set[str | None]:
-    return {entry.name for entry in (*app.registered_commands, *app.registered_groups)}
+    commands = {command.name for command in app.registered_commands}
+    return commands | {group.name for group in app.registered_groups}
 
 
 def _add_other_commands() -> None:
