@@ -26,6 +26,7 @@ from tests.perf.servers import Serving, fsync_seconds, raw_valkey, serving
 CLIENT_SECONDS: Final = 90.0
 DURABILITIES: Final[tuple[Fsync, ...]] = ("everysec", "always")
 RECORD_BYTES: Final = 100
+PACE: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Sizes:
 QUICK: Final = Sizes(100_000, 15_000, 30_000, 3_000, 100, 1000, 5, 500)
 
 
-SERVED: Final = ("publish", "each", "range", "waiting", "first", "spread")
+SERVED: Final = ("publish", "each", "paced", "range", "waiting", "first", "spread")
 ALL: Final = ("logic", "raw", *SERVED)
 
 
@@ -101,6 +102,7 @@ class Run:
         work = Work(address, "bench", records=sizes.records, record_bytes=RECORD_BYTES)
         yield "publish", work
         yield "each", replace(work, group="each")
+        yield "paced", replace(work, group="paced", records=min(sizes.records, 2 * PACE), pace=PACE)
         yield "range", replace(work, group="range")
         yield "waiting", replace(work, group="waiting", records=sizes.waiting)
         yield "first", replace(work, group="first", rounds=sizes.first)

@@ -31,7 +31,10 @@ _WATCHES: Final[set[asyncio.Task[None]]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a program is to do: so many records of a topic, at the server's address."""
+    """What a program is to do: so many records of a topic, at the server's address.
+
+    `pace` is in records a second; 0 for as fast as can be.
+    """
 
     address: str
     topic: str
@@ -40,6 +43,7 @@ class Work:
     record_bytes: int = 100
     partitions: int = 1
     rounds: int = 1
+    pace: float = 0.0
 
 
 class Stopwatch:
@@ -54,10 +58,15 @@ class Stopwatch:
         if not self._begun:
             self._begun, self._cpu = time.perf_counter(), time.process_time()
 
+    @property
+    def seconds(self) -> float:
+        """Since the start."""
+        return time.perf_counter() - self._begun
+
     def read(self, count: int) -> dict[str, float]:
         """Counted a second since the start, and this process's CPU for one, in microseconds."""
         cpu = time.process_time() - self._cpu
-        return {"rate": count / (time.perf_counter() - self._begun), "client_cpu": cpu / count * 1e6}
+        return {"rate": count / self.seconds, "client_cpu": cpu / count * 1e6}
 
 
 class Short(Exception):
@@ -77,6 +86,15 @@ async def publish(work: Work) -> dict[str, float]:
 
 async def each(work: Work) -> dict[str, float]:
     """Case 3: every record acknowledged by its own call, every result looked at."""
+    return await _each(work, "each")
+
+
+async def paced(work: Work) -> dict[str, float]:
+    """Case 9: the same at `pace`, so that no record waits for its turn behind thousands of others."""
+    return await _each(work, "paced")
+
+
+async def _each(work: Work, case: str) -> dict[str, float]:
     await _start_group(work)
     watch, waits = Stopwatch(), list[float]()
     open_: deque[Acknowledgement] = deque()
@@ -92,11 +110,13 @@ async def each(work: Work) -> dict[str, float]:
             while open_ and open_[0].done:
                 await open_.popleft()
                 confirmed += 1
+            if work.pace:
+                await asyncio.sleep(taken / work.pace - watch.seconds)
         for acknowledgement in open_:
             await acknowledgement
             confirmed += 1
         figures = watch.read(confirmed)
-    return _named("each", figures, waits)
+    return _named(case, figures, waits)
 
 
 async def by_range(work: Work) -> dict[str, float]:
@@ -255,6 +275,7 @@ Program = Callable[[Work], Coroutine[Any, Any, dict[str, float]]]
 PROGRAMS: Final[Mapping[str, Program]] = {
     "publish": publish,
     "each": each,
+    "paced": paced,
     "range": by_range,
     "waiting": waiting,
     "first": first,

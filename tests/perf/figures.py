@@ -67,7 +67,7 @@ def derived(figures: Figures, waits_for_disk: bool) -> dict[str, float]:
             full[ratio.key] = figures[ratio.of] / max(over)
     # with everysec nothing waits for the disk, so there is nothing to take off
     fsync = figures.get("fsync.p50", 0.0) if waits_for_disk else 0.0
-    for case in ("each", "waiting"):
+    for case in ("each", "paced", "waiting"):
         if f"{case}.ack_p99" in figures:
             full[f"above_fsync.{case}"] = max(0.0, figures[f"{case}.ack_p99"] - fsync)
     return full
@@ -190,7 +190,8 @@ CASES: Final = (
     Case(
         "9  Acknowledgement above the fsync",
         (
-            Figure("above_fsync.each", "case 3, p99 less a median fsync", "ms", 5.0),
+            Figure("above_fsync.paced", "case 3 at 50,000 records/s, p99 less a median fsync", "ms", 5.0),
+            Figure("above_fsync.each", "case 3 as fast as can be, p99 less a median fsync", "ms", 5.0),
             Figure("above_fsync.waiting", "case 5, p99 less a median fsync", "ms", 5.0),
         ),
     ),
