@@ -16,16 +16,17 @@ DEFAULT_BATCH_SIZE: Final = 500
 MESSAGE_BYTES: Final = 4 << 20
 """A message to a consumer is closed once it holds this many bytes of record batches."""
 
-UNSENT_RESULTS: Final = 20_000
-"""A stream whose client does not read is not read from any further beyond this many results."""
+UNSENT_ENTRIES: Final = 20_000
+"""A stream whose client does not read is not read from any further beyond this many results and the like."""
 
-STATE_TIMEOUT: Final = 30.0
-"""Seconds a write or read of share state may take, retries included."""
+REASON_LENGTH: Final = 500
+"""So many characters of the reason for a rejection go into the log."""
 
 RETRY_DELAY: Final = 0.1
 """Seconds before a share-partition that could not be loaded is tried again; doubles each time."""
 
 LONGEST_RETRY_DELAY: Final = 2.0
+"""The same, at most; also before whatever else failed is tried again."""
 
 CATALOG_LAG: Final = 0.3
 """Seconds that a new topic may take to reach every process."""

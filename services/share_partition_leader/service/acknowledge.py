@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from services.share_partition_leader.core.values import AckBatch
+from services.share_partition_leader.service import holders
+from services.share_partition_leader.service.gathering import RENEW
 from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-
-_RENEW = 4
 
 
 async def acknowledge(
@@ -48,7 +48,7 @@ async def _apply(
         )
         for batch in asked.batches
     ]
-    if not request.renew_allowed and any(_RENEW in batch.types for batch in batches):
+    if not request.renew_allowed and any(RENEW in batch.types for batch in batches):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Renewing was not announced by the request.")
     answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -60,5 +60,5 @@ async def _apply(
         else:
             answered.set_exception(error)
 
-    share_partition.acknowledge(request.member_id, batches, done)
+    share_partition.acknowledge(holders.of_member(request.member_id), batches, done, asked.delay_ms / 1000)
     await answered

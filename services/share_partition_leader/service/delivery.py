@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
-from itertools import count
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
@@ -12,11 +12,13 @@ import structlog
 from services.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
-    MESSAGE_BYTES,
+    REASON_LENGTH,
     RETRY_DELAY,
-    UNSENT_RESULTS,
 )
-from services.share_partition_leader.core.values import AckBatch, AcquireMode, AcquireRequest, LostLock
+from services.share_partition_leader.core.values import AcquireMode, AcquireRequest, LostLock
+from services.share_partition_leader.service import holders
+from services.share_partition_leader.service.gathering import Asked, Group, batches_of, gathered
+from services.share_partition_leader.service.outbox import Outbox
 from services.share_partition_leader.service.share_group_partition import (
     Acquisition,
     Nothing,
@@ -27,7 +29,9 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
 _log = structlog.get_logger()
-_streams: Final = count(1)
+
+_DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
+"""Refusals that may be about some records only of those that were named."""
 
 
 class Key(NamedTuple):
@@ -41,131 +45,119 @@ class Partitions(Protocol):
     """Where a stream finds the share-partitions that this process leads."""
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
-        """The share-partition, loaded. Raises KafkaError."""
+        """The share-partition, loaded and not retired. Raises KafkaError."""
 
 
 class DeliverySession:
-    """A member's stream. Records flow while there is credit.
+    """A member's stream. Records flow while there is credit; everything runs on the loop's thread.
 
-    What happens in one turn of the loop leaves in one message; everything runs on the loop's thread.
+    A partition has at most one task at a time: it is loaded, read from the store, or tried again later.
+    Without a task it is ready to be asked for records, or waits to be woken.
     """
 
     def __init__(self, opened: pb.DeliverRequest.Open, partitions: Partitions) -> None:
         self.group_id = opened.group_id
-        # A member that opens a second stream before the first one's end is noticed must not lose its new
-        # records to the release of the old ones.
-        self.holder = f"{opened.member_id}@{next(_streams)}"
+        self.holder = holders.of_new_stream(opened.member_id)
         self._request = AcquireRequest(
             self.holder, 0, opened.batch_size or DEFAULT_BATCH_SIZE, AcquireMode(opened.acquire_mode)
         )
         self._partitions = partitions
-        self._served: dict[Key, ShareGroupPartition] = {}
         self._wanted: set[Key] = set()
+        self._served: dict[Key, ShareGroupPartition] = {}
         self._ready: dict[Key, None] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._credit = 0
         self._scheduled = False
-        self._out = pb.DeliverResponse()
-        self._out_bytes = 0
-        self._unsent = 0
-        self._wake = asyncio.Event()
-        self._drained = asyncio.Event()
-        self._drained.set()
+        self._unanswered = 0
+        self._out = Outbox()
+
+    # The stream
 
     async def read(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
-        """Takes the client's messages until it sends no more."""
+        """Takes the client's messages until it sends no more; then nothing more is delivered."""
         async for request in requests:
             self.take(request)
-            await self._drained.wait()
+            await self._out.drained()
+        self._want(())
 
     def take(self, request: pb.DeliverRequest) -> None:
         """Applies one message: acknowledgements first, since they make room for records."""
-        for acknowledgement in request.acknowledgements:
-            self._acknowledge(acknowledgement)
+        if request.acknowledgements:
+            self._take_acknowledgements(request.acknowledgements)
         if request.HasField("partitions"):
-            self._serve(Key(p.topic_id, p.partition) for p in request.partitions.partitions)
+            self._want(Key(p.topic_id, p.partition) for p in request.partitions.partitions)
         if request.credit:
             self._credit += request.credit
             self._schedule()
 
     async def responses(self, reader: asyncio.Task[None]) -> AsyncIterator[pb.DeliverResponse]:
         """What to send, until the client's side has ended and everything it asked for is answered."""
-        reader.add_done_callback(lambda _: self._wake.set())
-        while not reader.done() or self._unsent:
-            await self._wake.wait()
-            self._wake.clear()
-            if self._unsent:
-                out, self._out = self._out, pb.DeliverResponse()
-                self._out_bytes = self._unsent = 0
-                self._drained.set()
+        reader.add_done_callback(lambda _: self._out.filled.set())
+        while self._out.entries or self._unanswered or not reader.done():
+            await self._out.filled.wait()
+            self._out.filled.clear()
+            if self._out.entries:
+                message = self._out.take()
                 self._schedule()
-                yield out
+                yield message
         reader.result()
 
     def close(self) -> None:
         """Ends the stream: what the member holds here is released."""
-        self._wanted.clear()
-        self._ready.clear()
+        self._want(())
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
             share_partition.leave(self)
         self._served.clear()
 
-    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
-        """A lock of this stream ran out, or was lost with the share-partition."""
-        self._out.lock_lost.add(
-            topic_id=share_partition.topic_id,
-            partition=share_partition.partition,
-            first_offset=lost.first,
-            last_offset=lost.last,
-            lock_token=lost.token,
-        )
-        self._send()
-
-    def retired(self, share_partition: ShareGroupPartition) -> None:
-        """The share-partition is no longer led here, or must be loaded again; its locks are lost."""
-        key = Key(share_partition.topic_id, share_partition.partition)
-        self._served.pop(key, None)
-        self._ready.pop(key, None)
-        if key in self._wanted:
-            self._open(key)
+    # What share-partitions tell
 
     def look_again(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available in a share-partition that had none."""
-        key = Key(share_partition.topic_id, share_partition.partition)
-        if key in self._wanted:
+        self._go_on(_key(share_partition))
+
+    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
+        """A lock of this stream ran out, or was lost with the share-partition."""
+        self._out.add_lost_lock(share_partition, lost)
+
+    def retired(self, share_partition: ShareGroupPartition) -> None:
+        """The share-partition is no longer led here, or must be loaded again; its locks are lost."""
+        key = _key(share_partition)
+        del self._served[key]
+        self._ready.pop(key, None)
+        if key in self._tasks:
+            self._tasks[key].cancel()
+        self._go_on(key)
+
+    # Partitions
+
+    def _want(self, keys: Iterable[Key]) -> None:
+        """Deliver from these from here on. What is held of others stays held."""
+        self._wanted = set(keys)
+        self._ready = {key: None for key in self._ready if key in self._wanted}
+        for key in self._wanted:
+            self._go_on(key)
+
+    def _go_on(self, key: Key) -> None:
+        if key not in self._wanted or key in self._tasks:
+            return
+        if key in self._served:
             self._ready[key] = None
             self._schedule()
-
-    def _serve(self, keys: Iterable[Key]) -> None:
-        self._wanted = set(keys)
-        for key in [key for key in self._ready if key not in self._wanted]:
-            del self._ready[key]
-        for key in self._wanted:
-            if key in self._served:
-                self._ready[key] = None
-            elif key not in self._tasks:
-                self._open(key)
-        self._schedule()
-
-    def _open(self, key: Key) -> None:
-        self._start(key, self._load(key))
+        else:
+            self._start(key, self._load(key))
 
     def _start(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks[key] = task
-        task.add_done_callback(lambda done: self._ended(key, done))
+        task = self._tasks[key] = asyncio.create_task(work)
+        task.add_done_callback(partial(self._ended, key))
 
     def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
-        if self._tasks.get(key) is task:
-            del self._tasks[key]
-        if task.cancelled():
-            return
-        if task.exception() is not None:
+        del self._tasks[key]
+        if not task.cancelled() and task.exception() is not None:
             _log.error("delivery failed", group=self.group_id, key=key, exc_info=task.exception())
-        if key in self._served:
-            self.look_again(self._served[key])
+            self._give_up(key, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._go_on(key)
 
     async def _load(self, key: Key) -> None:
         delay = RETRY_DELAY
@@ -173,10 +165,12 @@ class DeliverySession:
             try:
                 share_partition = await self._partitions.share_partition(self.group_id, *key)
             except KafkaError as error:
-                if not error.retriable or delay > RETRY_DELAY:
-                    self._report(key, error)
                 if not error.retriable:
+                    self._give_up(key, error)
                     return
+                # The first time it may just be on its way to this process.
+                if delay > RETRY_DELAY:
+                    self._out.add_problem(*key, error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, LONGEST_RETRY_DELAY)
             else:
@@ -184,14 +178,12 @@ class DeliverySession:
                 share_partition.join(self)
                 return
 
-    def _report(self, key: Key, error: KafkaError) -> None:
-        self._out.problems.add(
-            topic_id=key.topic_id,
-            partition=key.partition,
-            error_code=int(error.code),
-            error_message=error.message,
-        )
-        self._send()
+    def _give_up(self, key: Key, error: KafkaError) -> None:
+        """Nothing more is tried until the client names the partition again."""
+        self._wanted.discard(key)
+        self._out.add_problem(*key, error)
+
+    # Records
 
     def _schedule(self) -> None:
         if not self._scheduled and self._credit > 0 and self._ready:
@@ -201,108 +193,104 @@ class DeliverySession:
     def _deliver(self) -> None:
         """Hands out records, partition by partition in turn, while credit and room in the message last."""
         self._scheduled = False
-        while self._credit > 0 and self._ready and self._out_bytes < MESSAGE_BYTES:
+        while self._credit > 0 and self._ready and not self._out.full:
             key = next(iter(self._ready))
             del self._ready[key]
-            share_partition = self._served[key]
-            acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
-            if isinstance(acquired, Acquisition):
-                self._ready[key] = None
-                self._hand_out(share_partition, acquired)
-            elif acquired is Nothing.COLD:
-                if key not in self._tasks:
-                    self._start(key, self._warm(key, share_partition))
-            else:
-                share_partition.wait(self)
+            self._deliver_from(key, self._served[key])
 
-    async def _warm(self, key: Key, share_partition: ShareGroupPartition) -> None:
+    def _deliver_from(self, key: Key, share_partition: ShareGroupPartition) -> None:
         try:
-            acquired = await share_partition.acquire_cold(
-                self._request._replace(max_records=max(self._credit, 1))
-            )
+            acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
-            self._report(key, error)
-            await asyncio.sleep(LONGEST_RETRY_DELAY)
+            self._start(key, self._try_later(key, error))
+            return
+        if isinstance(acquired, Acquisition):
+            self._ready[key] = None
+            self._hand_out(share_partition, acquired)
+        elif acquired is Nothing.COLD:
+            self._start(key, self._deliver_cold(key, share_partition))
         else:
-            if acquired is not None:
+            share_partition.wait(self)
+
+    async def _deliver_cold(self, key: Key, share_partition: ShareGroupPartition) -> None:
+        request = self._request._replace(max_records=max(self._credit, 1))
+        try:
+            acquired = await share_partition.acquire_cold(request)
+        except KafkaError as error:
+            await self._try_later(key, error)
+        else:
+            if isinstance(acquired, Acquisition):
                 self._hand_out(share_partition, acquired)
+
+    async def _try_later(self, key: Key, error: KafkaError) -> None:
+        self._out.add_problem(*key, error)
+        await asyncio.sleep(LONGEST_RETRY_DELAY)
 
     def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Acquisition) -> None:
-        sent = self._out.deliveries.add(
-            topic_id=share_partition.topic_id,
-            topic=share_partition.topic,
-            partition=share_partition.partition,
-            record_batches=acquisition.records,
-        )
-        add_acquired(sent.acquired, acquisition)
         self._credit -= acquisition.offsets
-        self._out_bytes += len(acquisition.records)
-        self._send()
+        self._out.add_records(share_partition, acquisition)
 
-    def _acknowledge(self, asked: delivery.Acknowledgement) -> None:
-        last = asked.last_offset if asked.HasField("last_offset") else asked.first_offset
-        share_partition = self._served.get(Key(asked.topic_id, asked.partition))
-        if share_partition is None:
-            error = KafkaError(
-                ErrorCode.INVALID_RECORD_STATE, "No record of this partition is held by this stream any more."
-            )
-            self._result(asked.id, asked.first_offset, last, error, 0.0)
-            return
-        if asked.reason:
-            _log.info(
-                "record rejected",
-                group=self.group_id,
-                topic=share_partition.topic,
-                partition=asked.partition,
-                offset=asked.first_offset,
-                reason=asked.reason,
-            )
-        self._acknowledge_run(share_partition, asked, asked.first_offset, last)
+    # Acknowledgements
 
-    def _acknowledge_run(
-        self, share_partition: ShareGroupPartition, asked: delivery.Acknowledgement, first: int, last: int
-    ) -> None:
-        """A run that cannot be applied as a whole is applied record by record: each has its own result."""
-        batch = AckBatch(first, last, (asked.type,), asked.lock_token or None)
-        deadline = (
-            share_partition.renewed_deadline() if asked.type == delivery.ACKNOWLEDGE_TYPE_RENEW else 0.0
-        )
-        try:
-            share_partition.acknowledge(
-                self.holder,
-                (batch,),
-                lambda error: self._result(asked.id, first, last, error, deadline),
-            )
-        except KafkaError as error:
-            if first >= last or error.code is not ErrorCode.INVALID_RECORD_STATE:
-                self._result(asked.id, first, last, error, 0.0)
+    def _take_acknowledgements(self, acknowledgements: Sequence[delivery.Acknowledgement]) -> None:
+        for group, asked in gathered(acknowledgements).items():
+            share_partition = self._served.get(Key(group.topic_id, group.partition))
+            if share_partition is None:
+                self._out.add_results(asked, 0.0, _not_held())
             else:
-                for offset in range(first, last + 1):
-                    self._acknowledge_run(share_partition, asked, offset, offset)
+                self._acknowledge(share_partition, group, asked)
+        for said in acknowledgements:
+            if said.reason and said.type == delivery.ACKNOWLEDGE_TYPE_REJECT:
+                self._note_reason(said)
 
-    def _result(self, ack_id: int, first: int, last: int, error: KafkaError | None, deadline: float) -> None:
-        result = self._out.results.add(id=ack_id, first_offset=first, last_offset=last)
-        if error is not None:
-            result.error_code = int(error.code)  # type: ignore[assignment]  # the enum's numbers are Kafka's
-            result.error_message = error.message
-        elif deadline:
-            result.lock_deadline_ms = round(deadline * 1000)
-        self._send()
+    def _acknowledge(
+        self, share_partition: ShareGroupPartition, group: Group, asked: Sequence[Asked]
+    ) -> None:
+        """Applies all at once; where that is refused, divides until it is clear which records are."""
+        deadline = share_partition.renewed_deadline() if group.renewal else 0.0
+        done = partial(self._answer, asked, deadline)
+        self._unanswered += 1
+        try:
+            share_partition.acknowledge(self.holder, batches_of(asked), done, group.delay_ms / 1000)
+        except KafkaError as error:
+            parts = _parts(share_partition, asked) if error.code in _DIVISIBLE else [asked]
+            if len(parts) == 1:
+                done(error)
+                return
+            self._unanswered -= 1
+            for part in parts:
+                self._acknowledge(share_partition, group, part)
 
-    def _send(self) -> None:
-        self._unsent += 1
-        if self._unsent >= UNSENT_RESULTS:
-            self._drained.clear()
-        self._wake.set()
+    def _answer(self, asked: Sequence[Asked], deadline: float, error: KafkaError | None) -> None:
+        self._unanswered -= 1
+        self._out.add_results(asked, deadline, error)
 
-
-def add_acquired(target: Any, acquisition: Acquisition) -> None:
-    """Writes acquired runs into a repeated field of AcquiredRecords."""
-    for run in acquisition.acquired:
-        target.add(
-            first_offset=run.first,
-            last_offset=run.last,
-            delivery_count=run.delivery_count,
-            lock_token=run.token,
-            lock_deadline_ms=round(run.deadline * 1000),
+    def _note_reason(self, said: delivery.Acknowledgement) -> None:
+        _log.info(
+            "record rejected",
+            group=self.group_id,
+            topic_id=said.topic_id,
+            partition=said.partition,
+            offset=said.first_offset,
+            reason=said.reason[:REASON_LENGTH],
         )
+
+
+def _key(share_partition: ShareGroupPartition) -> Key:
+    return Key(share_partition.topic_id, share_partition.partition)
+
+
+def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list[Sequence[Asked]]:
+    """Several acknowledgements in halves, one by the runs it covers."""
+    if len(asked) > 1:
+        middle = len(asked) // 2
+        return [asked[:middle], asked[middle:]]
+    (one,) = asked
+    pieces = share_partition.core.pieces(one.first, one.last) if one.first < one.last else ()
+    return [[one._replace(first=first, last=last)] for first, last in pieces] or [asked]
+
+
+def _not_held() -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD_STATE, "No record of this partition is held by this stream any more."
+    )

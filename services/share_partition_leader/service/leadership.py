@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import structlog
 
 from libs.catalog.follower import CatalogFollower
 from libs.catalog.records import CatalogRecord, Topic, TopicDeletedRecord
 from libs.leases import names
-from libs.leases.holder import LeaseHolder, LeaseLost
+from libs.leases.holder import LeaseHolder
 from libs.leases.port import LeasesUnavailable
 from libs.persister.port import Persister
 from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import RecordStore
 from libs.record_log.settings import LogSettings
-from services.share_partition_leader.config import CATALOG_LAG, share_partition_settings
+from libs.stream_log.port import LogError
+from services.share_partition_leader.config import (
+    CATALOG_LAG,
+    LONGEST_RETRY_DELAY,
+    share_partition_settings,
+)
+from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from services.share_partition_leader.service.state import load_share_partition, state_writer
+from services.share_partition_leader.service.state import load_state, state_writer
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +54,17 @@ class LedPartition:
     log: PartitionLog
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
 
+    @property
+    def partition(self) -> int:
+        """Its number within the topic."""
+        return int(self.log.partition.rpartition(":")[2])
+
     def loaded(self) -> list[ShareGroupPartition]:
         """The share-partitions that are ready."""
-        return [
-            task.result()
-            for task in self.groups.values()
-            if task.done() and not task.cancelled() and task.exception() is None
-        ]
+        return [task.result() for task in self.groups.values() if _succeeded(task)]
 
     def wake(self) -> None:
-        """Records were appended."""
+        """Records were appended, or deleted."""
         for share_partition in self.loaded():
             share_partition.wake()
 
@@ -65,7 +75,7 @@ class Leadership:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._led: dict[str, LedPartition] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.Task[None]] = set()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -98,53 +108,92 @@ class Leadership:
         return self._led[resource]
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
-        """A group's share-partition, loaded. Raises KafkaError, as `led` and the persister do."""
-        led = await self.led(topic_id, partition)
-        task = led.groups.get(group_id)
-        if task is None:
-            task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
-            task.add_done_callback(lambda done: self._loaded(led, group_id, done))
-        return await asyncio.shield(task)
+        """A group's share-partition, loaded; it cannot retire before the caller's next `await`.
 
-    def release_member(self, group_id: str, member: str, partitions: Set[tuple[str, int]]) -> int:
-        """Releases what a member holds, of all partitions if none is named; how many were asked.
-
-        Without a member the group's loaded state is forgotten: somebody changed it.
+        Raises KafkaError, as `led` and the persister do.
         """
+        while True:
+            led = await self.led(topic_id, partition)
+            task = led.groups.get(group_id)
+            if task is None:
+                task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
+                task.add_done_callback(partial(self._loaded, led, group_id))
+            if not task.done():
+                # It goes on loading when this caller gives up: others may wait for it.
+                await asyncio.wait([task])
+            if task.cancelled():
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition was given up here.")
+            if not task.result().retired:
+                return task.result()
+
+    def release_member(self, group_id: str, member_id: str, partitions: Set[tuple[str, int]]) -> int:
+        """Releases what a member holds, of all partitions if none is named; how many were asked."""
         asked = [
             loaded
-            for led in self._led.values()
-            for loaded in led.loaded()
+            for loaded in self._loaded_everywhere()
             if loaded.group_id == group_id
             and (not partitions or (loaded.topic_id, loaded.partition) in partitions)
         ]
         for share_partition in asked:
-            if member:
-                share_partition.release_all(member)
-            else:
-                share_partition.retire()
+            share_partition.release_member(member_id)
         return len(asked)
 
     def metadata_changed(self, record: CatalogRecord) -> None:
         """Follows the catalog: settings change while in use, deleted topics are given up and removed."""
         if isinstance(record, TopicDeletedRecord):
-            self._start(self._drop_topic(record))
+            task = asyncio.create_task(self._remove(record))
+            self._removals.add(task)
+            task.add_done_callback(self._removals.discard)
             return
         for led in self._led.values():
             led.topic = self._ports.catalog.topic_by_id(led.topic.topic_id) or led.topic
             led.log.settings = self._log_settings(led.topic)
-            for share_partition in led.loaded():
-                config = self._ports.catalog.group_config(share_partition.group_id)
-                share_partition.core.settings = share_partition_settings(config)
+        for share_partition in self._loaded_everywhere():
+            config = self._ports.catalog.group_config(share_partition.group_id)
+            share_partition.configure(share_partition_settings(config))
 
     def partitions(self) -> list[LedPartition]:
         """Every partition led now."""
         return list(self._led.values())
 
+    def drop_unused(self) -> None:
+        """Forgets the share-partitions that nobody uses."""
+        for share_partition in self._loaded_everywhere():
+            share_partition.drop_unused()
+
     async def close(self) -> None:
         """Gives every partition up, in good order."""
-        for resource in list(self._led):
-            await self._lost(resource)
+        for task in self._removals:
+            task.cancel()
+        await asyncio.gather(*self._removals, *map(self._lost, self._led), return_exceptions=True)
+
+    def _loaded_everywhere(self) -> list[ShareGroupPartition]:
+        return [loaded for led in self._led.values() for loaded in led.loaded()]
+
+    # Leases
+
+    async def _acquired(self, resource: str, epoch: int) -> None:
+        _, topic_id, _ = resource.split(":")
+        topic = await self._topic(topic_id)
+        reclaim = partial(self._ports.holder.reclaim, resource)
+        log = await PartitionLog.open(resource, epoch, self._ports.store, reclaim, self._log_settings(topic))
+        await self._topic(topic_id)  # it may have been deleted meanwhile
+        led = LedPartition(topic, log)
+        log.on_append.append(led.wake)
+        self._led[resource] = led
+
+    async def _lost(self, resource: str) -> None:
+        """Ends the work on a partition; on a hand-over the lease is kept until then."""
+        led = self._led.pop(resource, None)
+        if led is None:
+            return
+        loading = [task for task in led.groups.values() if not task.done()]
+        for task in loading:
+            task.cancel()
+        await asyncio.gather(*(loaded.stop() for loaded in led.loaded()), *loading, return_exceptions=True)
+        await led.log.close()
+
+    # Topics
 
     async def _topic(self, topic_id: str) -> Topic:
         """The topic; one that was created a moment ago may not have reached this process yet."""
@@ -160,75 +209,53 @@ class Leadership:
     def _log_settings(self, topic: Topic) -> LogSettings:
         return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
 
-    async def _acquired(self, resource: str, epoch: int) -> None:
-        _, topic_id, _ = resource.split(":")
-        topic = await self._topic(topic_id)
-        log = await PartitionLog.open(
-            resource,
-            epoch,
-            self._ports.store,
-            self._reclaim(resource),
-            self._log_settings(topic),
-        )
-        led = LedPartition(topic, log)
-        log.on_append.append(led.wake)
-        self._led[resource] = led
+    async def _remove(self, deleted: TopicDeletedRecord) -> None:
+        left = [names.partition(deleted.topic_id, index) for index in range(deleted.partitions)]
+        while True:
+            left = [resource for resource in left if not await self._removed(resource)]
+            if not left:
+                return
+            await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    async def _lost(self, resource: str) -> None:
-        led = self._led.pop(resource, None)
-        if led is None:
-            return
-        for task in led.groups.values():
-            task.cancel()
-        for share_partition in led.loaded():
-            await share_partition.settle()
-            share_partition.retire()
-        await led.log.close()
-
-    async def _drop_topic(self, deleted: TopicDeletedRecord) -> None:
-        """Removes the logs that are this process's to remove: those it leads, or would lead."""
+    async def _removed(self, resource: str) -> bool:
+        """Removes a log if this process leads it, or would; False when that has to be tried again."""
         holder = self._ports.holder
-        for index in range(deleted.partitions):
-            resource = names.partition(deleted.topic_id, index)
+        try:
             owner = await holder.owner_of(resource)
             if owner is not None and owner.owner == holder.member.owner:
                 await self._lost(resource)
                 await self._ports.store.delete(resource)
+        except (LeasesUnavailable, LogError) as error:
+            _log.info("the log of a deleted topic stays for now", log=resource, reason=str(error))
+            return False
+        return True
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("leading failed", exc_info=task.exception())
-
-    def _reclaim(self, resource: str) -> Callable[[], Awaitable[int]]:
-        async def reclaim() -> int:
-            try:
-                return await self._ports.holder.reclaim(resource)
-            except LeaseLost as error:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{resource} is another's now.") from error
-
-        return reclaim
+    # Share-partitions
 
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
-        config = self._ports.catalog.group_config(group_id)
-        core = await load_share_partition(self._ports.persister, led.log, group_id, config)
+        catalog, persister = self._ports.catalog, self._ports.persister
+        try:
+            state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
+            # The settings as they are now: they may have changed while the state was read.
+            settings = share_partition_settings(catalog.group_config(group_id))
+            core = SharePartition(settings, state)
+        except KafkaError:
+            raise
+        except Exception as error:
+            _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
+        writer = state_writer(persister, group_id, led.log)
         return ShareGroupPartition(
-            group_id,
-            led.topic.name,
-            led.log,
-            core,
-            state_writer(self._ports.persister, group_id, led.log),
-            lambda retired: self._forget(led, retired),
+            group_id, led.topic.name, led.log, core, writer, partial(self._forget, led)
         )
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
-        if task.cancelled() or task.exception() is not None:
+        if not _succeeded(task):
             led.groups.pop(group_id, None)
 
     def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
         led.groups.pop(share_partition.group_id, None)
+
+
+def _succeeded(task: asyncio.Task[T]) -> bool:
+    return task.done() and not task.cancelled() and task.exception() is None

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
-from libs.record_log.partition_log import PartitionLog
-from services.share_partition_leader.service.leadership import Leadership
+from services.share_partition_leader.service.leadership import Leadership, LedPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
@@ -33,13 +32,13 @@ async def produce(leadership: Leadership, request: pb.ProduceRequest) -> list[pb
     """Appends the batches of each partition; answered when durable."""
 
     async def append(
-        log: PartitionLog, asked: pb.ProduceRequest.Partition, answer: pb.ProduceResponse.Partition
+        led: LedPartition, asked: pb.ProduceRequest.Partition, answer: pb.ProduceResponse.Partition
     ) -> None:
-        appended = await log.append(asked.record_batches)
+        appended = await led.log.append(asked.record_batches)
         answer.base_offset = appended.base_offset
         answer.last_offset = appended.last_offset
         answer.log_append_time_ms = appended.log_append_time
-        answer.log_start_offset = log.log_start_offset
+        answer.log_start_offset = led.log.log_start_offset
 
     return await _each(leadership, request.partitions, pb.ProduceResponse.Partition, append)
 
@@ -57,18 +56,20 @@ async def delete_records(
     """Moves the log start of each partition."""
 
     async def delete(
-        log: PartitionLog,
+        led: LedPartition,
         asked: pb.DeleteRecordsRequest.Partition,
         answer: pb.DeleteRecordsResponse.Partition,
     ) -> None:
-        answer.low_watermark = await log.delete_records(asked.offset)
+        answer.low_watermark = await led.log.delete_records(asked.offset)
+        led.wake()
 
     return await _each(leadership, request.partitions, pb.DeleteRecordsResponse.Partition, delete)
 
 
 async def _list_offset(
-    log: PartitionLog, asked: pb.ListOffsetsRequest.Partition, answer: pb.ListOffsetsResponse.Partition
+    led: LedPartition, asked: pb.ListOffsetsRequest.Partition, answer: pb.ListOffsetsResponse.Partition
 ) -> None:
+    log = led.log
     answer.leader_epoch = log.epoch
     answer.timestamp = -1
     if asked.timestamp == EARLIEST:
@@ -86,13 +87,12 @@ async def _each(
     leadership: Leadership,
     partitions: Iterable[A],
     make: Callable[..., R],
-    act: Callable[[PartitionLog, A, R], Awaitable[None]],
+    act: Callable[[LedPartition, A, R], Awaitable[None]],
 ) -> list[R]:
     async def one(asked: A) -> R:
         answer = make(topic_id=asked.topic_id, partition=asked.partition)
         try:
-            led = await leadership.led(asked.topic_id, asked.partition)
-            await act(led.log, asked, answer)
+            await act(await leadership.led(asked.topic_id, asked.partition), asked, answer)
         except KafkaError as error:
             answer.error_code = int(error.code)
             answer.error_message = error.message

@@ -38,24 +38,34 @@ class RetentionTask:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            try:
-                await self._apply()
-            except KafkaError as error:
-                _log.info("retention waits for the next time", reason=str(error))
-            except Exception:
-                _log.exception("retention failed")
+            await self.apply()
 
-    async def _apply(self) -> None:
+    async def apply(self) -> None:
+        """Once, on every partition; where it fails, the next time."""
+        self._leadership.drop_unused()
         led = self._leadership.partitions()
-        consumed: Mapping[TopicPartition, int] = {}
+        consumed: Mapping[TopicPartition, int] | None = {}
         if any(partition.log.settings.retention.consumed for partition in led):
-            consumed = await consumed_offsets(self._router)
+            consumed = await self._consumed()
         for partition in led:
-            await self._apply_to(partition, consumed)
+            if consumed is not None or not partition.log.settings.retention.consumed:
+                await self._apply_to(partition, consumed or {})
+
+    async def _consumed(self) -> Mapping[TopicPartition, int] | None:
+        try:
+            return await consumed_offsets(self._router)
+        except KafkaError as error:
+            _log.info("records stay for now: it is not known how far groups are", reason=str(error))
+            return None
 
     async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicPartition, int]) -> None:
-        _, topic_id, index = led.log.partition.split(":")
+        topic, partition = led.topic, led.partition
         before = led.log.log_start_offset
-        start = await led.log.apply_retention(now(), consumed.get((topic_id, int(index))))
+        try:
+            start = await led.log.apply_retention(now(), consumed.get((topic.topic_id, partition)))
+        except KafkaError as error:
+            _log.info("records stay for now", topic=topic.name, partition=partition, reason=str(error))
+            return
         if start > before:
-            _log.info("records let go", topic=led.topic.name, partition=int(index), log_start_offset=start)
+            led.wake()
+            _log.info("records let go", topic=topic.name, partition=partition, log_start_offset=start)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from libs.catalog.follower import CatalogFollower
+from services.share_partition_leader.core.values import AcquireMode
 from services.share_partition_leader.service.acknowledge import acknowledge
 from services.share_partition_leader.service.delivery import DeliverySession
 from services.share_partition_leader.service.fetch import Fetch
@@ -33,8 +34,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
     ) -> AsyncIterator[pb.DeliverResponse]:
         """See the proto."""
         opening = await anext(requests, pb.DeliverRequest())
-        if not opening.open.group_id or not opening.open.member_id:
-            raise _must_open()
+        _check_open(opening.open)
         session = DeliverySession(opening.open, self._leadership)
         session.take(opening)
         reader = asyncio.create_task(session.read(requests))
@@ -42,13 +42,15 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
             async for response in session.responses(reader):
                 yield response
         finally:
-            reader.cancel()
             session.close()
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
 
     async def AcquireRecords(
         self, request: pb.AcquireRecordsRequest, context: Any
     ) -> pb.AcquireRecordsResponse:
         """See the proto."""
+        _check_mode(request.acquire_mode)
         return pb.AcquireRecordsResponse(
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
             partitions=await Fetch(request, self._leadership).run(),
@@ -86,9 +88,16 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         return self._catalog.group_config(group_id).share_record_lock_duration_ms
 
 
-def _must_open() -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_REQUEST,
-        "The first message of a Deliver stream opens it.",
-        violations=[FieldViolation("open", "group_id and member_id are needed")],
-    )
+def _check_open(opening: pb.DeliverRequest.Open) -> None:
+    if not opening.group_id or not opening.member_id:
+        raise _refused("open", "The first message opens the stream: it names the group and the member.")
+    _check_mode(opening.acquire_mode)
+
+
+def _check_mode(mode: int) -> None:
+    if mode not in tuple(AcquireMode):
+        raise _refused("acquire_mode", f"{mode} is not an acquire mode.")
+
+
+def _refused(field: str, fault: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, fault, violations=[FieldViolation(field, fault)])

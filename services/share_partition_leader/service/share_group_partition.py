@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
 
+import structlog
+
 from libs.clock import now
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
@@ -18,18 +20,19 @@ from services.share_partition_leader.core.values import (
     Acquired,
     AcquireRequest,
     LostLock,
+    SharePartitionSettings,
     StateWrite,
 )
+from services.share_partition_leader.service.holders import member_of
 from sharebroker.errors import ErrorCode, KafkaError
+
+_log = structlog.get_logger()
 
 DROPPING: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.FENCED_STATE_EPOCH,
-        ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUEST,
     }
 )
 """Failures of a state write after which the state is loaded anew: somebody else changed it."""
@@ -58,19 +61,23 @@ class Nothing(Enum):
     """The records are no longer in memory; `acquire_cold` reads them."""
 
 
-class Consumer(Protocol):
-    """A stream or a waiting fetch."""
-
-    holder: str
+class Waiter(Protocol):
+    """Who found no records: a stream or a fetch."""
 
     def look_again(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
 
-    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
-        """A lock of this consumer ran out."""
-
     def retired(self, share_partition: ShareGroupPartition) -> None:
         """This object is not used any more; what was held through it is lost."""
+
+
+class Consumer(Waiter, Protocol):
+    """A stream."""
+
+    holder: str
+
+    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
+        """A lock of this consumer ran out."""
 
 
 StateWriter = Callable[[StateWrite], Awaitable[None]]
@@ -81,7 +88,7 @@ class ShareGroupPartition:
     """Shell of one share-partition: every change is durable before it is answered.
 
     Writes leave one at a time, so they reach the share coordinator in order; what comes while one is under
-    way goes out together next.
+    way goes out together next. Once `retired` it refuses everything; whoever looks it up finds another.
     """
 
     def __init__(
@@ -98,16 +105,21 @@ class ShareGroupPartition:
         _, self.topic_id, partition = log.partition.split(":")
         self.partition = int(partition)
         self.core = core
+        self.retired = False
         self._log = log
         self._write_state = write
         self._on_retired = retire
-        self._retired = False
+        self._stopping = False
+        self._abandoned = False
         self._reading = False
         self._consumers: dict[str, Consumer] = {}
-        self._waiting: dict[Consumer, None] = {}
+        self._waiting: dict[Waiter, None] = {}
         self._pending: list[tuple[Transition, Done | None]] = []
         self._writer: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline = 0.0
+
+    # Who is there
 
     def join(self, consumer: Consumer) -> None:
         """Makes a consumer known, so that it hears of locks it loses."""
@@ -116,53 +128,81 @@ class ShareGroupPartition:
     def leave(self, consumer: Consumer) -> None:
         """A consumer is gone: what it holds is released."""
         self._consumers.pop(consumer.holder, None)
-        self._waiting.pop(consumer, None)
-        self.release(consumer.holder)
+        self.wait_no_more(consumer)
+        self._release(consumer.holder)
+        self._abandon()
 
-    def wait(self, consumer: Consumer) -> None:
+    def release_member(self, member_id: str) -> None:
+        """Releases what a member holds, through its streams too; durable soon, but nobody waits for it."""
+        holders = {held.member for held in self.core.held()}
+        for holder in holders:
+            if member_of(holder) == member_id:
+                self._release(holder)
+        self._abandon()
+
+    def wait(self, waiter: Waiter) -> None:
         """Asks for one `look_again` when records may have become available."""
-        self._waiting[consumer] = None
+        self._waiting[waiter] = None
+
+    def wait_no_more(self, waiter: Waiter) -> None:
+        """Takes `wait` back."""
+        self._waiting.pop(waiter, None)
 
     def wake(self) -> None:
         """Records may have become available: whoever waits looks again, in the order in which they came."""
         waiting, self._waiting = self._waiting, {}
-        for consumer in waiting:
-            consumer.look_again(self)
+        for waiter in waiting:
+            waiter.look_again(self)
+
+    def configure(self, settings: SharePartitionSettings) -> None:
+        """Follows a change of the group's configuration."""
+        self.core.settings = settings
+        self.wake()
+
+    # Records out, acknowledgements in
 
     def acquire(self, request: AcquireRequest) -> Acquisition | Nothing:
-        """Acquires records that are in memory."""
-        if self._retired or self._reading or not self.core.can_acquire():
-            return Nothing.EMPTY
-        offset = self._fetch_offset()
-        if offset >= self._log.log_end_offset:
-            return Nothing.EMPTY
-        batches = self._log.read_hot(offset, DELIVERY_BYTES)
-        return Nothing.COLD if batches is None else self._take(request, offset, batches)
+        """Acquires records that are in memory.
 
-    async def acquire_cold(self, request: AcquireRequest) -> Acquisition | None:
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        self._check_serving()
+        while (offset := self._fetch_offset()) is not None:
+            batches = self._log.read_hot(offset, DELIVERY_BYTES)
+            if batches is None:
+                return Nothing.COLD
+            acquisition = self._take(request, offset, batches)
+            if acquisition is not None:
+                return acquisition
+            if self.core.next_fetch_offset() == offset:
+                break
+        return Nothing.EMPTY
+
+    async def acquire_cold(self, request: AcquireRequest) -> Acquisition | Nothing:
         """Acquires records, reading them from the store where need be; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
         """
-        if self._reading:
-            return None
+        self._check_serving()
+        offset = self._fetch_offset()
+        if offset is None:
+            return Nothing.EMPTY
         self._reading = True
         try:
-            offset = self._fetch_offset()
             batches = await self._log.read(offset, DELIVERY_BYTES)
         finally:
             self._reading = False
-        taken = Nothing.EMPTY if self._retired else self._take(request, offset, batches)
-        self.wake()
-        return None if isinstance(taken, Nothing) else taken
+            self.wake()
+        self._check_serving()
+        return self._take(request, offset, batches) or self.acquire(request)
 
-    def acknowledge(self, member: str, batches: Sequence[AckBatch], done: Done) -> None:
+    def acknowledge(self, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0) -> None:
         """Applies acknowledgements, all or none; `done` is told when they are durable, or why they are not.
 
         Raises KafkaError where they cannot be applied; `done` is not called then.
         """
-        transition = self.core.acknowledge(member, batches, now())
-        self._arm()
+        self._check_serving()
+        transition = self.core.acknowledge(holder, batches, now(), delay)
         if transition is None:
             done(None)
         else:
@@ -172,54 +212,81 @@ class ShareGroupPartition:
         """When a lock that is renewed now runs out."""
         return now() + self.core.settings.lock_duration
 
-    def release(self, member: str) -> None:
-        """Releases what a member holds; durable soon, but nobody waits for it."""
-        transition = self.core.release_member(member)
-        if transition is not None:
-            self._persist(transition, None)
+    # The end
 
-    def release_all(self, member: str) -> None:
-        """Releases what a member holds, also through streams of its own."""
-        for holder in (member, *(name for name in self._consumers if name.rpartition("@")[0] == member)):
-            self.release(holder)
+    async def stop(self) -> None:
+        """Ends in good order: takes nothing more, writes what was asked for, then retires."""
+        self._stopping = True
+        while self._writer is not None:
+            await asyncio.wait([self._writer])
+        self.retire()
 
     def retire(self) -> None:
-        """Stops: locks are lost, changes that are not durable are refused."""
-        if self._retired:
+        """Ends at once: locks are lost, changes that are not on their way to be durable are refused."""
+        if self.retired:
             return
-        self._retired = True
+        self.retired = self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
         self._on_retired(self)
-        self._refuse(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition was given up."))
-        consumers, self._consumers, self._waiting = self._consumers, {}, {}
+        pending, self._pending = self._pending, []
+        for _, done in pending:
+            if done is not None:
+                done(_given_up())
+        consumers, waiting = self._consumers, self._waiting
+        self._consumers, self._waiting = {}, {}
         for lost in self.core.held():
             if lost.member in consumers:
                 consumers[lost.member].lock_lost(self, lost)
-        for consumer in consumers.values():
-            consumer.retired(self)
+        for waiter in dict.fromkeys((*consumers.values(), *waiting)):
+            waiter.retired(self)
 
-    async def settle(self) -> None:
-        """Waits until everything asked for is durable or refused."""
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+    def drop_unused(self) -> None:
+        """Retires when nobody is there, holds anything or waits: the next one loads the state anew.
 
-    def _fetch_offset(self) -> int:
-        if self.core.next_fetch_offset() < self._log.log_start_offset:
-            self.core.move_log_start(self._log.log_start_offset)
-        return self.core.next_fetch_offset()
+        So a start offset that was altered meanwhile counts, and groups that are gone take no memory. Kafka
+        does the same when a group's last session ends.
+        """
+        in_use = self._consumers or self._waiting or self._reading or self._writer or self.core.held()
+        if not in_use:
+            self.retire()
+
+    def _abandon(self) -> None:
+        self._abandoned = True
+        self.drop_unused()
+
+    def _check_serving(self) -> None:
+        if self._stopping:
+            raise _given_up()
+
+    # Reading
+
+    def _fetch_offset(self) -> int | None:
+        """Where to read on; None when nothing can be acquired now, or somebody is reading already."""
+        self.core.move_log_start(self._log.log_start_offset)
+        if self._reading or not self.core.can_acquire():
+            return None
+        offset = self.core.next_fetch_offset()
+        return offset if offset < self._log.log_end_offset else None
 
     def _take(
         self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]
-    ) -> Acquisition | Nothing:
+    ) -> Acquisition | None:
         spans = [(batch.base_offset, batch.last_offset) for batch in batches]
         acquired = self.core.acquire(request, offset, spans, now())
         if not acquired:
-            return Nothing.EMPTY
+            return None
+        self._abandoned = False
         self._arm()
-        first, last = acquired[0].first, acquired[-1].last
-        needed = [batch.data for batch in batches if batch.last_offset >= first and batch.base_offset <= last]
+        needed = _holding(batches, acquired)
         return Acquisition(acquired, needed[0] if len(needed) == 1 else b"".join(needed))
+
+    # Writing
+
+    def _release(self, holder: str) -> None:
+        transition = self.core.release_member(holder)
+        if transition is not None:
+            self._persist(transition, None)
 
     def _persist(self, transition: Transition, done: Done | None) -> None:
         self._pending.append((transition, done))
@@ -231,47 +298,48 @@ class ShareGroupPartition:
         try:
             while self._pending:
                 pending, self._pending = self._pending, []
-                transitions = [transition for transition, _ in pending]
-                error = await self._write(transitions)
-                freed = self.core.complete(transitions, error.code if error else None)
-                for _, done in pending:
-                    if done is not None:
-                        done(error)
-                self._written(error, freed.fetchable)
+                await self._write_together(pending)
         finally:
             self._writer = None
+        if self._abandoned:
+            self.drop_unused()
+
+    async def _write_together(self, pending: Sequence[tuple[Transition, Done | None]]) -> None:
+        transitions = [transition for transition, _ in pending]
+        error = await self._write(transitions)
+        freed = self.core.complete(transitions, error.code if error else None)
+        for _, done in pending:
+            if done is not None:
+                done(error)
+        if error is not None and error.code in DROPPING:
+            self.retire()
+        self._arm()
+        if freed.fetchable:
+            self.wake()
 
     async def _write(self, transitions: Sequence[Transition]) -> KafkaError | None:
         try:
             await self._write_state(self.core.write(transitions))
         except KafkaError as error:
             return error
+        except Exception:
+            _log.exception("writing share state failed", group=self.group_id, topic=self.topic)
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         return None
 
-    def _written(self, error: KafkaError | None, fetchable: bool) -> None:
-        self._arm()
-        if error is not None and error.code in DROPPING:
-            self.retire()
-        elif fetchable:
-            self.wake()
-
-    def _refuse(self, error: KafkaError) -> None:
-        pending, self._pending = self._pending, []
-        for _, done in pending:
-            if done is not None:
-                done(error)
+    # Time
 
     def _arm(self) -> None:
         """Keeps one timer, for the lock that runs out first; a timer that is too early does no harm."""
         deadline = self.core.next_deadline()
-        if deadline is None or self._retired:
+        if deadline is None or self.retired:
             return
-        loop = asyncio.get_running_loop()
-        at = loop.time() + deadline - now()
-        if self._timer is None or self._timer.cancelled() or at < self._timer.when():
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = loop.call_at(at, self._expire)
+        if self._timer is not None:
+            if deadline >= self._timer_deadline:
+                return
+            self._timer.cancel()
+        self._timer_deadline = deadline
+        self._timer = asyncio.get_running_loop().call_later(deadline - now(), self._expire)
 
     def _expire(self) -> None:
         self._timer = None
@@ -282,6 +350,25 @@ class ShareGroupPartition:
                 consumer.lock_lost(self, lost)
         if expired.transition is not None:
             self._persist(expired.transition, None)
-        self._arm()
-        if expired.lost:
             self.wake()
+        self._arm()
+
+
+def _holding(batches: Sequence[StoredBatch], acquired: Sequence[Acquired]) -> list[bytes]:
+    """The batches that have a record among what was acquired; both ascend."""
+    runs = iter(acquired)
+    run = next(runs)
+    needed: list[bytes] = []
+    for batch in batches:
+        while run.last < batch.base_offset:
+            following = next(runs, None)
+            if following is None:
+                return needed
+            run = following
+        if run.first <= batch.last_offset:
+            needed.append(batch.data)
+    return needed
+
+
+def _given_up() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition was given up here.")

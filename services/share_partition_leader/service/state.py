@@ -6,8 +6,6 @@ from libs.clock import now
 from libs.config.group import GroupConfig
 from libs.persister.port import Persister, ShareKey
 from libs.record_log.partition_log import PartitionLog
-from services.share_partition_leader.config import share_partition_settings
-from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import LoadedState, StateBatch, StateWrite
 from services.share_partition_leader.service.share_group_partition import StateWriter
@@ -22,9 +20,9 @@ _SEEN_BY_CONSUMERS = {
 """What a consumer is told when the share coordinator refuses (Kafka: SharePartition.fetchPersisterError)."""
 
 
-async def load_share_partition(
+async def load_state(
     persister: Persister, log: PartitionLog, group_id: str, config: GroupConfig
-) -> SharePartition:
+) -> LoadedState:
     """Reads the state and resolves `share.auto.offset.reset` where no start offset is set.
 
     Raises KafkaError: LEADER_NOT_AVAILABLE while the group coordinator has not initialised the state,
@@ -38,9 +36,7 @@ async def load_share_partition(
     batches = tuple(
         StateBatch(b.first, b.last, RecordState(b.state), b.delivery_count) for b in state.batches
     )
-    return SharePartition(
-        share_partition_settings(config), LoadedState(state.state_epoch, log.epoch, start, batches)
-    )
+    return LoadedState(state.state_epoch, log.epoch, start, batches)
 
 
 def state_writer(persister: Persister, group_id: str, log: PartitionLog) -> StateWriter:

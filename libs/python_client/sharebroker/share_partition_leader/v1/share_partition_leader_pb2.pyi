@@ -306,8 +306,11 @@ class AcknowledgeRecordsRequest(_message.Message):
         TOPIC_ID_FIELD_NUMBER: _builtins.int
         PARTITION_FIELD_NUMBER: _builtins.int
         BATCHES_FIELD_NUMBER: _builtins.int
+        DELAY_MS_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
+        delay_ms: _builtins.int
+        """Where all are RELEASE: do not deliver again before this many milliseconds have passed (not kept over a fail-over)."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -316,10 +319,11 @@ class AcknowledgeRecordsRequest(_message.Message):
             topic_id: _builtins.str = ...,
             partition: _builtins.int = ...,
             batches: _abc.Iterable[Global___AcknowledgeRecordsRequest.Batch] | None = ...,
+            delay_ms: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "delay_ms", b"delay_ms", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,58 @@
+"""What a message acknowledges, gathered: single records that lie side by side are told as one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from services.share_partition_leader.core.values import AckBatch
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+
+RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
+
+
+class Group(NamedTuple):
+    """What can be acknowledged together: one partition's, with one delay (ms), and renewals by themselves."""
+
+    topic_id: str
+    partition: int
+    renewal: bool
+    delay_ms: int
+
+
+class Asked(NamedTuple):
+    """One acknowledgement, or a part of it; `token` 0 checks the holder only."""
+
+    first: int
+    last: int
+    kind: int
+    token: int
+    id: int
+
+
+def gathered(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Group, list[Asked]]:
+    """Acknowledgements by group, ascending; what is said twice of a record keeps its order."""
+    groups: dict[Group, list[Asked]] = {}
+    for said in acknowledgements:
+        first, kind = said.first_offset, said.type
+        last = said.last_offset if said.HasField("last_offset") else first
+        group = Group(said.topic_id, said.partition, kind == RENEW, said.delay_ms)
+        groups.setdefault(group, []).append(Asked(first, last, kind, said.lock_token, said.id))
+    for asked in groups.values():
+        asked.sort(key=itemgetter(0))
+    return groups
+
+
+def batches_of(asked: Sequence[Asked]) -> list[AckBatch]:
+    """The batches of ascending acknowledgements, neighbours of one kind and token as one."""
+    batches = []
+    first, last, kind, token, _ = asked[0]
+    for one in asked[1:]:
+        if one.first == last + 1 and one.kind == kind and one.token == token and first <= last:
+            last = one.last
+        else:
+            batches.append(AckBatch(first, last, (kind,), token or None))
+            first, last, kind, token, _ = one
+    batches.append(AckBatch(first, last, (kind,), token or None))
+    return batches
