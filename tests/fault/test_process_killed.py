@@ -1,0 +1,60 @@
+"""The process of all roles is killed: what it answered holds, what it had not answered goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import RELEASE, connected
+from tests.support.traffic import Traffic
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+async def restart(cluster: Cluster) -> None:
+    (process,) = cluster.processes
+    await asyncio.to_thread(process.kill)
+    await asyncio.to_thread(process.start)
+
+
+async def test_what_was_accepted_stays_so_and_what_was_held_comes_again(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create()
+        group_id = await client.group()
+        published = await client.publish(topic, map(str, range(10)))
+        held = await client.acquire_all(group_id, topic, 10, "early")
+        assert await client.acknowledge(group_id, "early", [held[0], held[1], held[4]]) == [0, 0, 0]
+        assert await client.acknowledge(group_id, "early", [held[7]], RELEASE) == [0]
+        before = (await client.inspect(group_id, topic_id)).folded
+        await restart(cluster)
+        after = (await client.inspect(group_id, topic_id)).folded
+        assert (after.start_offset, after.state_batches) == (before.start_offset, before.state_batches)
+        assert await client.publish(topic, ["10"]) == [(0, len(published))]
+        again = await client.acquire_all(group_id, topic, 8, "late")
+        assert [record.text for record in again] == ["2", "3", "5", "6", "7", "8", "9", "10"]
+        assert await client.acknowledge(group_id, "early", held) != [0] * 10
+        assert await client.acknowledge(group_id, "late", again) == [0] * 8
+        assert await client.finished(group_id, topic_id) == set(range(11))
+
+
+async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(4)
+        group_id = await client.group()
+        traffic = Traffic(cluster.address, topic, group_id)
+        async with traffic.flowing() as books:
+            for _ in range(3):
+                await restart(cluster)
+                await traffic.moves()
+            await traffic.drain()
+        assert not books.broken
+        for partition in range(4):
+            finished = await client.finished(group_id, topic_id, partition)
+            assert {offset for index, offset in books.accepted if index == partition} <= finished

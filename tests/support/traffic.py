@@ -1,0 +1,137 @@
+"""Publishers and consumers that try again while things break, and books of what they were promised."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import grpc
+
+from libs.testkit.waiting import eventually
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.gateway.v1 import share_pb2 as share
+from tests.support.client import ACCEPT, Client, connected, unique
+
+PAUSE = 0.05
+PACE = 0.01
+BATCH = 20
+CREDIT = 60
+
+Position = tuple[int, int]
+
+
+@dataclass
+class Books:
+    """What Sharebroker answered, and what broke its word."""
+
+    published: dict[str, Position] = field(default_factory=dict)
+    accepted: dict[Position, str] = field(default_factory=dict)
+    deliveries: Counter[Position] = field(default_factory=Counter)
+    broken: list[str] = field(default_factory=list)
+
+    def delivered(self, record: share.ShareRecord) -> None:
+        """A record came; one that was accepted must not."""
+        at = (record.partition, record.offset)
+        self.deliveries[at] += 1
+        if at in self.accepted:
+            self.broken.append(f"{at} was delivered after it was accepted")
+        known = self.published.get(record.text)
+        if known is not None and known != at:
+            self.broken.append(f"{record.text} lies at {at}, answered was {known}")
+
+    @property
+    def missing(self) -> dict[str, Position]:
+        """What was published and is not accepted yet."""
+        return {text: at for text, at in self.published.items() if self.accepted.get(at) != text}
+
+
+class Traffic:
+    """One topic, one group: a publisher and some consumers, each on a connection of its own."""
+
+    def __init__(self, address: str, topic: str, group_id: str) -> None:
+        self.books = Books()
+        self.publishing = True
+        self._address = address
+        self._topic = topic
+        self._group_id = group_id
+
+    @asynccontextmanager
+    async def flowing(self, consumers: int = 2) -> AsyncIterator[Books]:
+        """Runs until the end of the block."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._publish())]
+            running += [tasks.create_task(self._consume()) for _ in range(consumers)]
+            await self.moves()
+            yield self.books
+            for task in running:
+                task.cancel()
+
+    async def moves(self, records: int = 200) -> None:
+        """Returns once so many more records were accepted."""
+        goal = len(self.books.accepted) + records
+        await eventually(lambda: len(self.books.accepted) >= goal, 45.0)
+
+    async def drain(self) -> None:
+        """Publish no more; returns once everything that was published is accepted."""
+        self.publishing = False
+        await eventually(lambda: not self.books.missing, 45.0)
+
+    async def _publish(self) -> None:
+        numbers = count()
+        async with connected(self._address) as client:
+            while True:
+                texts = [f"record {next(numbers)}" for _ in range(BATCH)]
+                try:
+                    if self.publishing:
+                        answered = await client.publish(self._topic, texts, timeout=5.0)
+                        self.books.published.update(zip(texts, answered, strict=True))
+                except grpc.aio.AioRpcError:  # may be there or not: nothing was promised
+                    await asyncio.sleep(PAUSE)
+                await asyncio.sleep(PACE)
+
+    async def _consume(self) -> None:
+        member = unique("member")  # the same one in every stream: it must not wait for its own session to end
+        async with connected(self._address) as client:
+            while True:
+                try:
+                    await self._stream(client, member)
+                except grpc.aio.AioRpcError:
+                    await asyncio.sleep(PAUSE)
+
+    async def _stream(self, client: Client, member: str) -> None:
+        ids, asked = count(1), dict[int, share.ShareRecord]()
+        call = client.share.Consume()
+        subscribe = share.ConsumeRequest.Subscribe(
+            group_id=self._group_id, topics=[self._topic], member_id=member, decode=True, as_text=True
+        )
+        try:
+            await call.write(share.ConsumeRequest(subscribe=subscribe, credit=CREDIT))
+            while isinstance(response := await call.read(), share.ConsumeResponse):
+                for result in response.results:
+                    record = asked.pop(result.id)
+                    if not result.error_code:
+                        self.books.accepted[record.partition, record.offset] = record.text
+                reply = share.ConsumeRequest(credit=len(response.records))
+                for record in response.records:
+                    self.books.delivered(record)
+                    asked[ack := next(ids)] = record
+                    reply.acknowledgements.append(_accept(ack, record))
+                if response.records:
+                    await call.write(reply)
+        finally:
+            call.cancel()
+
+
+def _accept(number: int, record: share.ShareRecord) -> delivery.Acknowledgement:
+    return delivery.Acknowledgement(
+        id=number,
+        topic_id=record.topic_id,
+        partition=record.partition,
+        first_offset=record.offset,
+        type=delivery.AcknowledgeType.ValueType(ACCEPT),
+        lock_token=record.lock_token,
+    )
