@@ -37,26 +37,24 @@ class Outcome:
         """Make the outcome known, and wake whoever waits."""
         self.error = error
         self.progress = Progress.DONE
-        # A thread that adds its waiter later looks at `progress` after that, so none is missed.
+        # First `progress`, then the waiters: one that is added later sees that it is done.
         if self._waiters is not None:
             for wake in self._waiters:
                 wake()
 
     def wait(self) -> Generator[object, None, None]:
         """Suspend the running task until the outcome is known."""
-        if self.progress is not Progress.DONE:
+        if not self.done:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            wake = self._waker(future)
-            self._when_done(wake)
+            self._when_done(lambda: None if future.done() else future.set_result(None))
             yield from future
 
     def wait_blocking(self, timeout: float | None) -> None:
         """Block the running thread until the outcome is known, at most `timeout` seconds (TimeoutError)."""
-        if self.progress is not Progress.DONE:
+        if not self.done:
             known = threading.Event()
             self._when_done(known.set)
-            # It may have been settled before the waiter was there, so look again.
-            if self.progress is not Progress.DONE and not known.wait(timeout):
+            if not known.wait(timeout):
                 raise TimeoutError("the outcome is not known yet")
 
     def raise_error(self) -> None:
@@ -68,7 +66,5 @@ class Outcome:
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(wake)
-
-    @staticmethod
-    def _waker(future: asyncio.Future[None]) -> Callable[[], None]:
-        return lambda: None if future.done() else future.set_result(None)
+        if self.done:  # settled by another thread before the waiter was there
+            wake()

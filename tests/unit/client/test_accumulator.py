@@ -9,9 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from sharebroker.acks.accumulator import Accumulator, Run
-from sharebroker.acks.acknowledgement import Acknowledgement, Progress
+from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.client_errors import ConnectionLostError, IllegalStateError
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.outcome import Progress
 from sharebroker.records.decode import decode
 from sharebroker.records.record import AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch

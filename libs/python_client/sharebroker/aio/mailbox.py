@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from sharebroker import clock
 from sharebroker.client_errors import WakeupError
@@ -13,6 +14,7 @@ from sharebroker.errors import KafkaError
 from sharebroker.records.record import Record
 
 Duty = Callable[[], None]
+_acquisition = attrgetter("acquisition")
 
 
 @dataclass(slots=True)
@@ -102,9 +104,7 @@ class Mailbox:
 
 def _still_held(batch: list[Record]) -> list[Record]:
     now = clock.now()
-    acquisitions = {id(record.acquisition): record.acquisition for record in (batch[0], batch[-1])}
-    if len(acquisitions) == 1 and all(
-        not a.lost and not a.renewed and now < a.deadline for a in acquisitions.values()
-    ):
+    acquisitions = set(map(_acquisition, batch))
+    if all(now < a.deadline and not a.lost and not a.renewed for a in acquisitions):
         return batch
     return [record for record in batch if not record.lock_lost and now < record.deadline]

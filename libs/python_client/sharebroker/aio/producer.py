@@ -54,9 +54,10 @@ class Producer:
         if self._since_breath >= _BREATH:
             self._since_breath = 0
             await asyncio.sleep(0)
-        if self._publishing.blocked(topic):
+        record = (key, value, headers)
+        while (sent := self._publishing.offer(topic, partition, record, timestamp_ms)) is None:
             await self._publishing.prepare(topic)
-        return self._publishing.append(topic, partition, (key, value, headers), timestamp_ms)
+        return sent
 
     async def publish(
         self,

@@ -19,7 +19,7 @@ from sharebroker.records.batch_builder import Header
 
 
 class Publishing:
-    """Made within the loop; `blocked` and `append` are for any thread, the rest is the loop's."""
+    """Made within the loop; `offer` is for any thread, the rest is the loop's."""
 
     def __init__(self, address: str, config: ProducerConfig) -> None:
         self._config = config
@@ -37,29 +37,30 @@ class Publishing:
         else:
             self._loop.call_soon_threadsafe(self._sender.wake)
 
-    def blocked(self, topic: str) -> bool:
-        """Whether `prepare` must be awaited before a record of the topic can be appended."""
+    def offer(
+        self,
+        topic: str,
+        partition: int | None,
+        record: tuple[bytes | None, bytes | None, Sequence[Header]],
+        timestamp_ms: int | None,
+    ) -> Publication | None:
+        """Take a record (key, value, headers); None, and nothing taken, when `prepare` must be awaited first.
+
+        Raises MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION and, when closed, IllegalStateError.
+        """
         if self._closed:
             raise IllegalStateError("the producer is closed")
-        return self._buffer.full or self._sender.is_unknown(topic, clock.now())
+        now = clock.now()
+        if self._buffer.full or self._sender.is_unknown(topic, now):
+            return None
+        timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
+        return self._buffer.append(topic, partition, (timestamp, *record), now)
 
     async def prepare(self, topic: str) -> None:
         """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         if self._sender.is_unknown(topic, clock.now()):
             await self._sender.learn(topic)
         await self._sender.room()
-
-    def append(
-        self,
-        topic: str,
-        partition: int | None,
-        record: tuple[bytes | None, bytes | None, Sequence[Header]],
-        timestamp_ms: int | None,
-    ) -> Publication:
-        """Take a record (key, value, headers). Raises MESSAGE_TOO_LARGE, UNKNOWN_TOPIC_OR_PARTITION."""
-        now = clock.now()
-        timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
-        return self._buffer.append(topic, partition, (timestamp, *record), now)
 
     async def flush(self) -> None:
         """Wait until all that was appended is settled."""

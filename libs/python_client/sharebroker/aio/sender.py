@@ -18,6 +18,8 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import PendingBatch
 from sharebroker.rpc_status import from_rpc_error
 
+_TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 Request = dict[tuple[str, int], list[PendingBatch]]
 Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
 
@@ -105,6 +107,8 @@ class Sender:
                     continue
                 if answer.error_code:
                     error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
+                    if error.code in _TOPIC_CHANGED:
+                        self._known_at.pop(topic.name, None)
                     self._buffer.fail(batches, error, clock.now())
                 else:
                     self._buffer.settle(batches, answer.base_offset, answer.log_append_time_ms)

@@ -49,9 +49,10 @@ class Producer:
 
         Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE and, when it is closed, IllegalStateError.
         """
-        if self._publishing.blocked(topic):
+        record = (key, value, headers)
+        while (sent := self._publishing.offer(topic, partition, record, timestamp_ms)) is None:
             self._thread.call(self._publishing.prepare(topic))
-        return self._publishing.append(topic, partition, (key, value, headers), timestamp_ms)
+        return sent
 
     def publish(
         self,

@@ -147,14 +147,11 @@ def _missing(
 ) -> None:
     """Split first..last into what is damaged and what is a gap."""
     for span in damaged:
-        if first > last or span.first > last:
-            break
-        if span.last < first:
-            continue
-        if span.first > first:
-            into.append(Unreadable(acquisition, first, span.first - 1, AcknowledgeType.GAP))
-        until = min(span.last, last)
-        into.append(Unreadable(acquisition, max(first, span.first), until, span.kind))
-        first = until + 1
+        if span.first <= last and first <= min(span.last, last):
+            if span.first > first:
+                into.append(Unreadable(acquisition, first, span.first - 1, AcknowledgeType.GAP))
+            until = min(span.last, last)
+            into.append(Unreadable(acquisition, max(first, span.first), until, span.kind))
+            first = until + 1
     if first <= last:
         into.append(Unreadable(acquisition, first, last, AcknowledgeType.GAP))

@@ -1,0 +1,211 @@
+"""A gateway that says what a test tells it to, for what a real one does only on a bad day."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import grpc
+from aiokafka.record import MemoryRecords
+
+from sharebroker.delivery.v1.delivery_pb2 import (
+    AcknowledgementResult,
+    AcquiredRecords,
+    Delivery,
+    LockLost,
+)
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import admin_pb2, admin_pb2_grpc, produce_pb2, produce_pb2_grpc, share_pb2_grpc
+from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+TOPIC_ID = "id"
+FAR = 4_000_000_000.0
+
+
+class Stream:
+    """One Consume stream as the gateway sees it."""
+
+    def __init__(self) -> None:
+        self.first = ConsumeRequest()
+        self.credit = 0
+        self.assignment: list[int] = []
+        self.acknowledgements: list[Any] = []
+        self.out: asyncio.Queue[ConsumeResponse | grpc.StatusCode | None] = asyncio.Queue()
+        self.ended = False
+
+    def deliver(self, batches: bytes, first: int, last: int, token: int = 1, deadline: float = FAR) -> None:
+        """Records first..last are acquired for the client until `deadline` (wall clock)."""
+        acquired = AcquiredRecords(
+            first_offset=first,
+            last_offset=last,
+            delivery_count=1,
+            lock_token=token,
+            lock_deadline_ms=round(deadline * 1000),
+        )
+        delivery = Delivery(topic_id=TOPIC_ID, topic="flights", record_batches=batches, acquired=[acquired])
+        self.out.put_nowait(ConsumeResponse(deliveries=[delivery]))
+
+    def lose(self, first: int, last: int, token: int = 1) -> None:
+        """The lock of first..last is gone."""
+        lost = LockLost(topic_id=TOPIC_ID, first_offset=first, last_offset=last, lock_token=token)
+        self.out.put_nowait(ConsumeResponse(lock_lost=[lost]))
+
+    def answer(self, error: ErrorCode = ErrorCode.NONE, deadline: float = 0.0) -> None:
+        """One result for every acknowledgement so far."""
+        results = [
+            AcknowledgementResult(id=a.id, error_code=int(error), lock_deadline_ms=round(deadline * 1000))  # type: ignore[arg-type]  # the enum's number
+            for a in self.acknowledgements
+        ]
+        self.acknowledgements = []
+        self.out.put_nowait(ConsumeResponse(results=results))
+
+    def end(self, status: grpc.StatusCode | None = None) -> None:
+        """End the stream, in peace or with a status."""
+        self.out.put_nowait(status)
+
+
+class FakeGateway:
+    """Assigns `partitions` of one topic; keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.partitions = [0]
+        self.heartbeats: list[groups.ShareGroupHeartbeatRequest] = []
+        self.heartbeat_errors: list[ErrorCode] = []
+        self.heartbeat_interval = 0.05
+        self.streams: list[Stream] = []
+        self.auto_answer = True
+        self.topic_partitions = 2
+        self.produced: list[tuple[int, bytes]] = []
+        self.produce_errors: list[ErrorCode] = []
+        self.silent = False
+        self.refusal: grpc.StatusCode | None = None
+        self._server = grpc.aio.server()
+        self._assigned: list[int] | None = None
+
+    async def __aenter__(self) -> FakeGateway:
+        for register in (
+            share_pb2_grpc.add_ShareServiceServicer_to_server,
+            admin_pb2_grpc.add_AdminServiceServicer_to_server,
+            produce_pb2_grpc.add_ProduceServiceServicer_to_server,
+        ):
+            register(cast("Any", _Servicer(self)), self._server)
+        port = self._server.add_insecure_port("127.0.0.1:0")
+        self.address = f"127.0.0.1:{port}"
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._server.stop(0)
+
+    def stored(self, partition: int) -> list[bytes]:
+        """The values that were published to a partition, in order."""
+        values = []
+        for index, data in self.produced:
+            records = MemoryRecords(data)
+            while index == partition and records.has_next():
+                values += [record.value for record in records.next_batch()]
+        return values
+
+    @property
+    def stream(self) -> Stream:
+        """The newest stream."""
+        return self.streams[-1]
+
+    async def ShareGroupHeartbeat(
+        self, request: groups.ShareGroupHeartbeatRequest, context: object
+    ) -> groups.ShareGroupHeartbeatResponse:
+        self.heartbeats.append(request)
+        if self.heartbeat_errors and request.member_epoch >= 0:
+            error = self.heartbeat_errors.pop(0)
+            if error:
+                self._assigned = None
+                return groups.ShareGroupHeartbeatResponse(error_code=int(error))  # type: ignore[arg-type]  # the enum's number
+        response = groups.ShareGroupHeartbeatResponse(
+            member_epoch=max(request.member_epoch, 1) if request.member_epoch >= 0 else -1,
+            heartbeat_interval_ms=round(self.heartbeat_interval * 1000),
+        )
+        if request.member_epoch == 0 or self._assigned != self.partitions:
+            self._assigned = self.partitions
+            response.assignment.topic_partitions.add(topic_id=TOPIC_ID, partitions=self.partitions)
+        return response
+
+    async def Consume(
+        self, requests: AsyncIterator[ConsumeRequest], context: Context
+    ) -> AsyncIterator[ConsumeResponse]:
+        if self.refusal is not None:
+            await context.abort(self.refusal, "as the test told")
+        stream = Stream()
+        self.streams.append(stream)
+        reading = asyncio.create_task(self._read(stream, requests))
+        try:
+            while isinstance(response := await stream.out.get(), ConsumeResponse):
+                yield response
+            if response is not None:
+                await context.abort(response, "as the test told")
+        finally:
+            stream.ended = True
+            reading.cancel()
+
+    async def _read(self, stream: Stream, requests: AsyncIterator[ConsumeRequest]) -> None:
+        with contextlib.suppress(grpc.aio.BaseError, grpc.RpcError):
+            async for request in requests:
+                if request.HasField("subscribe"):
+                    stream.first = request
+                    subscribed = ConsumeResponse.Subscribed(acquisition_lock_timeout_ms=400)
+                    stream.out.put_nowait(ConsumeResponse(subscribed=subscribed))
+                if request.HasField("assignment"):
+                    stream.assignment = [p.partition for p in request.assignment.partitions]
+                stream.credit += request.credit
+                stream.acknowledgements.extend(request.acknowledgements)
+                if self.auto_answer and request.acknowledgements:
+                    stream.answer(deadline=FAR)
+
+    async def Metadata(
+        self, request: admin_pb2.MetadataRequest, context: object
+    ) -> admin_pb2.MetadataResponse:
+        topic = admin_pb2.MetadataResponse.Topic(name="flights", topic_id=TOPIC_ID)
+        if self.topic_partitions == 0:
+            topic.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # type: ignore[assignment]  # the enum's number
+        for index in range(self.topic_partitions):
+            topic.partitions.add(partition_index=index)
+        return admin_pb2.MetadataResponse(topics=[topic])
+
+    async def ProduceStream(
+        self, requests: AsyncIterator[produce_pb2.ProduceStreamRequest], context: Context
+    ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
+        async for request in requests:
+            if self.silent:
+                continue
+            response = produce_pb2.ProduceStreamResponse(id=request.id)
+            error = self.produce_errors.pop(0) if self.produce_errors else ErrorCode.NONE
+            if error is ErrorCode.LEADER_NOT_AVAILABLE:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+            for topic in request.produce.topic_data:
+                answer = response.produce.responses.add(name=topic.name)
+                for part in topic.partition_data:
+                    base = len(self.stored(part.index))
+                    if not error:
+                        self.produced.append((part.index, part.records))
+                    answer.partition_responses.add(
+                        index=part.index,
+                        error_code=int(error),
+                        base_offset=base,
+                        log_append_time_ms=-1,
+                    )
+            yield response
+
+
+class _Servicer:
+    """What the test's gateway does not have is not served."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+
+    def __getattr__(self, method: str) -> object:
+        return getattr(self._gateway, method, None)

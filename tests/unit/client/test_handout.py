@@ -1,0 +1,131 @@
+"""What may be asked for next, and what a commit tells."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker.acks.accumulator import Accumulator
+from sharebroker.client_errors import IllegalStateError
+from sharebroker.consumer.handout import Handout
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.records.decode import decode
+from sharebroker.records.record import AcknowledgeType, Record
+from tests.unit.client.batches import acquisition, batch
+
+RENEW = AcknowledgeType.RENEW
+
+
+class Given:
+    """Records handed out, and a server that confirms when told."""
+
+    def __init__(self, explicit: bool = True, count: int = 3) -> None:
+        self.accumulator = Accumulator(lambda: None, explicit)
+        self.handout = Handout(explicit)
+        self.records = self.more(0, count)
+
+    def more(self, first: int, count: int) -> list[Record]:
+        acquired = acquisition(first, first + count - 1, self.accumulator)
+        records = decode(batch(first, [b"v"] * count), [acquired]).records
+        self.handout.give(records)
+        return records
+
+    def confirm(self, error: KafkaError | None = None) -> None:
+        for run in self.accumulator.drain():
+            self.accumulator.resolve(run.id, error, 99.0)
+
+    def told(self) -> list[int]:
+        told = self.handout.unreported()
+        self.handout.reported(told)
+        return [record.offset for record, _ in told]
+
+
+def test_explicit_every_record_needs_an_answer() -> None:
+    given = Given()
+    with pytest.raises(IllegalStateError, match="3 records are not acknowledged"):
+        given.handout.check_answered()
+    for record in given.records[:2]:
+        record.accept()
+    given.handout.accept_rest()  # nothing, in explicit mode
+    with pytest.raises(IllegalStateError, match="1 records"):
+        given.handout.check_answered()
+    given.accumulator.lost("id", 0, (2, 2), token=0)
+    given.handout.check_answered()
+
+
+def test_implicit_the_rest_is_accepted_once() -> None:
+    given = Given(explicit=False)
+    given.handout.check_answered()
+    given.accumulator.lost("id", 0, (1, 1), token=0)
+    given.handout.accept_rest()
+    given.handout.accept_rest()
+    assert [(run.first, run.last, run.kind) for run in given.accumulator.drain()] == [
+        (0, 0, AcknowledgeType.ACCEPT),
+        (2, 2, AcknowledgeType.ACCEPT),
+    ]
+
+
+def test_a_commit_tells_each_outcome_once() -> None:
+    given = Given()
+    given.records[0].accept()
+    given.records[1].reject()
+    given.confirm()
+    assert given.told() == [0, 1]
+    assert given.told() == []
+    given.records[2].release()
+    assert given.told() == [2]
+
+
+def test_outcomes_still_to_come_are_told_after_the_next_handout() -> None:
+    given = Given()
+    given.records[0].accept()
+    given.records[1].accept()
+    given.confirm()
+    given.more(10, 1)
+    given.records[2].accept()
+    assert given.told() == [0, 1, 2]
+
+
+def test_what_was_confirmed_before_the_next_handout_is_done_with() -> None:
+    given = Given()
+    for record in given.records:
+        record.accept()
+    given.confirm()
+    given.more(10, 1)[0].accept()
+    assert given.told() == [10]
+
+
+def test_lost_records_without_an_answer_are_not_waited_for() -> None:
+    given = Given()
+    given.accumulator.lost("id", 0, (0, 2), token=0)
+    given.more(10, 1)
+    assert given.told() == []
+
+
+def test_renewed_records_come_again() -> None:
+    given = Given()
+    given.records[0].accept()
+    given.records[1].renew()
+    refused = given.records[2].renew()
+    assert given.handout.renewing
+    assert given.handout.take_renewed() == []
+    first, *others = sorted(given.accumulator.drain(), key=lambda run: run.first)
+    given.accumulator.resolve(first.id, None, 0.0)
+    for run in others:
+        given.accumulator.resolve(run.id, None, 99.0)
+    refused.error = KafkaError(ErrorCode.INVALID_RECORD_STATE)
+    assert not given.handout.renewing
+    assert given.told() == [0, 1, 2]
+    assert given.told() == []
+    assert given.handout.take_renewed() == [given.records[1]]
+    given.records[1].accept()
+    assert given.told() == [1]
+
+
+def test_renewing_again_after_coming_again_is_told_again() -> None:
+    given = Given(count=1)
+    for _ in range(2):
+        given.records[0].renew()
+        given.confirm()
+        assert given.told() == [0]
+        assert given.handout.take_renewed() == given.records
+    assert given.records[0].acknowledgement is None

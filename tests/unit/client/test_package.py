@@ -1,0 +1,52 @@
+"""The package from outside: what it offers, what it loads, and that both forms are the same."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import sharebroker
+import sharebroker.aio
+
+NAMES = ("ShareConsumer", "Producer", "Admin")
+LOADED = (
+    "import sys, sharebroker.errors; print({'grpc', 'aiokafka', 'asyncio'} & set(sys.modules) or 'nothing')"
+)
+
+
+def test_the_error_table_loads_nothing_else() -> None:
+    found = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "nothing"
+
+
+@pytest.mark.parametrize("name", sharebroker.__all__)
+def test_everything_offered_is_there(name: str) -> None:
+    assert getattr(sharebroker, name).__name__ == name
+
+
+def test_nothing_else_is() -> None:
+    assert set(dir(sharebroker)) == set(sharebroker.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'Consumer'"):
+        sharebroker.Consumer  # noqa: B018  # the access is what is tested
+
+
+def public(kind: type[object]) -> dict[str, str]:
+    """Methods and properties with their parameters, results left out."""
+    members = {
+        "__init__": inspect.signature(kind.__init__),
+        **{name: member for name, member in inspect.getmembers(kind) if not name.startswith("_")},
+    }
+    return {
+        name: str(inspect.signature(member).replace(return_annotation=inspect.Signature.empty))
+        if callable(member)
+        else type(member).__name__
+        for name, member in members.items()
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_forms_have_the_same_calls(name: str) -> None:
+    assert public(getattr(sharebroker, name)) == public(getattr(sharebroker.aio, name))

@@ -1,0 +1,122 @@
+"""Both producers against a gateway that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from libs.testkit.waiting import eventually
+from sharebroker import ErrorCode, IllegalStateError, KafkaError, ProducerConfig
+from sharebroker.aio import Producer
+from sharebroker.blocking.producer import Producer as BlockingProducer
+from tests.unit.client.fake_gateway import FakeGateway
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[FakeGateway]:
+    async with FakeGateway() as fake:
+        yield fake
+
+
+def producing(gateway: FakeGateway, **config: Any) -> Producer:
+    return Producer(gateway.address, ProducerConfig(retry_backoff_ms=10, retry_backoff_max_ms=20, **config))
+
+
+async def test_what_one_turn_sends_is_one_request(gateway: FakeGateway) -> None:
+    async with producing(gateway) as producer:
+        sent = [await producer.send("flights", b"%d" % n, partition=1) for n in range(3)]
+        positions = [await publication for publication in sent]
+    assert [(position.partition, position.offset) for position in positions] == [(1, 0), (1, 1), (1, 2)]
+    assert len(gateway.produced) == 1
+
+
+async def test_a_topic_is_waited_for(gateway: FakeGateway) -> None:
+    gateway.topic_partitions = 0
+    async with producing(gateway) as producer:
+        sending = asyncio.create_task(producer.publish("flights", b"v"))
+        await asyncio.sleep(0)
+        gateway.topic_partitions = 1
+        assert (await sending).partition == 0
+
+
+async def test_a_topic_is_not_waited_for_for_ever(gateway: FakeGateway) -> None:
+    gateway.topic_partitions = 0
+    async with producing(gateway, request_timeout_ms=50) as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.send("flights", b"v")
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.LEADER_NOT_AVAILABLE]
+)
+async def test_passing_trouble_is_passed_over(gateway: FakeGateway, error: ErrorCode) -> None:
+    gateway.produce_errors = [error, error]
+    async with producing(gateway) as producer:
+        first = await producer.send("flights", b"1", partition=0)
+        await eventually(lambda: len(gateway.produce_errors) < 2)
+        await producer.send("flights", b"2", partition=0)
+        await first
+    assert gateway.stored(0) == [b"1", b"2"]
+
+
+async def test_a_refusal_is_final(gateway: FakeGateway) -> None:
+    gateway.produce_errors = [ErrorCode.INVALID_RECORD]
+    async with producing(gateway) as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.publish("flights", b"1")
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+        await producer.publish("flights", b"2", key=b"k")
+
+
+async def test_a_full_buffer_makes_senders_wait(gateway: FakeGateway) -> None:
+    gateway.silent = True
+    async with producing(gateway, buffer_memory=100) as producer:
+        await producer.send("flights", b"x" * 100, partition=0)
+        second = asyncio.create_task(producer.send("flights", b"y", partition=0))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(second), 0.05)
+        await producer.close(timeout=0)
+        second.cancel()
+
+
+async def test_closing_waits_only_so_long(gateway: FakeGateway) -> None:
+    gateway.silent = True
+    producer = producing(gateway)
+    sent = await producer.send("flights", b"v")
+    await producer.close(timeout=0.05)
+    with pytest.raises(KafkaError) as caught:
+        await sent
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+    with pytest.raises(IllegalStateError, match="closed"):
+        await producer.send("flights", b"v")
+    await producer.close()
+
+
+async def test_lingering_ends_with_a_flush(gateway: FakeGateway) -> None:
+    async with producing(gateway, linger_ms=60_000) as producer:
+        sent = await producer.send("flights", b"v")
+        await asyncio.sleep(0)
+        assert not sent.done
+        await producer.flush()
+        assert sent.done
+
+
+async def test_the_blocking_form(gateway: FakeGateway) -> None:
+    gateway.produce_errors = [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    def publish() -> None:
+        with BlockingProducer(gateway.address) as producer:
+            sent = [producer.send("flights", b"%d" % n, partition=0) for n in range(1000)]
+            assert sent[999].result(10).offset == 999
+            producer.flush()
+            assert producer.publish("flights", b"last", partition=0).partition == 0
+        producer.close()
+        with pytest.raises(IllegalStateError, match="closed"):
+            producer.send("flights", b"v")
+
+    await asyncio.to_thread(publish)
+    assert gateway.stored(0) == [b"%d" % n for n in range(1000)] + [b"last"]
