@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import lru_cache, reduce
 
 
 def java_string_hash(text: str) -> int:
@@ -13,6 +13,7 @@ def java_string_hash(text: str) -> int:
     return unsigned - (1 << 32) if unsigned >> 31 else unsigned
 
 
+@lru_cache(65_536)  # asked for every state write, and Java's hash is a loop in Python
 def shard_of(key: str, shards: int) -> int:
     """`Utils.abs(hash) % shards`; Kafka takes the absolute value of -2**31 as 0."""
     hashed = java_string_hash(key)

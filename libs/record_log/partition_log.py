@@ -183,7 +183,9 @@ class PartitionLog:
         except LogUnavailable as error:
             raise _storage_error(error) from error
         # A group may be in the store before its answer is here; it is not durable for readers until then.
-        return [batch for batch in batches if batch.last_offset < self.log_end_offset]
+        durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
+        self._view.keep(durable)
+        return durable
 
     async def offset_for_timestamp(self, timestamp: int) -> int | None:
         """The earliest offset whose record is not older than `timestamp` (ms), None when all are older.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from libs.record_log.core.batch import StoredBatch
@@ -22,19 +22,20 @@ class Limits:
 
 
 class LogView:
-    """Bounds, hot tail and segment index of one partition.
+    """Bounds, hot tail and segment index of one partition, and the stretch that was last read from the store.
 
     `log_end_offset` is the high watermark: only durable batches are added. All of them between
     `unread_from` and the log end must be added when the log is opened, oldest first.
     """
 
-    __slots__ = ("index", "log_end_offset", "log_start_offset", "tail")
+    __slots__ = ("_ahead", "index", "log_end_offset", "log_start_offset", "tail")
 
     def __init__(self, log_start: int, log_end: int, segments: Iterable[Segment], limits: Limits) -> None:
         self.log_start_offset = log_start
         self.log_end_offset = log_end
         self.index = SegmentIndex(segments, limits.segment_bytes, limits.segment_ms)
         self.tail = HotTail(limits.tail_bytes, self.unread_from)
+        self._ahead = HotTail(limits.tail_bytes, log_start)
 
     @property
     def unread_from(self) -> int:
@@ -55,7 +56,18 @@ class LogView:
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise self.out_of_range(offset)
-        return self.tail.read(offset, max_bytes)
+        hot = self.tail.read(offset, max_bytes)
+        if hot is None and self._ahead.start <= offset < self._ahead.end:
+            self._ahead.drop_before(offset)
+            return self._ahead.read(offset, max_bytes)
+        return hot
+
+    def keep(self, batches: Sequence[StoredBatch]) -> None:
+        """Remember what was read from the store: whoever works off a backlog needs the rest of it next."""
+        if batches:
+            self._ahead = HotTail(sum(len(batch.data) for batch in batches), batches[0].base_offset)
+            for batch in batches:
+                self._ahead.add(batch)
 
     def disposable_before(self, retention: Retention, now_ms: int, consumed_up_to: int | None) -> int:
         """The log start that `retention` asks for: a batch boundary, never moving back, never past the end.
@@ -81,6 +93,7 @@ class LogView:
         """Forget what lies below `offset`; the log start never moves back."""
         self.log_start_offset = max(offset, self.log_start_offset)
         self.tail.drop_before(offset)
+        self._ahead.drop_before(offset)
         self.index.drop_before(offset)
 
     def out_of_range(self, offset: int) -> KafkaError:

@@ -327,6 +327,7 @@ async def test_cold_reads_come_from_the_store(world: World) -> None:
     assert log.read_hot(0, 10**6) is None
     assert offsets(await log.read(1, 2 * SIZE)) == [(0, 2), (3, 5)]
     world.store.away = True
+    assert offsets(await log.read(3, 1)) == [(3, 5)]  # read before, served from memory
     assert await code_of(log.read(0, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert offsets(await log.read(9, 1)) == [(9, 11)]
 

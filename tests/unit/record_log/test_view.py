@@ -28,6 +28,25 @@ def test_log_end_follows_what_is_added() -> None:
     assert log.read_hot(12, 10**6) == []
 
 
+def test_what_was_read_from_the_store_is_served_once_in_order() -> None:
+    log = view(6)
+    log.keep([stored(3), stored(6), stored(9)])
+    assert log.read_hot(0, 10**6) is None
+    assert [b.base_offset for b in log.read_hot(4, SIZE) or []] == [3]
+    assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6, 9]
+    assert log.read_hot(4, SIZE) is None
+    assert [b.base_offset for b in log.read_hot(12, 10**6) or []] == [12, 15]
+
+
+def test_log_start_moves_past_what_was_read_from_the_store() -> None:
+    log = view(6)
+    log.keep([stored(3), stored(6)])
+    log.move_log_start(7)
+    assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6]
+    log.keep([])
+    assert log.read_hot(9, 10**6) is None
+
+
 @pytest.mark.parametrize("offset", [-1, 2, 13])
 def test_offsets_outside_the_log_are_refused(offset: int) -> None:
     log = view()
