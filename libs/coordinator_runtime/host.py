@@ -49,6 +49,10 @@ class ShardHost(Generic[C, R, A]):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.resource(index)} is not held by this process")
         return shard
 
+    def indices(self) -> list[int]:
+        """Numbers of the shards we hold."""
+        return sorted(self._held)
+
     def held(self) -> Iterator[ShardRuntime[C, R, A]]:
         """All shards we hold, by number."""
         return (self._held[index] for index in sorted(self._held))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -70,8 +71,7 @@ class Router:
     ) -> None:
         self._ownership = ownership
         self._owner = owner
-        self._group_shards = group_shards
-        self._share_shards = share_shards
+        self._shards = {GROUP_COORDINATOR: group_shards, SHARE_COORDINATOR: share_shards}
         self._local: dict[type, LocalStub] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[type, str], RemoteStub] = {}
@@ -119,6 +119,17 @@ class Router:
         """Every process with the role, once each."""
         return [self._peer(member, SharePartitionLeaderServiceStub) for member in self._with_role(LEADER)]
 
+    def check_all_answered(self, role: str, shards: Iterable[int]) -> None:
+        """Raises COORDINATOR_NOT_AVAILABLE unless each shard of a coordinator role is among `shards`."""
+        missing = {*range(self._shards[role])} - {*shards}
+        if missing:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{len(missing)} shards of the {role} have no owner at the moment.",
+                metadata={"resource": names.shard(role, min(missing))},
+                retry_after=0.2,
+            )
+
     @property
     def members(self) -> list[Member]:
         """Every process of the cluster."""
@@ -155,11 +166,11 @@ class Router:
 
     def group_shard(self, group_id: str) -> int:
         """The shard a group belongs to."""
-        return shard_of(group_id, self._group_shards)
+        return shard_of(group_id, self._shards[GROUP_COORDINATOR])
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
         """The shard a share-partition's state belongs to."""
-        return shard_of(f"{group_id}:{topic_id}:{partition}", self._share_shards)
+        return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
 
     async def close(self) -> None:
         """Closes every channel."""

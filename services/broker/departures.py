@@ -10,7 +10,7 @@ import structlog
 
 from libs.catalog.records import CatalogRecord, TopicDeletedRecord
 from libs.leases import names
-from libs.rpc.router import Router
+from libs.rpc.router import SHARE_COORDINATOR, Router
 from sharebroker.errors import KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as share
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
@@ -67,17 +67,22 @@ class Departures:
                 _log.info("a leader does not know of a departure", member=request.member_id, error=str(error))
 
     async def _forget(self, request: share.DeleteTopicStateRequest) -> None:
-        owner = await self._router.owner_of(names.CATALOG)
-        if owner is None or not self._router.is_self(owner):
-            return
         for attempt in range(TRIES):
             await asyncio.sleep(PAUSE * attempt)
             try:
-                for peer in self._router.share_coordinators():
-                    await peer.stub.DeleteTopicState(request, timeout=CALL_TIMEOUT)
+                owner = await self._router.owner_of(names.CATALOG)
+                if owner is not None and self._router.is_self(owner):
+                    await self._forget_everywhere(request)
             except KafkaError as error:
                 _log.info(
                     "state of a deleted topic stays for now", topic_id=request.topic_id, error=str(error)
                 )
             else:
                 return
+
+    async def _forget_everywhere(self, request: share.DeleteTopicStateRequest) -> None:
+        """Raises KafkaError unless every shard has done it."""
+        shards: list[int] = []
+        for peer in self._router.share_coordinators():
+            shards += (await peer.stub.DeleteTopicState(request, timeout=CALL_TIMEOUT)).shards
+        self._router.check_all_answered(SHARE_COORDINATOR, shards)

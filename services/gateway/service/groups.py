@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from libs.rpc.router import GROUP_COORDINATOR
 from services.gateway.clients.codes import wire
-from services.gateway.clients.deadline import Deadline, raise_moved
+from services.gateway.clients.deadline import Deadline, persist, raise_moved
 from services.gateway.service.gateway import Gateway
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.errors import KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 
 if TYPE_CHECKING:
@@ -35,16 +36,17 @@ R = TypeVar("R", bound=_Coded)
 async def list_groups(
     gateway: Gateway, request: pb.ListGroupsRequest, deadline: Deadline
 ) -> pb.ListGroupsResponse:
-    """The groups of all coordinators, by name. Raises KafkaError when one does not answer."""
-    coordinators = gateway.router.group_coordinators()
-    answers = await asyncio.gather(
-        *(peer.stub.ListGroups(request, timeout=deadline.left()) for peer in coordinators)
-    )
-    found = {group.group_id: group for answer in answers for group in answer.groups}
-    return pb.ListGroupsResponse(
-        error_code=next((answer.error_code for answer in answers if answer.error_code), wire(ErrorCode.NONE)),
-        groups=[found[group_id] for group_id in sorted(found)],
-    )
+    """The groups of all coordinators, by name. Raises KafkaError unless all are known."""
+
+    async def attempt(left: float) -> pb.ListGroupsResponse:
+        peers = gateway.router.group_coordinators()
+        answers = await asyncio.gather(*(peer.stub.ListGroups(request, timeout=left) for peer in peers))
+        shards = sorted({shard for answer in answers for shard in answer.shards})
+        gateway.router.check_all_answered(GROUP_COORDINATOR, shards)
+        found = {group.group_id: group for answer in answers for group in answer.groups}
+        return pb.ListGroupsResponse(groups=[found[group_id] for group_id in sorted(found)], shards=shards)
+
+    return await persist(attempt, lambda: None, deadline)
 
 
 async def describe_groups(

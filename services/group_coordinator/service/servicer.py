@@ -75,17 +75,18 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, _context: Any) -> pb.ListGroupsResponse:
         """Kafka: ListGroups (16)."""
-        if request.types_filter and PROTOCOL not in {kind.lower() for kind in request.types_filter}:
-            return pb.ListGroupsResponse()
-        states = await self._shards.list(
+        states, shards = await self._shards.list(
             ListGroups(frozenset(state.lower() for state in request.states_filter))
         )
+        if request.types_filter and PROTOCOL not in {kind.lower() for kind in request.types_filter}:
+            states = {}
         listed = pb.ListGroupsResponse.ListedGroup
         return pb.ListGroupsResponse(
             groups=[
                 listed(group_id=group_id, protocol_type=PROTOCOL, group_state=state, group_type=PROTOCOL)
                 for group_id, state in sorted(states.items())
-            ]
+            ],
+            shards=shards,
         )
 
     async def DeleteGroups(self, request: pb.DeleteGroupsRequest, _context: Any) -> pb.DeleteGroupsResponse:

@@ -53,11 +53,12 @@ class Shards:
         """A command whose reply says nothing."""
         await self._host.shard(shard_of(group_id, self._shards)).write(command, timeout=self._timeout)
 
-    async def list(self, command: ListGroups) -> dict[str, str]:
-        """States by group id, of the groups of all shards held here."""
+    async def list(self, command: ListGroups) -> tuple[dict[str, str], list[int]]:
+        """States by group id of the groups of all shards held here, and these shards."""
         found: dict[str, str] = {}
-        for shard in list(self._host.held()):
-            states = await shard.write(command, timeout=self._timeout)
+        held = self._host.indices()
+        for index in held:
+            states = await self._host.shard(index).write(command, timeout=self._timeout)
             if isinstance(states, dict):
                 found |= states
-        return found
+        return found, held

@@ -128,9 +128,12 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> pb.DeleteTopicStateResponse:
         """Removes a deleted topic from every shard held here; raises if one cannot yet: ask again."""
         command = DeleteTopic(request.topic_id)
-        futures = [shard.submit(command, timeout=self._timeout) for shard in self._host.held()]
+        shards = self._host.indices()
+        futures = [self._host.shard(index).submit(command, timeout=self._timeout) for index in shards]
         removed = await asyncio.gather(*futures)
-        return pb.DeleteTopicStateResponse(removed=sum(n for n in removed if isinstance(n, int)))
+        return pb.DeleteTopicStateResponse(
+            removed=sum(n for n in removed if isinstance(n, int)), shards=shards
+        )
 
     async def _each(
         self, request: Any, command: Callable[[ShareKey, Any], Command], shape: Any, fields: Fields

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
-from libs.rpc.router import Router
+from libs.rpc.router import GROUP_COORDINATOR, Router
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 
@@ -20,17 +20,20 @@ async def consumed_offsets(router: Router) -> Mapping[TopicPartition, int]:
     """The lowest start offset of all share groups, by topic id and partition.
 
     A group whose start offset is not known yet counts with 0: nothing it may want is let go.
-    Raises KafkaError when a coordinator does not answer: then nothing is known.
+    Raises KafkaError when a coordinator does not answer, or a shard has none: then nothing is known.
     """
     lowest: dict[TopicPartition, int] = defaultdict(lambda: 1 << 62)
+    shards: list[int] = []
     for peer in router.group_coordinators():
-        groups = (await peer.stub.ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT)).groups
+        listed = await peer.stub.ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT)
+        shards += listed.shards
         asked = pb.DescribeShareGroupOffsetsRequest()
-        for group in groups:
+        for group in listed.groups:
             asked.groups.add(group_id=group.group_id, all_topics=True)
         answer = await peer.stub.DescribeShareGroupOffsets(asked, timeout=TIMEOUT)
         for described in answer.groups:
             _lower(lowest, described)
+    router.check_all_answered(GROUP_COORDINATOR, shards)
     return lowest
 
 

@@ -358,20 +358,26 @@ class ListGroupsResponse(_message.Message):
     THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
     ERROR_CODE_FIELD_NUMBER: _builtins.int
     GROUPS_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
     throttle_time_ms: _builtins.int
     error_code: _status_pb2.ErrorCode.ValueType
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListGroupsResponse.ListedGroup]: ...
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The shards of the group coordinator these groups are of; whoever needs all groups needs all shards."""
+
     def __init__(
         self,
         *,
         throttle_time_ms: _builtins.int = ...,
         error_code: _status_pb2.ErrorCode.ValueType = ...,
         groups: _abc.Iterable[Global___ListGroupsResponse.ListedGroup] | None = ...,
+        shards: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "groups", b"groups", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "groups", b"groups", "shards", b"shards", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
