@@ -81,7 +81,7 @@ class EmbeddedRedis:
         """The server's process id while it runs."""
         return self._process.pid if self._process is not None else None
 
-    async def start(self, timeout: float = 60.0) -> None:
+    async def start(self, timeout: float = 600.0) -> None:
         """Start the server and wait until it has read its data.
 
         Raises DataDirectoryInUse, RedisTooOld, EmbeddedRedisFailed (each one sentence).

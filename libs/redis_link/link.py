@@ -162,7 +162,8 @@ class RedisLink:
 
     async def _greet(self, wire: Wire) -> Server:
         """Log in, learn the server's release and load the scripts, in one round trip."""
-        commands = [*self._target.greeting(), ("INFO", "server")]
+        # A server that still reads its data answers INFO, but not PING.
+        commands = [*self._target.greeting(), ("INFO", "server"), ("PING",)]
         commands += [("SCRIPT", "LOAD", script.source) for script in self._scripts]
         replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
         for command, reply in zip(commands, replies, strict=True):

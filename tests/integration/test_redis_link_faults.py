@@ -164,8 +164,9 @@ async def impostor(*answers: bytes) -> AsyncIterator[str]:
         await talks.wait()
 
 
-def info(release: str) -> bytes:
-    return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode())
+def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
+    """What answers INFO and the PING behind it."""
+    return b"$%d\r\nredis_version:%s\r\n" % (len(release) + 14, release.encode()) + ping
 
 
 async def test_a_server_that_is_too_old_is_refused_in_one_sentence() -> None:
@@ -182,7 +183,8 @@ async def test_what_does_not_talk_redis_is_not_trusted(answer: bytes) -> None:
 
 
 async def test_a_server_that_still_loads_is_waited_for() -> None:
-    async with impostor(b"-LOADING reading the append-only file\r\n", info("7.2.0")) as url:
+    loading = b"-LOADING reading the append-only file\r\n"
+    async with impostor(info("7.2.0", loading), info("7.2.0")) as url:
         link = await RedisLink.connect(url, settings=QUICK)
         assert link.server.version == "7.2.0"
         await link.close()
