@@ -11,6 +11,7 @@ Transitions that wait while a write is under way go together into the next one.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from services.share_partition_leader.core.acknowledge import Acknowledgement, validate_batches, validate_delay
@@ -175,6 +176,22 @@ class SharePartition:
             for run in self._in_flight.runs
             if run.lock is not None
         ]
+
+    def holds(self, member: str) -> bool:
+        """Whether a member holds records; what it acknowledged counts until that is durable."""
+        return any(run.lock is not None and run.lock.member == member for run in self._in_flight.runs)
+
+    def isolates_next(self) -> bool:
+        """Whether the next records failed so often that `acquire` gives them alone and few at a time."""
+        in_flight = self._in_flight
+        available = in_flight.first_available()
+        if available is None:
+            return False
+        index = in_flight.locate(available)
+        batch = in_flight.runs[index].batch
+        of_batch = takewhile(lambda run: run.batch is batch, islice(in_flight.runs, index, None))
+        limit = self.settings.throttle_limit
+        return any(run.state is AVAILABLE and run.delivery_count >= limit for run in of_batch)
 
     def expire(self, now: float) -> Expired:
         """End the locks that have run out; records with a pending transition wait for its outcome."""

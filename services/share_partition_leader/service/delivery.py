@@ -66,6 +66,7 @@ class DeliverySession:
         self._served: dict[Key, ShareGroupPartition] = {}
         self._ready: dict[Key, None] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._alone: set[Key] = set()
         self._credit = 0
         self._scheduled = False
         self._unanswered = 0
@@ -126,6 +127,7 @@ class DeliverySession:
         key = _key(share_partition)
         del self._served[key]
         self._ready.pop(key, None)
+        self._alone.discard(key)
         if key in self._tasks:
             self._tasks[key].cancel()
         self._go_on(key)
@@ -199,6 +201,9 @@ class DeliverySession:
             self._deliver_from(key, self._served[key])
 
     def _deliver_from(self, key: Key, share_partition: ShareGroupPartition) -> None:
+        if self._must_finish_first(key, share_partition):
+            share_partition.wait(self)
+            return
         try:
             acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
@@ -228,7 +233,22 @@ class DeliverySession:
 
     def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Acquisition) -> None:
         self._credit -= acquisition.offsets
+        if share_partition.isolates(acquisition):
+            self._alone.add(_key(share_partition))
         self._out.add_records(share_partition, acquisition)
+
+    def _must_finish_first(self, key: Key, share_partition: ShareGroupPartition) -> bool:
+        """Whether the member has records in hand beside which it gets no others.
+
+        Those that failed often are worked on alone: who dies of a record must not cost others their last
+        attempt. In Kafka this follows from clients that fetch again only when all is acknowledged.
+        """
+        core = share_partition.core
+        if (key in self._alone or core.isolates_next()) and core.holds(self.holder):
+            self._alone.add(key)
+            return True
+        self._alone.discard(key)
+        return False
 
     # Acknowledgements
 
@@ -248,7 +268,7 @@ class DeliverySession:
     ) -> None:
         """Applies all at once; where that is refused, divides until it is clear which records are."""
         deadline = share_partition.renewed_deadline() if group.renewal else 0.0
-        done = partial(self._answer, asked, deadline)
+        done = partial(self._answer, Key(group.topic_id, group.partition), asked, deadline)
         self._unanswered += 1
         try:
             share_partition.acknowledge(self.holder, batches_of(asked), done, group.delay_ms / 1000)
@@ -261,9 +281,11 @@ class DeliverySession:
             for part in parts:
                 self._acknowledge(share_partition, group, part)
 
-    def _answer(self, asked: Sequence[Asked], deadline: float, error: KafkaError | None) -> None:
+    def _answer(self, key: Key, asked: Sequence[Asked], deadline: float, error: KafkaError | None) -> None:
         self._unanswered -= 1
         self._out.add_results(asked, deadline, error)
+        if key in self._alone:
+            self._go_on(key)
 
     def _note_reason(self, said: delivery.Acknowledgement) -> None:
         _log.info(

@@ -208,6 +208,10 @@ class ShareGroupPartition:
         else:
             self._persist(transition, done)
 
+    def isolates(self, acquisition: Acquisition) -> bool:
+        """Whether what was acquired has failed so often that nothing else is to be worked on beside it."""
+        return acquisition.acquired[0].delivery_count > self.core.settings.throttle_limit
+
     def renewed_deadline(self) -> float:
         """When a lock that is renewed now runs out."""
         return now() + self.core.settings.lock_duration
