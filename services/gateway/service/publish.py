@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from libs.catalog.names import check_topic_name
 from libs.catalog.records import Topic
 from libs.clock import now
 from services.gateway.clients.codes import code_of
@@ -28,6 +29,7 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
     """Append the records to their partitions; answered when all are durable. Raises KafkaError."""
     if not 1 <= len(request.records) <= MAX_PUBLISH_RECORDS:
         raise refused("records", f"{len(request.records)} records; 1 to {MAX_PUBLISH_RECORDS} are allowed.")
+    check_topic_name(request.topic)
     topic = await create_on_demand(gateway, request.topic, deadline)
     limit = gateway.catalog.topic_config(topic).max_message_bytes
     placed = _placed(request.records, topic, limit)

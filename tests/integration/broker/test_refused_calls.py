@@ -107,6 +107,7 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
     "publish: illegal topic name": (publish("no spaces", text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
     "publish: empty topic name": (publish("", text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
     "publish: topic name too long": (publish("t" * 250, text="x"), ErrorCode.INVALID_TOPIC_EXCEPTION, None),
+    "publish: unknown topic": (publish("nowhere", text="x"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
     "publish: nothing": (publish(), ErrorCode.INVALID_REQUEST, "records"),
     "publish: no such partition": (
         publish(text="x", partition=1),
