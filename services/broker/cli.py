@@ -18,19 +18,15 @@ from services.broker.settings import (
     parse_config,
     parse_roles,
 )
+from sharebroker.cli.options import examples
 from sharebroker.errors import KafkaError
 
-_EXAMPLES = """
-[bold]Examples[/bold]
-
-  sharebroker serve                                   everything in one process, data below ./data
-
-  sharebroker serve --grpc 127.0.0.1:0 --ready-file r.json    a free port, told in r.json
-
-  sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101
-
-  sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4
-"""
+_EXAMPLES = (
+    "sharebroker serve",
+    "sharebroker serve --grpc 127.0.0.1:0 --ready-file ready.json",
+    "sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101",
+    "sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4",
+)
 
 
 def serve(
@@ -90,4 +86,5 @@ def serve(
         raise typer.Exit(2) from None
 
 
-serve.__doc__ = (serve.__doc__ or "") + _EXAMPLES
+# The client's command line shows it below the options.
+setattr(serve, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes

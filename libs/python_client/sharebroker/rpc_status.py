@@ -80,9 +80,9 @@ def _trailers(failure: grpc.RpcError) -> list[tuple[str, str | bytes]]:
 
 
 def _readable(code: grpc.StatusCode, text: str) -> str:
-    unreachable = re.search(r"ipv[46]:[^\s;]+", text)
+    unreachable = re.search(r"ipv[46]:(\S+:\d+)", text)
     if code is grpc.StatusCode.UNAVAILABLE and unreachable:
-        return f"The server at {unreachable.group(0)} cannot be reached."
+        return f"The server at {unreachable.group(1)} cannot be reached."
     return text or DESCRIPTIONS[_FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)].text
 
 
