@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from sharebroker.errors import KafkaError
 from sharebroker.rpc_status import from_rpc_error
 
 CHANNEL_OPTIONS = (
@@ -18,6 +19,10 @@ CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
 )
+
+
+NOT_SENT = "not_sent"
+"""In the metadata of an error: the server was not reached, so nothing can have been done."""
 
 
 class RemoteStub:
@@ -43,7 +48,7 @@ class RemoteStub:
                 async for response in stream:
                     yield response
             except grpc.aio.AioRpcError as failure:
-                raise from_rpc_error(failure) from failure
+                raise _error(failure) from failure
             finally:
                 stream.cancel()
 
@@ -54,6 +59,14 @@ class RemoteStub:
             try:
                 return await callable_(request, timeout=timeout)
             except grpc.aio.AioRpcError as failure:
-                raise from_rpc_error(failure) from failure
+                raise _error(failure) from failure
 
         return call
+
+
+def _error(failure: grpc.aio.AioRpcError) -> KafkaError:
+    error = from_rpc_error(failure)
+    unconnected = (failure.details() or "").startswith("failed to connect")
+    if failure.code() is grpc.StatusCode.UNAVAILABLE and unconnected:
+        error.metadata[NOT_SENT] = "true"
+    return error

@@ -13,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from libs.leases.port import LeasesUnavailable, Member
 from libs.rpc.local import LocalStub
-from libs.rpc.remote import RemoteStub
+from libs.rpc.remote import NOT_SENT, RemoteStub
 from libs.rpc.router import Router
 from libs.rpc.server import GrpcServer, Service
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
@@ -151,6 +151,7 @@ async def test_nobody_there_is_a_retriable_error_that_says_where() -> None:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.Produce(pb.ProduceRequest(), timeout=5))
     assert error.retriable
+    assert NOT_SENT in error.metadata
     assert "127.0.0.1:9" in error.message
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from libs.rpc.remote import NOT_SENT
 from libs.rpc.router import Peer, Router
 from services.gateway.clients.codes import wire
 from services.gateway.clients.deadline import Backoff, Deadline
@@ -117,7 +118,9 @@ class Leaders:
         try:
             return list(await send(peer.stub, parts, deadline.left()))
         except KafkaError as error:
-            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            if NOT_SENT in error.metadata:
+                error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)
+            elif error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
                 error = unreachable(peer)
             return [failed(answer, part, error) for part in parts]
 
