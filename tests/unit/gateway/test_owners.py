@@ -30,9 +30,23 @@ async def test_nobody_leads(bench: Bench) -> None:
     assert await codes(bench, produced(50, 0)) == [ErrorCode.LEADER_NOT_AVAILABLE]
 
 
-async def test_a_leader_that_cannot_be_reached_may_have_done_it(bench: Bench) -> None:
+async def test_a_leader_that_is_not_reached_is_asked_again_for_as_long_as_there_is_time(bench: Bench) -> None:
     bench.ownership.give(1, member(9, "127.0.0.1:1"))
+    assert await codes(bench, produced(100, 0, 1)) == [0, ErrorCode.LEADER_NOT_AVAILABLE]
+
+
+async def test_a_leader_that_goes_away_may_have_done_it(bench: Bench) -> None:
+    fake, there, _ = await bench.remote_leader(9)
+    asked: list[object] = []
+
+    def dies(request: object) -> None:
+        asked.append(request)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    fake.answer = dies
+    bench.ownership.give(1, there)
     assert await codes(bench, produced(5_000, 0, 1)) == [0, ErrorCode.REQUEST_TIMED_OUT]
+    assert len(asked) == 1
 
 
 async def test_a_fetch_does_without_a_leader_that_cannot_be_reached(bench: Bench) -> None:
