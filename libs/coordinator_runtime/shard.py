@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
-from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
+from libs.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
 from libs.coordinator_runtime.ownership import Ownership
 from libs.coordinator_runtime.pending import Pending, Waiter
 from libs.coordinator_runtime.settings import RuntimeSettings
@@ -90,7 +90,7 @@ class ShardRuntime(Generic[C, R, A]):
     def submit(self, command: C, *, timeout: float) -> asyncio.Future[A]:
         """`write` without waiting: decided when this returns. Refusals that are known at once are raised."""
         self._check_open()
-        decision = self._machine.decide(command, self._settings.clock())
+        decision = self._decide(command)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[A] = loop.create_future()
         if decision.records:
@@ -111,6 +111,14 @@ class ShardRuntime(Generic[C, R, A]):
         """
         entries = await self._log.read(self.shard, after, self._settings.load_page)
         return [(entry.position, self._codec.decode(entry.payload)) for entry in entries]
+
+    def _decide(self, command: C) -> Decision[R, A]:
+        try:
+            return self._machine.decide(command, self._settings.clock())
+        except KafkaError:
+            # A refusal rests on memory as a reply does: a past owner's may be wrong by now.
+            self._check_held()
+            raise
 
     def _check_open(self) -> None:
         if self.state is not ShardState.ACTIVE:
@@ -274,7 +282,9 @@ class ShardRuntime(Generic[C, R, A]):
         self._deadline_timer = None
         if self.state is not ShardState.ACTIVE:
             return
-        if len(self._pending) < self._settings.queue_limit:
+        # What is due in a process that stood still need not be: its members may be with another owner.
+        held = self._ownership.holds(self._epoch)
+        if held and len(self._pending) < self._settings.queue_limit:
             records = self._machine.on_deadline(self._settings.clock())
             if records:
                 self._take(records)

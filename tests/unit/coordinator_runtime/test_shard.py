@@ -70,6 +70,12 @@ async def test_a_read_that_no_append_confirms_needs_a_valid_lease() -> None:
     assert await rig.put("a") == "1"  # the log itself checks
 
 
+async def test_a_refusal_needs_a_valid_lease_too() -> None:
+    rig = await Rig().opened()
+    rig.lease.held = False
+    assert await outcome(rig.put("")) is ErrorCode.NOT_COORDINATOR
+
+
 async def test_a_large_decision_is_split_and_answered_at_its_end() -> None:
     rig = await Rig(group_records=3).opened()
     values = tuple(str(n) for n in range(8))
@@ -203,6 +209,30 @@ async def test_timers_make_records() -> None:
     await eventually(lambda: len(rig.memory.appends) == 3)
     assert await rig.get("rung") == "100.5"
     assert "rung=100.5" in await rig.contents()
+
+
+async def test_what_is_due_waits_for_a_valid_lease() -> None:
+    now = [0.0]
+    rig = await Rig(clock=lambda: now[0], timer_floor=0.001).opened()
+    await rig.put("at", "1")
+    rig.lease.held = False
+    looks, machine = 0, rig.shard._machine
+    next_deadline = machine.next_deadline
+
+    def counted() -> float | None:
+        nonlocal looks
+        looks += 1
+        return next_deadline()
+
+    machine.next_deadline = counted  # type: ignore[method-assign]  # to know that the timer came
+    now[0] = 2.0
+    rig.shard._on_deadline()
+    await eventually(lambda: looks > 2)
+    assert await rig.contents() == ["at=1"]
+    rig.lease.held = True
+    await eventually(lambda: len(rig.memory.appends) == 2)
+    assert await rig.contents() == ["at=1", "rung=2.0"]
+    await rig.shard.close()
 
 
 async def test_an_earlier_deadline_moves_the_timer() -> None:
