@@ -55,6 +55,8 @@ class Wire(asyncio.Protocol):
         if self._full or (self._queue and self._queued + len(command) > self._limit):
             reply.set_exception(RedisUnavailable(f"more than {self._limit} bytes wait for Redis"))
             return
+        if not self._waiting:
+            self._last_heard = self._loop.time()  # silence before there was a question is none
         if not self._queue:
             self._loop.call_soon(self._flush)
         self._queue.append(command)
@@ -120,7 +122,6 @@ class Wire(asyncio.Protocol):
         self._queue.clear()
         self._queued = 0
         if self._watchdog is None:
-            self._last_heard = self._loop.time()
             self._watchdog = self._loop.call_later(self._stall, self._watch)
 
     def _watch(self) -> None:

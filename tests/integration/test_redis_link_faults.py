@@ -102,6 +102,20 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     assert await link.send("PING") == b"PONG"
 
 
+async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, link: RedisLink) -> None:
+    wire = link._wire
+    assert wire is not None
+    await link.send("PING")
+    assert wire._watchdog is not None
+    wire._watchdog.cancel()
+    wire._last_heard -= QUICK.stall  # nobody asked for anything for so long
+    proxy.delay = QUICK.stall / 4
+    reply = link.send("PING")
+    wire._watch()  # the watchdog of the first command comes while the second is on its way
+    assert await reply == b"PONG"
+    assert link._wire is wire
+
+
 async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
     link = await RedisLink.connect(server.url, settings=QUICK)
     script = link.script("return ARGV[1]")
