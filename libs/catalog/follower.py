@@ -130,6 +130,10 @@ class CatalogFollower:
             for entry, record in zip(entries, decoded, strict=True):
                 catalog.apply(record, entry.position)
             records += decoded
+            if catalog is self.catalog:
+                # Page by page: a later one that cannot be read must not keep these from the listeners.
+                self._publish(catalog, records)
+                records = []
         if records:
             self._publish(catalog, records)
 

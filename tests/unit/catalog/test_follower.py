@@ -138,5 +138,23 @@ async def test_unreadable_log_is_tried_again_and_reported_once(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
+async def test_what_came_in_before_a_failed_read_is_told(follower: CatalogFollower, writer: Writer) -> None:
+    heard: list[CatalogRecord] = []
+    follower.listen(heard.append)
+    read = writer.log.read
+
+    async def once(shard: str, after: int, limit: int) -> list[Entry]:
+        entries = await read(shard, after, limit)
+        writer.log.away = bool(entries)
+        return entries
+
+    writer.log.read = once  # type: ignore[method-assign]  # gone right after the first page
+    change = ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")
+    await writer.write(change)
+    await follower.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
+    assert heard == [change]
+    assert follower.group_config("g").share_auto_offset_reset == "earliest"
+
+
 async def test_stop_before_start_is_nothing() -> None:
     await CatalogFollower(MemoryStreamLog(), BrokerConfig()).stop()
