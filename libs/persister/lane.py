@@ -6,13 +6,17 @@ Source: Kafka's `PersisterStateManager`, which batches in the same way.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from libs.persister.port import ShareKey
 from sharebroker.errors import ErrorCode, KafkaError
 
+_logger = logging.getLogger(__name__)
+
 Send = Callable[[Any, float], Awaitable[Any]]
+_Asked = dict[ShareKey, tuple[Any, asyncio.Future[Any]]]
 
 
 class Lane:
@@ -23,7 +27,7 @@ class Lane:
         self._request = request
         self._group_id = group_id
         self._on_idle = on_idle
-        self._waiting: dict[ShareKey, tuple[Any, asyncio.Future[Any]]] = {}
+        self._waiting: _Asked = {}
         self._sender: asyncio.Task[None] | None = None
 
     async def ask(self, key: ShareKey, payload: Any, timeout: float) -> Any:
@@ -31,7 +35,8 @@ class Lane:
 
         A second question about a share-partition goes into the request after the one that has the first.
         """
-        while key in self._waiting:
+        # What its caller gave up makes room: the answer to this question is the one that somebody waits for.
+        while key in self._waiting and not self._waiting[key][1].done():
             await asyncio.wait([self._waiting[key][1]])
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = (payload, answer)
@@ -43,17 +48,24 @@ class Lane:
         try:
             while self._waiting:
                 asked, self._waiting = self._waiting, {}
-                try:
-                    results = self._by_key(await self._send(self._build(asked), timeout))
-                except KafkaError as error:
-                    results = dict.fromkeys(asked, error)
+                results = await self._results(asked, timeout)
                 for key, (_, answer) in asked.items():
                     _settle(answer, results.get(key))
         finally:
             self._sender = None
             self._on_idle()
 
-    def _build(self, asked: dict[ShareKey, tuple[Any, asyncio.Future[Any]]]) -> Any:
+    async def _results(self, asked: _Asked, timeout: float) -> dict[ShareKey, Any]:
+        try:
+            return self._by_key(await self._send(self._build(asked), timeout))
+        except KafkaError as error:
+            return dict.fromkeys(asked, error)
+        except Exception:
+            # Whoever asked would else wait for ever: a share-partition writes nothing while it waits.
+            _logger.exception("a call to a share coordinator failed unexpectedly")
+            return dict.fromkeys(asked, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    def _build(self, asked: _Asked) -> Any:
         request = self._request(group_id=self._group_id)
         topics: dict[str, Any] = {}
         for key, (payload, _) in asked.items():

@@ -13,6 +13,7 @@ from libs.persister.default import DefaultPersister, PersisterSettings
 from libs.persister.noop import NoOpPersister
 from libs.persister.port import Persister, ShareKey, SharePartitionState, StateBatch, StateSummary
 from libs.rpc.router import Peer
+from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 
@@ -207,6 +208,32 @@ async def test_caller_that_gives_up_does_not_disturb_the_others() -> None:
     await asyncio.sleep(0)
     impatient.cancel()
     await patient
+
+
+async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    persister = DefaultPersister(coordinators, QUICK)
+    coordinators.busy.clear()
+    under_way = asyncio.create_task(persister.write(KEY._replace(partition=5), Change()))
+    await eventually(lambda: len(coordinators.asked) == 1)
+    impatient = asyncio.create_task(persister.write(KEY, Change(start_offset=11)))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    patient = asyncio.create_task(persister.write(KEY, Change(start_offset=12)))
+    await asyncio.sleep(0)
+    coordinators.busy.set()
+    await asyncio.gather(under_way, patient)
+    starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.asked]
+    assert starts == [10, 12]
+
+
+async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
+    def answer(rpc: str, request: Any) -> Any:
+        raise RuntimeError("a fault of ours")
+
+    error = await refusal(DefaultPersister(Coordinators(answer), QUICK).write(KEY, Change()))
+    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "a fault of ours" in caplog.text
 
 
 async def test_persister_that_keeps_nothing() -> None:
