@@ -38,12 +38,14 @@ class Stream:
         self.out: asyncio.Queue[ConsumeResponse | grpc.StatusCode | None] = asyncio.Queue()
         self.ended = False
 
-    def deliver(self, batches: bytes, first: int, last: int, token: int = 1, deadline: float = FAR) -> None:
+    def deliver(
+        self, batches: bytes, first: int, last: int, token: int = 1, deadline: float = FAR, count: int = 1
+    ) -> None:
         """Records first..last are acquired for the client until `deadline` (wall clock)."""
         acquired = AcquiredRecords(
             first_offset=first,
             last_offset=last,
-            delivery_count=1,
+            delivery_count=count,
             lock_token=token,
             lock_deadline_ms=round(deadline * 1000),
         )

@@ -190,6 +190,24 @@ class TestResults:
     def test_an_unknown_result_is_nothing(self) -> None:
         assert Accumulator(nothing).resolve(7, None, 0) is None
 
+    def test_whoever_keeps_outcomes_hears_of_each_run_of_records(self) -> None:
+        heard: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+        )
+        records = held(accumulator, 0, 4)
+        accumulator.add_silent(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
+        records[0].accept()
+        records[2].accept()
+        assert {record.offset for record, _ in accumulator.pending()} == {0, 2}
+        first = min(accumulator.drain(), key=lambda run: run.first)
+        assert {record.offset for record, _ in accumulator.pending()} == {0, 2}
+        accumulator.resolve(first.id, None, 0)
+        lost = ConnectionLostError()
+        accumulator.close(lost)
+        records[3].accept()
+        assert heard == [(0, 0, None), (2, 2, lost), (3, 3, lost)]
+
     def test_unsettled_until_answered(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)

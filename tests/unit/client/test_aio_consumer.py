@@ -150,11 +150,13 @@ async def test_a_corrupt_batch_is_rejected_and_raised_after_the_records_before_i
         stream.answer()
 
 
-async def test_records_whose_lock_has_run_out_are_not_handed_out(gateway: FakeGateway) -> None:
+async def test_records_whose_lock_was_lost_are_not_handed_out(gateway: FakeGateway) -> None:
     async with joining(gateway) as consumer:
         stream = await stream_of(gateway)
-        stream.deliver(batch(0, values(3)), 0, 2, deadline=1.0)
-        stream.deliver(batch(3, values(2)), 3, 4, deadline=FAR)
+        stream.deliver(batch(0, values(3)), 0, 2)
+        stream.lose(0, 2)
+        stream.deliver(batch(3, values(2)), 3, 4)
+        await eventually(lambda: consumer._consumption._accumulator.undecided == 2)
         assert [record.offset for record in await consumer.poll(5)] == [3, 4]
 
 
@@ -308,6 +310,33 @@ async def test_a_listener_that_raises_does_not_hold_up_the_membership(
         await eventually(lambda: gateway.stream.assignment == [0])
 
 
+async def test_a_commit_tells_of_all_polls_since_the_last(gateway: FakeGateway) -> None:
+    async with joining(gateway) as consumer:
+        stream = await stream_of(gateway)
+        for offset in range(3):
+            stream.deliver(batch(offset, values(1)), offset, offset, token=offset)
+            (record,) = await consumer.poll(5)
+            await record.accept()
+        assert [result.offset for result in await consumer.commit()] == [0, 1, 2]
+        assert await consumer.commit() == []
+
+
+async def test_redelivered_records_are_handed_out_by_themselves(gateway: FakeGateway) -> None:
+    async with joining(gateway) as consumer:
+        stream = await stream_of(gateway)
+        for offset, count in ((0, 1), (1, 1), (2, 4), (3, 1)):
+            stream.deliver(batch(offset, values(1)), offset, offset, token=offset, count=count)
+        polls = []
+        for _ in range(3):
+            await eventually(lambda: consumer._consumption._accumulator.undecided)
+            records = await consumer.poll(5)
+            polls.append([record.offset for record in records])
+            for record in records:
+                record.accept()
+        assert [offset for offsets in polls for offset in offsets] == [0, 1, 2, 3]
+        assert [2] in polls
+
+
 async def test_an_unconfirmed_commit_says_so_in_time(gateway: FakeGateway) -> None:
     gateway.auto_answer = False
     async with joining(gateway) as consumer:
@@ -365,12 +394,10 @@ async def test_wakeup_ends_an_iteration_that_can_go_on(gateway: FakeGateway) -> 
 
 
 async def test_locks_are_renewed_until_the_record_is_answered(gateway: FakeGateway) -> None:
-    from sharebroker import clock
-
     gateway.auto_answer = False
     async with joining(gateway, auto_renew=True) as consumer:
         stream = await stream_of(gateway)
-        stream.deliver(batch(0, values(4)), 0, 3, deadline=clock.now() + 0.3)
+        stream.deliver(batch(0, values(4)), 0, 3)
         records = await consumer.poll(5)
         records[1].accept()
         await eventually(lambda: len(stream.acknowledgements) >= 3)

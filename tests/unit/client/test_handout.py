@@ -1,4 +1,4 @@
-"""What may be asked for next, and what a commit tells."""
+"""What may be asked for next."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ class Given:
         for run in self.accumulator.drain():
             self.accumulator.resolve(run.id, error, 99.0)
 
-    def told(self) -> list[int]:
-        told = self.handout.unreported()
-        self.handout.reported(told)
-        return [record.offset for record, _ in told]
-
 
 def test_explicit_every_record_needs_an_answer() -> None:
     given = Given()
@@ -64,43 +59,6 @@ def test_implicit_the_rest_is_accepted_once() -> None:
     ]
 
 
-def test_a_commit_tells_each_outcome_once() -> None:
-    given = Given()
-    given.records[0].accept()
-    given.records[1].reject()
-    given.confirm()
-    assert given.told() == [0, 1]
-    assert given.told() == []
-    given.records[2].release()
-    assert given.told() == [2]
-
-
-def test_outcomes_still_to_come_are_told_after_the_next_handout() -> None:
-    given = Given()
-    given.records[0].accept()
-    given.records[1].accept()
-    given.confirm()
-    given.more(10, 1)
-    given.records[2].accept()
-    assert given.told() == [0, 1, 2]
-
-
-def test_what_was_confirmed_before_the_next_handout_is_done_with() -> None:
-    given = Given()
-    for record in given.records:
-        record.accept()
-    given.confirm()
-    given.more(10, 1)[0].accept()
-    assert given.told() == [10]
-
-
-def test_lost_records_without_an_answer_are_not_waited_for() -> None:
-    given = Given()
-    given.accumulator.lost("id", 0, (0, 2), token=0)
-    given.more(10, 1)
-    assert given.told() == []
-
-
 def test_renewed_records_come_again() -> None:
     given = Given()
     given.records[0].accept()
@@ -114,18 +72,15 @@ def test_renewed_records_come_again() -> None:
         given.accumulator.resolve(run.id, None, 99.0)
     refused.error = KafkaError(ErrorCode.INVALID_RECORD_STATE)
     assert not given.handout.renewing
-    assert given.told() == [0, 1, 2]
-    assert given.told() == []
     assert given.handout.take_renewed() == [given.records[1]]
     given.records[1].accept()
-    assert given.told() == [1]
+    given.handout.check_answered()
 
 
-def test_renewing_again_after_coming_again_is_told_again() -> None:
+def test_renewing_again_after_coming_again() -> None:
     given = Given(count=1)
     for _ in range(2):
         given.records[0].renew()
         given.confirm()
-        assert given.told() == [0]
         assert given.handout.take_renewed() == given.records
     assert given.records[0].acknowledgement is None

@@ -46,11 +46,15 @@ class Run:
             acknowledgement.settle(error)
 
 
+OnSettled = Callable[[Run, KafkaError | None], None]
+
+
 class Accumulator:
     """All acknowledgements of one connection, and the acquisitions they are about.
 
     Records call `acknowledge` from the application's thread; the rest belongs to the connection's loop.
-    `wake` is called, from either thread, when there is something to `drain` (once until drained).
+    `wake` is called when there is something to `drain` (once until drained), `on_settled` with every run of
+    records whose outcome is known; both from either thread.
     """
 
     __slots__ = (
@@ -59,6 +63,7 @@ class Accumulator:
         "_in_flight",
         "_last_id",
         "_lock",
+        "_on_settled",
         "_queue",
         "_silent",
         "_wake",
@@ -67,8 +72,11 @@ class Accumulator:
         "undecided",
     )
 
-    def __init__(self, wake: Callable[[], None], explicit: bool = True) -> None:
+    def __init__(
+        self, wake: Callable[[], None], explicit: bool = True, on_settled: OnSettled | None = None
+    ) -> None:
         self._wake = wake
+        self._on_settled = on_settled
         self._explicit = explicit
         self._woken = False
         self._queue: deque[Entry] = deque()
@@ -155,7 +163,7 @@ class Accumulator:
             runs += _coalesced(group)
         if self._closed is not None:
             for run in runs:
-                run.settle(self._closed)
+                self._settle(run, self._closed)
             return []
         for run in runs:
             self._last_id = run.id = self._last_id + 1
@@ -175,8 +183,17 @@ class Accumulator:
         if run is not None:
             if run.kind is RENEW and error is None:
                 run.acquisition.renew(run.first, run.last, deadline)
-            run.settle(error)
+            self._settle(run, error)
         return run
+
+    def _settle(self, run: Run, error: KafkaError | None) -> None:
+        run.settle(error)
+        if self._on_settled is not None and run.entries:
+            self._on_settled(run, error)
+
+    def pending(self) -> list[Entry]:
+        """Records whose acknowledgement waits for its outcome."""
+        return [*self._queue, *(entry for run in self._in_flight.values() for entry in run.entries)]
 
     def _decided(self, acquisition: Acquisition, offsets: int) -> None:
         offsets = min(offsets, acquisition.undecided)  # some may be decided and lost
@@ -199,7 +216,7 @@ class Accumulator:
         self._closed = error
         in_flight, self._in_flight = self._in_flight, {}
         for run in in_flight.values():
-            run.settle(error)
+            self._settle(run, error)
         self.drain()
         for acquisition in self.held:
             acquisition.lost.append((acquisition.first, acquisition.last))

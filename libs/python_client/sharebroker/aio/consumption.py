@@ -7,11 +7,11 @@ import base64
 import logging
 import threading
 import uuid
+from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sharebroker import clock
 from sharebroker.acks.accumulator import Accumulator, Run
 from sharebroker.aio.connection import Connection, call
 from sharebroker.aio.heartbeats import Heartbeats
@@ -31,6 +31,7 @@ from sharebroker.records.decode import Decoded
 from sharebroker.records.record import AcknowledgeType
 
 T = TypeVar("T")
+_REMEMBERED = 100_000  # records whose outcome is kept for an application that never commits
 log = logging.getLogger("sharebroker")
 
 
@@ -53,6 +54,8 @@ class Consumption:
         self._accumulator = self._new_accumulator()
         self._stream: ConsumeStream | None = None
         self._renewal = Renewal()
+        self._outcomes: deque[AcknowledgementOutcome] = deque()
+        self._remembered = 0
         self._topic_names: dict[str, str] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self.member_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -110,13 +113,25 @@ class Consumption:
             if turn.records or turn.duties or not await self._mailbox.wait(deadline):
                 return turn
 
-    async def settled(self, timeout: float) -> Turn:
-        """Wait until no acknowledgement is on its way, or there are duties, at most `timeout` seconds."""
+    async def until(self, condition: Callable[[], bool], timeout: float) -> Turn:
+        """Wait until `condition` holds or there are duties, at most `timeout` seconds."""
         deadline = self._loop.time() + timeout
         while True:
             duties = self._mailbox.take_duties()
-            if duties or not self._accumulator.unsettled or not await self._mailbox.wait(deadline):
+            if duties or condition() or not await self._mailbox.wait(deadline):
                 return Turn(duties=duties)
+
+    async def pending(self) -> Turn:
+        """The acknowledgements that wait for their outcome."""
+        return Turn(pending=self._accumulator.pending())
+
+    def take_outcomes(self) -> list[AcknowledgementOutcome]:
+        """All outcomes since the last call, but no more than the latest hundred thousand records' or so."""
+        taken = []
+        while self._outcomes:
+            taken.append(self._outcomes.popleft())
+        self._remembered = 0
+        return taken
 
     @property
     def unsettled(self) -> bool:
@@ -172,17 +187,7 @@ class Consumption:
         if decoded.records:
             self._mailbox.put_records(decoded.records)
             if self._config.auto_renew:
-                self._renewal.watch(decoded.records)
-
-    def on_outcome(self, run: Run, error: KafkaError | None) -> None:
-        """For the acknowledgement callback, and for whoever waits for all to be settled."""
-        callback = self._config.acknowledgement_commit_callback
-        if callback is not None and run.entries:
-            of = run.acquisition
-            offsets = range(run.first, run.last + 1)
-            outcome = AcknowledgementOutcome(of.topic, of.partition, offsets, run.kind, error)
-            self._mailbox.put_duty(lambda: _quietly(callback, outcome))
-        self._mailbox.notify()
+                self._renewal.watch(decoded.records, self._loop.time())
 
     def on_lock_lost(self, lost: LockLost) -> None:
         """An application that does not come for its records is sent no more until it does."""
@@ -195,7 +200,17 @@ class Consumption:
     # The background tasks
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(self._loop.create_task(work))
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that fails in a way nobody foresaw must not leave the application waiting."""
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            log.error("the consumer's background failed", exc_info=failure)
+            self.membership.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure)))
+            self._mailbox.notify()
 
     async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:
@@ -204,7 +219,28 @@ class Consumption:
 
     def _new_accumulator(self) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
-        return Accumulator(self._wake_writer, explicit)
+        return Accumulator(self._wake_writer, explicit, self._settled)
+
+    def _settled(self, run: Run, error: KafkaError | None) -> None:
+        """Note an outcome; from the application's thread when the connection was gone before its word."""
+        of = run.acquisition
+        offsets = range(run.first, run.last + 1)
+        outcome = AcknowledgementOutcome(of.topic, of.partition, offsets, run.kind, error)
+        if threading.get_ident() == self._thread:
+            self._note(outcome)
+        else:
+            self._loop.call_soon_threadsafe(self._note, outcome)
+
+    def _note(self, outcome: AcknowledgementOutcome) -> None:
+        """Keep it for a commit and the callback, and wake whoever waits for all to be settled."""
+        self._outcomes.append(outcome)
+        self._remembered += len(outcome.offsets)
+        while self._remembered > _REMEMBERED and self._outcomes:
+            self._remembered -= len(self._outcomes.popleft().offsets)
+        callback = self._config.acknowledgement_commit_callback
+        if callback is not None:
+            self._mailbox.put_duty(lambda: _quietly(callback, outcome))
+        self._mailbox.notify()
 
     def _wake_writer(self) -> None:
         """From the application's thread or task: there are acknowledgements to send."""
@@ -248,8 +284,8 @@ class Consumption:
     async def _renew_on(self) -> None:
         while True:
             lasts = self.lock_timeout or 1.0
-            await asyncio.sleep(lasts / 4)
-            self._renewal.renew(self._accumulator, clock.now() + lasts / 2)
+            await asyncio.sleep(lasts / 8)
+            self._renewal.renew(self._accumulator, self._loop.time(), lasts / 3)
 
     # Membership
 

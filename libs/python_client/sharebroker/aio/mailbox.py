@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from sharebroker import clock
+from sharebroker.acks.accumulator import Entry
 from sharebroker.client_errors import WakeupError
 from sharebroker.errors import KafkaError
 from sharebroker.records.record import Record
@@ -19,10 +19,14 @@ _acquisition = attrgetter("acquisition")
 
 @dataclass(slots=True)
 class Turn:
-    """What the application is to do next: make these calls, in its own thread, then work on these records."""
+    """What the application is to do next: make these calls, in its own thread, then work on these records.
+
+    `pending` are acknowledgements that wait for their outcome, when they were asked for.
+    """
 
     records: list[Record] = field(default_factory=list)
     duties: list[Duty] = field(default_factory=list)
+    pending: list[Entry] = field(default_factory=list)
 
 
 class Mailbox:
@@ -64,9 +68,10 @@ class Mailbox:
         self._batches.clear()
 
     def take(self, limit: int, *, whole: bool) -> Turn:
-        """What there is; about `limit` records, or at most as many unless batches stay `whole`.
+        """What there is; at most `limit` records, or rather more to keep the last acquisition `whole`.
 
-        Raises WakeupError and errors put in. Records whose lock has run out are left out.
+        Records that are delivered again stay among themselves: one may be the reason why they failed.
+        Raises WakeupError and errors put in. Records whose lock is known to be gone are left out.
         """
         if self._woken_up:
             self._woken_up = False
@@ -75,13 +80,16 @@ class Mailbox:
         if duties:
             return Turn(duties=duties)
         records: list[Record] = []
-        while self._batches and len(records) < limit:
+        while self._batches and len(records) < limit and (not records or _fresh(self._batches[0])):
             batch = _still_held(self._batches.popleft())
             room = limit - len(records)
-            if len(batch) > room and not whole:
-                self._batches.appendleft(batch[room:])
-                del batch[room:]
+            cut = _end_of_acquisition(batch, room) if whole else room
+            if cut < len(batch):
+                self._batches.appendleft(batch[cut:])
+                del batch[cut:]
             records = records + batch if records else batch
+            if not _fresh(batch):
+                break
         if not records and self._errors:
             raise self._errors.popleft()
         return Turn(records)
@@ -103,8 +111,22 @@ class Mailbox:
 
 
 def _still_held(batch: list[Record]) -> list[Record]:
-    now = clock.now()
-    acquisitions = set(map(_acquisition, batch))
-    if all(now < a.deadline and not a.lost and not a.renewed for a in acquisitions):
-        return batch
-    return [record for record in batch if not record.lock_lost and now < record.deadline]
+    """Without those whose lock is known to be gone. No clock is asked: the server's may be another."""
+    if any(acquisition.lost for acquisition in set(map(_acquisition, batch))):
+        return [record for record in batch if not record.lock_lost]
+    return batch
+
+
+def _end_of_acquisition(batch: list[Record], index: int) -> int:
+    """Where the acquisition that is cut by `index` (from 1) ends in the batch."""
+    if index >= len(batch):
+        return index
+    acquisition = batch[index - 1].acquisition
+    while index < len(batch) and batch[index].acquisition is acquisition:
+        index += 1
+    return index
+
+
+def _fresh(batch: list[Record]) -> bool:
+    """Whether these are delivered for the first time."""
+    return all(record.delivery_count == 1 for record in (*batch[:1], *batch[-1:]))

@@ -11,30 +11,35 @@ Span = tuple[Acquisition, int, int]
 
 
 class Renewal:
-    """Remembers what was delivered until it is answered."""
+    """Remembers what was delivered until it is answered.
+
+    Times are the client's own, from when the records came: the server's clock may be another.
+    """
 
     def __init__(self) -> None:
-        self._batches: list[list[Record]] = []
+        self._batches: list[tuple[float, list[Record]]] = []
 
-    def watch(self, records: list[Record]) -> None:
-        """Renew these when their time comes."""
-        self._batches.append(records)
+    def watch(self, records: list[Record], now: float) -> None:
+        """These have come at `now`."""
+        self._batches.append((now, records))
 
-    def renew(self, accumulator: Accumulator, before: float) -> None:
-        """Queue renewals of this connection's unanswered records whose lock ends `before` (wall clock)."""
+    def renew(self, accumulator: Accumulator, now: float, every: float) -> None:
+        """Queue renewals for what came or was renewed `every` seconds ago and is not answered yet."""
         remaining = []
-        for batch in self._batches:
+        for since, batch in self._batches:
             unanswered = [record for record in batch if _unanswered(record, accumulator)]
+            due = now - since >= every
+            if due:
+                for acquisition, first, last in _spans(unanswered):
+                    accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RENEW)
             if unanswered:
-                remaining.append(unanswered)
-            ending = [record for record in unanswered if record.deadline < before]
-            for acquisition, first, last in _spans(ending):
-                accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RENEW)
+                remaining.append((now if due else since, unanswered))
         self._batches = remaining
 
 
 def _unanswered(record: Record, accumulator: Accumulator) -> bool:
-    open_ = record.acknowledgement is None or record.acknowledgement.kind is AcknowledgeType.RENEW
+    said = record.acknowledgement
+    open_ = said is None or said.kind is AcknowledgeType.RENEW
     return open_ and record.acquisition.sink is accumulator and not record.lock_lost
 
 

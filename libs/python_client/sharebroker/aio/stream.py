@@ -41,10 +41,6 @@ class StreamOwner(Protocol):
         """Records have come."""
         ...
 
-    def on_outcome(self, run: Run, error: KafkaError | None) -> None:
-        """Acknowledgements were confirmed or refused."""
-        ...
-
     def on_lock_lost(self, lost: LockLost) -> None:
         """Records are not ours any more."""
         ...
@@ -131,9 +127,7 @@ class ConsumeStream:
 
     def _resolve(self, result: AcknowledgementResult) -> None:
         error = KafkaError(ErrorCode(result.error_code), result.error_message) if result.error_code else None
-        run = self._accumulator.resolve(result.id, error, result.lock_deadline_ms / 1000)
-        if run is not None:
-            self._owner.on_outcome(run, error)
+        self._accumulator.resolve(result.id, error, result.lock_deadline_ms / 1000)
 
     def _decoded(self, delivery: Delivery) -> Decoded:
         topic = (delivery.topic_id, delivery.topic)

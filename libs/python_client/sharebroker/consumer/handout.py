@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.client_errors import IllegalStateError
 from sharebroker.errors import KafkaError
-from sharebroker.outcome import Progress
 from sharebroker.records.record import AcknowledgeType, Record
 
 
@@ -22,20 +20,15 @@ class RecordResult(NamedTuple):
 
 
 class Handout:
-    """What the application was given last, and whose outcomes it has not been told by `commit`."""
+    """What the application was given last."""
 
     def __init__(self, explicit: bool) -> None:
         self._explicit = explicit
         self._given: list[Record] = []
-        self._unreported: list[list[Record]] = []
-        self._reported_renewals: set[Acknowledgement] = set()
 
     def give(self, records: list[Record]) -> None:
         """These are the application's now; the earlier ones are done with."""
-        self._reported_renewals.clear()  # a record renewed before is given again, with no word on it
         self._given = records
-        self._unreported = [batch for batch in self._unreported if any(map(_open, batch))]
-        self._unreported.append(records)
 
     def check_answered(self) -> None:
         """Raises IllegalStateError in explicit mode when a record is neither acknowledged nor lost."""
@@ -74,27 +67,3 @@ class Handout:
             for record in again:
                 record.acknowledgement = None
         return again
-
-    def unreported(self) -> list[tuple[Record, Acknowledgement]]:
-        """Acknowledged records whose outcome `commit` has not told."""
-        return [
-            (record, record.acknowledgement)
-            for batch in self._unreported
-            for record in batch
-            if record.acknowledgement is not None and record.acknowledgement not in self._reported_renewals
-        ]
-
-    def reported(self, told: list[tuple[Record, Acknowledgement]]) -> None:
-        """These are not told again."""
-        self._reported_renewals |= {a for _, a in told if a.kind is AcknowledgeType.RENEW}
-        final = {id(record) for record, a in told if a.kind is not AcknowledgeType.RENEW}
-        rest = [[record for record in batch if id(record) not in final] for batch in self._unreported]
-        self._unreported = [batch for batch in rest if batch]
-
-
-def _open(record: Record) -> bool:
-    """Whether an outcome is still to come."""
-    acknowledgement = record.acknowledgement
-    if acknowledgement is None:
-        return not record.lock_lost
-    return acknowledgement.progress is not Progress.DONE

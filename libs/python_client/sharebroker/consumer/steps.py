@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 from sharebroker import clock
@@ -18,7 +18,7 @@ from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio.consumption import Consumption
 from sharebroker.aio.mailbox import Duty, Turn
 from sharebroker.client_errors import IllegalStateError, RecordDeserializationError
-from sharebroker.consumer.config import ConsumerConfig
+from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
 from sharebroker.consumer.handout import Handout, RecordResult
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.records.record import AcknowledgeType, Record
@@ -91,16 +91,10 @@ class ConsumerSteps:
         """Wait for the outcomes of all that was acknowledged since the last commit."""
         self.enter()
         self._before_next()
-        deadline = clock.now() + timeout
-        told = self._handout.unreported()
-        while not all(acknowledgement.done for _, acknowledgement in told):
-            remaining = deadline - clock.now()
-            if remaining <= 0:
-                break
-            self._perform((yield self._consumption.settled(remaining)).duties)
-        self._perform((yield self._consumption.settled(0)).duties)
-        self._handout.reported(told)
-        return [_told(record, acknowledgement) for record, acknowledgement in told]
+        pending = (yield self._consumption.pending()).pending
+        yield from self._until(lambda: all(said.done for _, said in pending), timeout)
+        known = [_result(o, offset) for o in self._consumption.take_outcomes() for offset in o.offsets]
+        return known + [_unknown(record, said) for record, said in pending if not said.done]
 
     def commit_async(self) -> None:
         """In implicit mode: accept what was handed out, without waiting. Else it is on its way already."""
@@ -148,10 +142,18 @@ class ConsumerSteps:
 
     def _renewed(self, deadline: float) -> Steps[list[Record]]:
         """Records that were renewed come again before any new ones."""
-        while self._handout.renewing and clock.now() < deadline:
-            turn = yield self._consumption.settled(deadline - clock.now())
-            self._perform(turn.duties)
+        if self._handout.renewing:
+            yield from self._until(lambda: not self._handout.renewing, deadline - clock.now())
         return self._handout.take_renewed()
+
+    def _until(self, condition: Callable[[], bool], timeout: float) -> Steps[None]:
+        """Wait until `condition` holds, at most `timeout` seconds, doing the duties that come up."""
+        deadline = clock.now() + timeout
+        while True:
+            turn = yield self._consumption.until(condition, max(0.0, deadline - clock.now()))
+            self._perform(turn.duties)
+            if not turn.duties or clock.now() > deadline:
+                return
 
     def _next(self, deadline: float | None, *, poll: bool) -> Steps[list[Record]]:
         while True:
@@ -200,16 +202,17 @@ class ConsumerSteps:
         if self._failed is not None:
             self._before_next()
         deadline = clock.now() + timeout
-        while self._consumption.unsettled and clock.now() < deadline:
-            self._perform((yield self._consumption.settled(deadline - clock.now())).duties)
+        yield from self._until(lambda: not self._consumption.unsettled, timeout)
         self.topics = frozenset()
         self._rest = []
         turn = yield self._consumption.leave(max(0.0, deadline - clock.now()))
         self._perform(turn.duties)
 
 
-def _told(record: Record, acknowledgement: Acknowledgement) -> RecordResult:
-    error = acknowledgement.error
-    if not acknowledgement.done:
-        error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
-    return RecordResult(record.topic, record.partition, record.offset, acknowledgement.kind, error)
+def _result(outcome: AcknowledgementOutcome, offset: int) -> RecordResult:
+    return RecordResult(outcome.topic, outcome.partition, offset, outcome.kind, outcome.error)
+
+
+def _unknown(record: Record, said: Acknowledgement) -> RecordResult:
+    error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The acknowledgement is not confirmed yet.")
+    return RecordResult(record.topic, record.partition, record.offset, said.kind, error)

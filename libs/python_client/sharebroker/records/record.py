@@ -156,7 +156,7 @@ class Record:
 
     @property
     def deadline(self) -> float:
-        """When the acquisition lock runs out, in seconds since the Unix epoch."""
+        """When the acquisition lock runs out, in seconds since the Unix epoch by the server's clock."""
         return self.acquisition.deadline_of(self.offset)
 
     @property
