@@ -36,17 +36,14 @@ async def test_a_leader_that_is_not_reached_is_asked_again_for_as_long_as_there_
 
 
 async def test_a_leader_that_goes_away_may_have_done_it(bench: Bench) -> None:
-    fake, there, _ = await bench.remote_leader(9)
-    asked: list[object] = []
+    fake = bench.local_leader(9, partition=1)
 
     def dies(request: object) -> None:
-        asked.append(request)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     fake.answer = dies
-    bench.ownership.give(1, there)
     assert await codes(bench, produced(5_000, 0, 1)) == [0, ErrorCode.REQUEST_TIMED_OUT]
-    assert len(asked) == 1
+    assert len(fake.asked) == 1
 
 
 async def test_a_fetch_does_without_a_leader_that_cannot_be_reached(bench: Bench) -> None:
