@@ -55,17 +55,18 @@ class Traffic:
     def __init__(self, address: str, topic: str, group_id: str) -> None:
         self.books = Books()
         self.publishing = True
+        self.acknowledging = True
+        self.group_id = group_id
         self._address = address
         self._topic = topic
-        self._group_id = group_id
 
     @asynccontextmanager
-    async def flowing(self, consumers: int = 2) -> AsyncIterator[Books]:
-        """Runs until the end of the block."""
+    async def flowing(self, consumers: int = 2, at_first: int = 200) -> AsyncIterator[Books]:
+        """Runs until the end of the block, which begins when so many records were accepted."""
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._publish())]
             running += [tasks.create_task(self._consume()) for _ in range(consumers)]
-            await self.moves()
+            await self.moves(at_first)
             yield self.books
             for task in running:
                 task.cancel()
@@ -106,7 +107,7 @@ class Traffic:
         ids, asked = count(1), dict[int, share.ShareRecord]()
         call = client.share.Consume()
         subscribe = share.ConsumeRequest.Subscribe(
-            group_id=self._group_id, topics=[self._topic], member_id=member, decode=True, as_text=True
+            group_id=self.group_id, topics=[self._topic], member_id=member, decode=True, as_text=True
         )
         try:
             await call.write(share.ConsumeRequest(subscribe=subscribe, credit=CREDIT))
@@ -120,7 +121,7 @@ class Traffic:
                     self.books.delivered(record)
                     asked[ack := next(ids)] = record
                     reply.acknowledgements.append(_accept(ack, record))
-                if response.records:
+                if response.records and self.acknowledging:
                     await call.write(reply)
         finally:
             call.cancel()

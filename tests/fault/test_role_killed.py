@@ -1,0 +1,88 @@
+"""One of four processes is killed: others answer in time, and when it is back all goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from libs.testkit.brokers import Cluster, four_processes
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.fault.probes import Probes
+from tests.support.client import connected
+from tests.support.traffic import Traffic
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with four_processes() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("role", "unharmed"),
+    [
+        (
+            "share-coordinator",
+            {"publish", "acquire", "heartbeat", "create", "list groups", "list offsets"},
+        ),
+        ("group-coordinator", {"publish", "acquire", "acknowledge", "list offsets", "inspect"}),
+        ("share-partition-leader", {"heartbeat", "create", "list groups", "inspect"}),
+    ],
+)
+async def test_a_role_is_killed_and_comes_back(cluster: Cluster, role: str, unharmed: set[str]) -> None:
+    process = cluster.process(role)
+    async with connected(cluster.address) as client:
+        probes = Probes(client)
+        await probes.prepare()
+        topic, topic_id = await client.create(4)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            await asyncio.to_thread(process.kill)
+            outcomes = await probes.all()
+            assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+            assert {name for name, outcome in outcomes.items() if outcome.code is ErrorCode.NONE} >= unharmed
+            await asyncio.to_thread(process.start)
+            await traffic.moves()
+            await probes.hold()
+            outcomes = await probes.all(timeout=10.0)
+            assert {outcome.code for outcome in outcomes.values()} == {ErrorCode.NONE}, outcomes
+            await traffic.drain()
+        assert not books.broken
+        assert await client.finished(traffic.group_id, topic_id, 0) == {
+            offset for partition, offset in books.accepted if partition == 0
+        }
+
+
+async def test_the_gateway_is_killed_and_comes_back(cluster: Cluster) -> None:
+    process = cluster.process("gateway")
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(4)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            await asyncio.to_thread(process.kill)
+            with pytest.raises(grpc.aio.AioRpcError) as failure:
+                await client.publish(topic, ["nobody hears"], timeout=2.0)
+            assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+            await asyncio.to_thread(process.start)
+            await traffic.moves()
+            await traffic.drain()
+        assert not books.broken
+
+
+async def test_records_of_a_member_whose_gateway_died_come_again(cluster: Cluster) -> None:
+    """The leader sees the stream break, whoever held its other end."""
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+        group_id = await client.group()
+        traffic = Traffic(cluster.address, topic, group_id)
+        await client.publish(topic, ["held"])
+        traffic.publishing = traffic.acknowledging = False
+        async with traffic.flowing(consumers=1, at_first=0) as books:
+            await eventually(lambda: books.deliveries[0, 0] == 1)
+            await asyncio.to_thread(cluster.process("gateway").kill)
+            await asyncio.to_thread(cluster.process("gateway").start)
+            await eventually(lambda: books.deliveries[0, 0] == 2)
