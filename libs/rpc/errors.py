@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import grpc
 import structlog
@@ -12,6 +13,8 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.rpc_status import status_code, status_message, trailing_metadata
 
 _log = structlog.get_logger()
+
+_RESERVE: Final = 0.05
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
@@ -51,12 +54,27 @@ def _wrap(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMeth
 
 def _unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
     async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        limit = asyncio.timeout(_time_left(context))
         try:
-            return await behaviour(request, context)
+            async with limit:
+                return await behaviour(request, context)
         except Exception as failure:
-            await _abort(method, context, failure)
+            await _abort(method, context, _late() if limit.expired() else failure)
 
     return handle
+
+
+def _time_left(context: grpc.aio.ServicerContext[Any, Any]) -> float | None:
+    """Ends just before the caller's own clock does, so that it hears why."""
+    left: float | None = context.time_remaining()
+    return None if left is None else left - min(_RESERVE, left / 20)
+
+
+def _late() -> KafkaError:
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT,
+        "The server could not answer in time; it may or may not have done what was asked.",
+    )
 
 
 def _streaming(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -40,6 +41,9 @@ class Leader:
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
         raise ZeroDivisionError("a secret of the server")
 
+    async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> Any:
+        await asyncio.Event().wait()
+
     async def Deliver(
         self, requests: AsyncIterator[pb.DeliverRequest], context: Any
     ) -> AsyncIterator[pb.DeliverResponse]:
@@ -52,12 +56,13 @@ class Leader:
 
 
 def register(leader: Leader, server: grpc.aio.Server) -> None:
-    """Adds the three methods; the generated function would want them all."""
+    """Adds the methods; the generated function would want them all."""
     unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
     coders: dict[str, Any] = {"response_serializer": lambda message: message.SerializeToString()}
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Produce": unary(leader.Produce, pb.ProduceRequest.FromString, **coders),
         "ListOffsets": unary(leader.ListOffsets, pb.ListOffsetsRequest.FromString, **coders),
+        "DeleteRecords": unary(leader.DeleteRecords, pb.DeleteRecordsRequest.FromString, **coders),
         "Deliver": stream(leader.Deliver, pb.DeliverRequest.FromString, **coders),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -136,6 +141,14 @@ async def test_unexpected_failure_shows_nothing_of_the_server(address: str) -> N
         error = await caught(stub.ListOffsets(pb.ListOffsetsRequest(), timeout=5))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "secret" not in str(error)
+
+
+async def test_a_server_that_is_too_slow_says_so_itself(address: str) -> None:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        error = await caught(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=1))
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "may or may not have done" in error.message
 
 
 async def test_status_and_details_are_those_of_the_table(address: str) -> None:
