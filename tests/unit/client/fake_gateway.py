@@ -60,7 +60,13 @@ class Stream:
     def answer(self, error: ErrorCode = ErrorCode.NONE, deadline: float = 0.0) -> None:
         """One result for every acknowledgement so far."""
         results = [
-            AcknowledgementResult(id=a.id, error_code=int(error), lock_deadline_ms=round(deadline * 1000))  # type: ignore[arg-type]  # the enum's number
+            AcknowledgementResult(
+                id=a.id,
+                error_code=int(error),  # type: ignore[arg-type]  # the enum's number
+                lock_deadline_ms=round(deadline * 1000),
+                first_offset=a.first_offset,
+                last_offset=a.last_offset if a.HasField("last_offset") else a.first_offset,
+            )
             for a in self.acknowledgements
         ]
         self.acknowledgements = []
