@@ -35,11 +35,16 @@ class Initialisation:
         if known not in self._running:
             task = asyncio.ensure_future(self._initialise(group_id, topic, deadline))
             self._running[known] = task
-            task.add_done_callback(lambda _: self._running.pop(known))
+            task.add_done_callback(lambda done: self._ended(known, done))
         if await asyncio.shield(self._running[known]):
             if len(self._done) >= _REMEMBERED:
                 self._done.clear()
             self._done[known] = topic.partitions
+
+    def _ended(self, known: tuple[str, str], done: asyncio.Task[bool]) -> None:
+        del self._running[known]
+        if not done.cancelled():
+            done.exception()  # those who waited have it, if any did to the end
 
     def forget(self, group_id: str, topic_id: str) -> None:
         """The state may have been deleted since."""

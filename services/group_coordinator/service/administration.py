@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from services.group_coordinator.core.commands import (
 )
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.core.view import ClusterView
+from services.group_coordinator.service.finishing import to_the_end
 from services.group_coordinator.service.messages import wire
 from services.group_coordinator.service.shards import Shards
 from services.group_coordinator.service.share_states import Failures, ShareStates
@@ -46,18 +46,18 @@ class Administration:
     ) -> pb.AlterShareGroupOffsetsResponse:
         """Kafka: AlterShareGroupOffsets (91)."""
         # A caller that goes away must not leave the change half done.
-        return await asyncio.shield(asyncio.ensure_future(self._alter_offsets(request)))
+        return await to_the_end(self._alter_offsets(request))
 
     async def delete_offsets(
         self, request: pb.DeleteShareGroupOffsetsRequest
     ) -> pb.DeleteShareGroupOffsetsResponse:
         """Kafka: DeleteShareGroupOffsets (92)."""
-        return await asyncio.shield(asyncio.ensure_future(self._delete_offsets(request)))
+        return await to_the_end(self._delete_offsets(request))
 
     async def delete_group(self, group_id: str) -> _DeletedGroup:
         """Kafka: DeleteGroups (42), one group; says in band what is wrong."""
         try:
-            await asyncio.shield(asyncio.ensure_future(self._delete_group(group_id)))
+            await to_the_end(self._delete_group(group_id))
         except KafkaError as error:
             return _DeletedGroup(group_id=group_id, error_code=wire(error.code), error_message=error.message)
         return _DeletedGroup(group_id=group_id)

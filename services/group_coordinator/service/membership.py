@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
 from services.group_coordinator.core.commands import LEAVE, Heartbeat, HeartbeatReply
+from services.group_coordinator.service.finishing import to_the_end
 from services.group_coordinator.service.shards import Shards
 from services.group_coordinator.service.share_states import ShareStates
 
@@ -41,7 +41,7 @@ class Membership:
 
     async def _decided(self, heartbeat: Heartbeat) -> HeartbeatReply:
         # A caller that goes away must not leave state behind that nobody initialises.
-        return await asyncio.shield(asyncio.ensure_future(self._decide(heartbeat)))
+        return await to_the_end(self._decide(heartbeat))
 
     async def _decide(self, heartbeat: Heartbeat) -> HeartbeatReply:
         reply = await self._shards.ask(heartbeat, heartbeat.group_id, HeartbeatReply)
