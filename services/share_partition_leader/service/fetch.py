@@ -101,6 +101,7 @@ class Fetch:
         add_acquired(answer.acquired, acquisition)
         self._request = self._request._replace(max_records=self._request.max_records - acquisition.offsets)
         self._bytes += len(acquisition.records)
+        self._again.set()  # there may be more
 
     def _fail(self, key: Key, error: KafkaError) -> None:
         """Not asked again; a failure after records is met by the next fetch."""

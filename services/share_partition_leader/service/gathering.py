@@ -49,7 +49,9 @@ def batches_of(asked: Sequence[Asked]) -> list[AckBatch]:
     batches = []
     first, last, kind, token, _ = asked[0]
     for one in asked[1:]:
-        if one.first == last + 1 and one.kind == kind and one.token == token and first <= last:
+        # A range that ends before it begins must stay by itself, to be refused.
+        whole = first <= last and one.first <= one.last
+        if whole and one.first == last + 1 and one.kind == kind and one.token == token:
             last = one.last
         else:
             batches.append(AckBatch(first, last, (kind,), token or None))

@@ -15,6 +15,7 @@ from libs.catalog.follower import CatalogFollower
 from libs.catalog.records import CatalogRecord, Topic, TopicDeletedRecord
 from libs.leases import names
 from libs.leases.holder import LeaseHolder
+from libs.leases.ownership import LeaseOwnership
 from libs.leases.port import LeasesUnavailable
 from libs.persister.port import Persister
 from libs.record_log.partition_log import PartitionLog
@@ -175,8 +176,8 @@ class Leadership:
     async def _acquired(self, resource: str, epoch: int) -> None:
         _, topic_id, _ = resource.split(":")
         topic = await self._topic(topic_id)
-        reclaim = partial(self._ports.holder.reclaim, resource)
-        log = await PartitionLog.open(resource, epoch, self._ports.store, reclaim, self._log_settings(topic))
+        lease = LeaseOwnership(self._ports.holder, resource)
+        log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
         await self._topic(topic_id)  # it may have been deleted meanwhile
         led = LedPartition(topic, log)
         log.on_append.append(led.wake)
