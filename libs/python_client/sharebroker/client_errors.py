@@ -32,4 +32,4 @@ class ConnectionLostError(KafkaError):
 
     def __init__(self, detail: str = "") -> None:
         text = "The connection was lost before the answer came"
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, f"{text}: {detail}" if detail else text + ".")
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{text}: {detail}" if detail else text + ".")

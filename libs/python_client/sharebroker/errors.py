@@ -29,6 +29,7 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
+    NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
     NOT_COORDINATOR = 16
@@ -125,6 +126,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.REQUEST_TIMED_OUT, "DEADLINE_EXCEEDED", True, "The request ran out of time."),
     (ErrorCode.REPLICA_NOT_AVAILABLE, "UNAVAILABLE", True, "The partition is not available."),
     (ErrorCode.MESSAGE_TOO_LARGE, "INVALID_ARGUMENT", False, "A record or batch is larger than allowed."),
+    (ErrorCode.NETWORK_EXCEPTION, "UNAVAILABLE", True, "The connection broke before the answer came."),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "UNAVAILABLE", True, "The coordinator is still loading."),
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, "UNAVAILABLE", True, "No coordinator is available."),
     (ErrorCode.NOT_COORDINATOR, "UNAVAILABLE", True, "Another process is the coordinator."),

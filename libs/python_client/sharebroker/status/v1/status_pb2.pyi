@@ -42,6 +42,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The partition is not available."""
     ERROR_CODE_MESSAGE_TOO_LARGE: _ErrorCode.ValueType  # 10
     """A record or batch is larger than allowed."""
+    ERROR_CODE_NETWORK_EXCEPTION: _ErrorCode.ValueType  # 13
+    """The connection broke before the answer came."""
     ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
     """The coordinator is still loading."""
     ERROR_CODE_COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 15
@@ -143,6 +145,8 @@ ERROR_CODE_REPLICA_NOT_AVAILABLE: ErrorCode.ValueType  # 9
 """The partition is not available."""
 ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode.ValueType  # 10
 """A record or batch is larger than allowed."""
+ERROR_CODE_NETWORK_EXCEPTION: ErrorCode.ValueType  # 13
+"""The connection broke before the answer came."""
 ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
 """The coordinator is still loading."""
 ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
