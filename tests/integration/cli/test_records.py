@@ -89,6 +89,15 @@ def test_asking_answers_record_by_record(sharebroker: Command, topic: str, group
     assert lag(sharebroker, group) == 1
 
 
+@pytest.mark.parametrize("options", [("--max", "5"), ("--max", "5", "--release"), ()])
+def test_consume_stops_when_nothing_has_come_for_its_timeout(
+    sharebroker: Command, topic: str, group: str, options: tuple[str, ...]
+) -> None:
+    ran = sharebroker("consume", topic, "-g", group, "--timeout", "0.5", *options)
+    assert ran.code == 0, ran
+    assert "No records came." in ran.err
+
+
 def test_answers_exclude_each_other(sharebroker: Command, topic: str) -> None:
     ran = sharebroker("consume", topic, "-g", "g", "--accept", "--reject")
     assert ran.code == 2

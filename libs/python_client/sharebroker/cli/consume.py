@@ -114,10 +114,11 @@ class Session:
             if not await self._handle(record):
                 return False
         await self._confirm(consumer)
+        if not records:
+            return self._timeout is None
         if self._left is not None:
             self._left -= len(records)
-            return self._left > 0
-        return bool(records) or self._timeout is None
+        return self._left is None or self._left > 0
 
     async def _handle(self, record: Record) -> bool:
         """Prints a record and answers for it; False when the user wants to stop."""
