@@ -101,6 +101,7 @@ def lost_results(ack_ids: Iterable[int]) -> list[delivery.AcknowledgementResult]
             id=ack_id,
             error_code=wire(ErrorCode.NOT_LEADER_OR_FOLLOWER),
             error_message="The leader went away; it may or may not have applied this.",
+            last_offset=_LAST_OFFSET,
         )
         for ack_id in ack_ids
     ]

@@ -276,6 +276,41 @@ class TestHolding:
         accumulator.resolve(run.id, REFUSED, 0)
         assert (renewal.error, renewal.holds_on, record.deadline) == (REFUSED, False, 30.0)
 
+    def test_records_of_a_run_that_fare_differently(self) -> None:
+        told: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, on_settled=lambda run, error: told.append((run.first, run.last, error))
+        )
+        records = held(accumulator, 0, 9)
+        words = [record.accept() for record in records]
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, REFUSED, 0, (4, 5))
+        assert [word.done for word in words] == [4 <= offset <= 5 for offset in range(10)]
+        assert [record.offset for record, _ in accumulator.pending()] == [0, 1, 2, 3, 6, 7, 8, 9]
+        accumulator.resolve(run.id, None, 0, (0, 3))
+        accumulator.resolve(run.id, None, 0, (6, 90))
+        assert [word.error for word in words] == [None] * 4 + [REFUSED] * 2 + [None] * 4
+        assert told == [(4, 5, REFUSED), (0, 3, None), (6, 9, None)]
+        assert not accumulator.unsettled
+        assert accumulator.resolve(run.id, None, 0, (0, 9)) is None
+
+    def test_a_result_for_other_offsets_is_for_all_that_is_left(self) -> None:
+        accumulator = Accumulator(nothing)
+        words = [record.accept() for record in held(accumulator, 5, 7)]
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, None, 0, (5, 5))
+        accumulator.resolve(run.id, REFUSED, 0, (0, 0))
+        assert [word.error for word in words] == [None, REFUSED, REFUSED]
+        assert not accumulator.unsettled
+
+    def test_the_lock_of_a_leader_that_is_gone_is_lost_whatever_its_token(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 3)
+        records[0].acquisition.token = 7
+        accumulator.lost("id", 0, (0, 2**63 - 1), token=0)
+        assert all(record.lock_lost for record in records)
+        assert accumulator.undecided == 0
+
     def test_lost_locks_are_not_held(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 9)

@@ -18,12 +18,12 @@ Entry = tuple[Record, Acknowledgement]
 
 
 class Run:
-    """Consecutive offsets of one acquisition with the same decision: one entry on the wire, one result.
+    """Consecutive offsets of one acquisition with the same decision: one entry on the wire.
 
     `entries` is empty for offsets without a record.
     """
 
-    __slots__ = ("acquisition", "detail", "entries", "first", "id", "kind", "last")
+    __slots__ = ("_unanswered", "acquisition", "detail", "entries", "first", "id", "kind", "last")
 
     def __init__(
         self,
@@ -39,6 +39,21 @@ class Run:
         self.kind = kind
         self.detail = detail
         self.entries: Sequence[Entry] = ()
+        self._unanswered = self.last - self.first + 1
+
+    def take(self, first: int, last: int) -> Run:
+        """The part of the run in first..last, taken out of it; the run itself once that is the rest."""
+        first, last = max(first, self.first), min(last, self.last)
+        if first > last:  # about none of it: nothing better will come
+            return self
+        self._unanswered -= last - first + 1
+        if self._unanswered <= 0:
+            self.first, self.last = first, last
+            return self
+        part = Run(self.acquisition, (first, last), self.kind, self.detail)
+        part.entries = [entry for entry in self.entries if first <= entry[0].offset <= last]
+        self.entries = [entry for entry in self.entries if not first <= entry[0].offset <= last]
+        return part
 
     def settle(self, error: KafkaError | None) -> None:
         """The outcome is known."""
@@ -177,14 +192,23 @@ class Accumulator:
         """Whether any acknowledgement waits for its outcome."""
         return bool(self._queue or self._silent or self._in_flight)
 
-    def resolve(self, run_id: int, error: KafkaError | None, deadline: float) -> Run | None:
-        """Settle a run in flight; None when there is no such run. `deadline`: the new one of a renewal."""
-        run = self._in_flight.pop(run_id, None)
-        if run is not None:
-            if run.kind is RENEW and error is None:
-                run.acquisition.renew(run.first, run.last, deadline)
-            self._settle(run, error)
-        return run
+    def resolve(
+        self, run_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
+    ) -> Run | None:
+        """Settle a run in flight, or its part in `offsets` (first, last): records may fare differently.
+
+        What was settled; None when there is no such run. `deadline`: the new one of a renewal.
+        """
+        run = self._in_flight.get(run_id)
+        if run is None:
+            return None
+        part = run if offsets is None else run.take(*offsets)
+        if part is run:
+            del self._in_flight[run_id]
+        if part.kind is RENEW and error is None:
+            part.acquisition.renew(part.first, part.last, deadline)
+        self._settle(part, error)
+        return part
 
     def _settle(self, run: Run, error: KafkaError | None) -> None:
         run.settle(error)
@@ -203,11 +227,15 @@ class Accumulator:
             self.held.discard(acquisition)
 
     def lost(self, topic_id: str, partition: int, offsets: tuple[int, int], token: int) -> None:
-        """Note that the lock of `offsets` (first, last) under `token` is gone."""
+        """Note that the lock of `offsets` (first, last) under `token` is gone; 0 stands for any token."""
         first, last = offsets
         for acquisition in list(self.held):
-            of = (acquisition.topic_id, acquisition.partition, acquisition.token)
-            if of == (topic_id, partition, token) and acquisition.first <= last and first <= acquisition.last:
+            if (
+                (acquisition.topic_id, acquisition.partition) == (topic_id, partition)
+                and token in (0, acquisition.token)
+                and acquisition.first <= last
+                and first <= acquisition.last
+            ):
                 acquisition.lost.append((first, last))
                 self._decided(acquisition, min(last, acquisition.last) - max(first, acquisition.first) + 1)
 

@@ -127,7 +127,8 @@ class ConsumeStream:
 
     def _resolve(self, result: AcknowledgementResult) -> None:
         error = KafkaError(ErrorCode(result.error_code), result.error_message) if result.error_code else None
-        self._accumulator.resolve(result.id, error, result.lock_deadline_ms / 1000)
+        offsets = result.first_offset, result.last_offset
+        self._accumulator.resolve(result.id, error, result.lock_deadline_ms / 1000, offsets)
 
     def _decoded(self, delivery: Delivery) -> Decoded:
         topic = (delivery.topic_id, delivery.topic)
