@@ -128,7 +128,10 @@ class Leadership:
                 return task.result()
 
     def release_member(self, group_id: str, member_id: str, partitions: Set[tuple[str, int]]) -> int:
-        """Releases what a member holds, of all partitions if none is named; how many were asked."""
+        """Releases what a member holds, of all partitions if none is named; how many were asked.
+
+        Without a member the group's loaded state is forgotten: somebody changed it.
+        """
         asked = [
             loaded
             for loaded in self._loaded_everywhere()
@@ -136,7 +139,10 @@ class Leadership:
             and (not partitions or (loaded.topic_id, loaded.partition) in partitions)
         ]
         for share_partition in asked:
-            share_partition.release_member(member_id)
+            if member_id:
+                share_partition.release_member(member_id)
+            else:
+                share_partition.retire()
         return len(asked)
 
     def metadata_changed(self, record: CatalogRecord) -> None:

@@ -101,7 +101,7 @@ class Stream:
         ]
 
     async def got(self, condition: Callable[[], object]) -> None:
-        await eventually(lambda: condition() or self.task.done())
+        await eventually(lambda: condition() or self.task.done(), timeout=120)
         assert condition()
 
     async def got_offsets(self, *offsets: int) -> None:

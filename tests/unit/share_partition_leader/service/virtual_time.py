@@ -7,7 +7,7 @@ from typing import Any
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """For code without sockets or threads. `time()` starts at an epoch, so it can stand for the wall clock too."""
+    """For code without sockets or threads. `time()` can stand for the wall clock too."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, Protocol, cast
 from unittest.mock import patch
 
 from libs.catalog.codec import CatalogCodec
@@ -44,6 +44,7 @@ from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.errors import ErrorCode
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.service import virtual_time
@@ -124,7 +125,7 @@ class World:
         self.records = MemoryRecordStore(self.leases.epoch_of)
         self.log = MemoryStreamLog(self.leases.epoch_of)
         self.holder = LeaseHolder(self.leases, ME, ttl=1e6, clock=clock)
-        self.catalog = CatalogFollower(self.log, BrokerConfig())
+        self.catalog = CatalogFollower(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
         coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
@@ -236,6 +237,16 @@ class World:
     async def start_offset(self, partition: int = 0, group: str = GROUP) -> int:
         """What the share coordinator has."""
         return (await self.persister.read_summary(ShareKey(group, TOPIC, partition))).start_offset
+
+
+class _Answered(Protocol):
+    @property
+    def error_code(self) -> Any: ...
+
+
+def code(answer: _Answered) -> ErrorCode:
+    """The outcome of something that stands in band."""
+    return ErrorCode(answer.error_code)
 
 
 @asynccontextmanager
