@@ -1,25 +1,16 @@
-"""Scenarios of Kafka's ShareConsumerTest (4.2) through the Python client; tests bear Kafka's names."""
+"""Fixtures of the scenarios; README.md says which of Kafka's stands where."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.testkit.brokers import one_process
 from tests.scenarios.share_consumer.world import World
 
 
 @pytest.fixture
-def world(server: str) -> Iterator[World]:
+async def world(server: str) -> AsyncIterator[World]:
     """Topics and groups of its own on the shared server."""
-    world = World(server)
-    yield world
-    world.close()
-
-
-@pytest.fixture(scope="session")
-def small_server() -> Iterator[str]:
-    """A server whose groups have three members at most."""
-    with one_process("--set", "group.share.max.size=3") as cluster:
-        yield cluster.address
+    async with World(server) as world:
+        yield world

@@ -1,171 +1,220 @@
-"""Acknowledgement: explicit, implicit, commits and what they report."""
+"""Acknowledgement: explicit, implicit, commits and what they report (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from libs.testkit.waiting import until
+from libs.testkit.waiting import eventually
 from sharebroker import (
     AcknowledgementOutcome,
     AcknowledgeType,
     ErrorCode,
     IllegalStateError,
     KafkaError,
+    LockLost,
     Record,
     RecordDeserializationError,
 )
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
 
 
-def test_explicit_acknowledge_success(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    accept_all(poll(consumer))
-    world.produce(1)
-    assert offsets(poll(consumer)) == [1]
+async def test_explicit_acknowledge_success(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    accept_all(await poll(consumer))
+    await world.produce(1)
+    assert offsets(await poll(consumer)) == [1]
 
 
-def test_explicit_acknowledge_commit_success(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    accept_all(poll(consumer))
-    world.produce(1)
-    (result,) = consumer.commit()
+async def test_explicit_acknowledge_commit_success(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    accept_all(await poll(consumer))
+    await world.produce(1)
+    (result,) = await consumer.commit()
     assert (result.topic, result.partition, result.offset) == (world.topic, 0, 0)
     assert (result.kind, result.error) == (AcknowledgeType.ACCEPT, None)
-    assert consumer.commit() == []
-    assert offsets(poll(consumer)) == [1]
+    assert await consumer.commit() == []
+    assert offsets(await poll(consumer)) == [1]
 
 
-def test_each_record_has_its_own_confirmed_result(world: World) -> None:
-    world.produce(3)
-    consumer = world.consumer(world.new_group())
-    for record in take(consumer, 3):
-        record.accept().result(5)
+async def test_each_record_has_its_own_confirmed_result(world: World) -> None:
+    await world.produce(4)
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    records = await take(consumer, 4)
+    records[3].accept()
+    records[1].reject("of no use")
+    records[0].accept()
+    results = await consumer.commit()
+    assert {result.offset: result.kind for result in results} == {
+        0: AcknowledgeType.ACCEPT,
+        1: AcknowledgeType.REJECT,
+        3: AcknowledgeType.ACCEPT,
+    }
+    assert [result.error for result in results] == [None] * 3
+    await records[2].release()
+    (again,) = await poll(consumer)
+    assert (again.offset, again.delivery_count) == (2, 2)
+    again.accept()
+    assert [(result.offset, result.kind) for result in await consumer.commit()] == [
+        (2, AcknowledgeType.RELEASE),
+        (2, AcknowledgeType.ACCEPT),
+    ]
 
 
-def test_explicit_acknowledgement_commit_async(world: World) -> None:
-    told: list[AcknowledgementOutcome] = []
-    group = world.new_group()
-    world.produce(3)
-    one = world.consumer(group, acknowledgement_commit_callback=told.append)
-    accept_all(take(one, 3))
-    one.commit_async()
-    one.commit()
-    assert [offset for outcome in told for offset in outcome.offsets] == [0, 1, 2]
-    assert nothing_comes(world.consumer(group))
-
-
-def test_explicit_acknowledgement_commit_async_partial_batch(world: World) -> None:
-    told: list[int] = []
-    consumer = world.consumer(
-        world.new_group(), acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets)
+async def test_a_commit_tells_which_records_came_too_late(world: World) -> None:
+    await world.produce(4)
+    lost: list[LockLost] = []
+    consumer = await world.consumer(
+        await world.new_group(share_record_lock_duration_ms=1000), lock_lost_callback=lost.append
     )
-    world.produce(3)
-    records = take(consumer, 3)
+    records = await take(consumer, 4)
+    accept_all(records[:2])
+    await consumer.commit()
+    await eventually(lambda: records[2].lock_lost and records[3].lock_lost)
+    accept_all(records[2:])
+    results = await consumer.commit()
+    assert [result.offset for result in results] == [2, 3]
+    assert {result.error and result.error.code for result in results} == {ErrorCode.INVALID_RECORD_STATE}
+    assert [(notice.topic, notice.partition, notice.offsets) for notice in lost] == [
+        (world.topic, 0, range(2, 4))
+    ]
+
+
+async def test_explicit_acknowledgement_commit_async(world: World) -> None:
+    told: list[AcknowledgementOutcome] = []
+    group = await world.new_group()
+    await world.produce(3)
+    one = await world.consumer(group, acknowledgement_commit_callback=told.append)
+    accept_all(await take(one, 3))
+    one.commit_async()
+    while not told:
+        await one.poll(0.1)
+    assert [(outcome.offsets, outcome.error) for outcome in told] == [(range(3), None)]
+    assert await nothing_comes(await world.consumer(group))
+
+
+async def test_explicit_acknowledgement_commit_async_partial_batch(world: World) -> None:
+    told: list[int] = []
+    consumer = await world.consumer(
+        acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets)
+    )
+    await world.produce(3)
+    records = await take(consumer, 3)
     records[0].accept()
     records[1].accept()
-    consumer.commit()
+    consumer.commit_async()
     with pytest.raises(IllegalStateError, match="1 records are not acknowledged"):
-        consumer.poll(0.1)
+        await consumer.poll(0.1)
     records[2].accept()
-    world.produce(1)
-    accept_all(take(consumer, 1))
-    consumer.commit()
+    await world.produce(1)
+    accept_all(await take(consumer, 1))
+    await consumer.commit()
     assert sorted(told) == [0, 1, 2, 3]
 
 
-def test_explicit_acknowledge_release_poll_accept(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
+async def test_explicit_acknowledge_release_poll_accept(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
     record.release()
-    (again,) = poll(consumer)
+    (again,) = await poll(consumer)
     assert (again.offset, again.delivery_count) == (0, 2)
     again.accept()
-    assert nothing_comes(consumer)
+    assert await nothing_comes(consumer)
 
 
-def test_explicit_acknowledge_release_accept(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
-    # Both before anything can be sent: the later one wins. From another thread the first may be gone already.
+async def test_explicit_acknowledge_release_accept(world: World) -> None:
+    """Both before anything is sent: the later word counts."""
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
     first = record.release()
-    try:
-        second = record.accept()
-    except IllegalStateError:
-        assert first.result(5) is None  # type: ignore[func-returns-value]  # that it does not raise is the point
-        (record,) = poll(consumer)
-        record.accept()
-    else:
-        assert second is first
-    assert nothing_comes(consumer)
+    assert record.accept() is first
+    await first
+    assert [result.kind for result in await consumer.commit()] == [AcknowledgeType.ACCEPT]
+    assert await nothing_comes(consumer)
 
 
-def test_explicit_acknowledge_release_close(world: World) -> None:
-    world.produce(1)
-    group = world.new_group()
-    consumer = world.consumer(group, max_poll_records=1, prefetch_records=0)
-    (record,) = poll(consumer)
+async def test_explicit_acknowledge_release_close(world: World) -> None:
+    await world.produce(1)
+    group = await world.new_group()
+    consumer = await world.consumer(group, max_poll_records=1, prefetch_records=0)
+    (record,) = await poll(consumer)
     record.release()
-    consumer.close()
-    (again,) = poll(world.consumer(group))
+    await consumer.close()
+    (again,) = await poll(await world.consumer(group))
     assert again.delivery_count == 2
 
 
-def test_explicit_acknowledge_throws_not_in_batch(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
+async def test_close_releases_what_was_not_acknowledged_and_keeps_its_delivery_count(world: World) -> None:
+    """As since Kafka 4.2: an attempt that ends with the session counts."""
+    await world.produce(4)
+    group = await world.new_group()
+    consumer = await world.consumer(group, max_poll_records=4, prefetch_records=0)
+    records = await take(consumer, 4)
+    accepted, rejected = records[0].accept(), records[1].reject()
+    await consumer.close()
+    await accepted
+    await rejected
+    with pytest.raises(KafkaError):
+        await records[2].accept()
+    again = await take(await world.consumer(group), 2)
+    assert [(record.offset, record.delivery_count) for record in again] == [(2, 2), (3, 2)]
+
+
+async def test_explicit_acknowledge_throws_not_in_batch(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
     record.accept()
-    consumer.commit()
-    world.produce(1)
-    poll(consumer)
+    await consumer.commit()
+    await world.produce(1)
+    await poll(consumer)
     with pytest.raises(IllegalStateError, match="already acknowledged"):
         record.accept()
 
 
-class Picky:
-    """A deserialiser that cannot read the value 2."""
-
-    def __call__(self, record: Record) -> int:
-        number = int(record.value or b"")
-        if number == 2:
-            raise ValueError("not that one")
-        return number
+def unable_to_read_2(record: Record) -> int:
+    number = int(record.value or b"")
+    if number == 2:
+        raise ValueError("not that one")
+    return number
 
 
-def test_explicit_override_acknowledge_corrupted_message(world: World) -> None:
-    world.produce(4)
-    consumer = world.consumer(world.new_group(), deserializer=Picky())
-    first = poll(consumer)
+async def test_explicit_override_acknowledge_corrupted_message(world: World) -> None:
+    await world.produce(4)
+    consumer = await world.consumer(deserializer=unable_to_read_2)
+    first = await poll(consumer)
     assert [record.data for record in first] == [0, 1]
     accept_all(first)
     for delivery in (1, 2):
         with pytest.raises(RecordDeserializationError) as caught:
-            poll(consumer)
+            await poll(consumer)
         assert (caught.value.topic, caught.value.partition, caught.value.offset) == (world.topic, 0, 2)
         if delivery == 1:  # by default it is released, and fails again
-            accept_all(poll(consumer))
-    consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT).result(5)
-    assert nothing_comes(consumer)
+            accept_all(await poll(consumer))
+    await consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT)
+    assert await nothing_comes(consumer)
 
 
-def test_explicit_acknowledge_offset_throws_not_exception(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
+async def test_explicit_acknowledge_offset_throws_not_exception(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="failed to deserialise"):
         consumer.acknowledge(world.topic, 0, record.offset, AcknowledgeType.ACCEPT)
 
 
-def test_explicit_acknowledge_offset_throws_parameters_error(world: World) -> None:
-    world.produce(3)
-    consumer = world.consumer(world.new_group(), deserializer=Picky())
-    accept_all(poll(consumer))
+async def test_explicit_acknowledge_offset_throws_parameters_error(world: World) -> None:
+    await world.produce(3)
+    consumer = await world.consumer(deserializer=unable_to_read_2)
+    accept_all(await poll(consumer))
     with pytest.raises(RecordDeserializationError):
-        poll(consumer)
+        await poll(consumer)
     for wrong in ((world.topic, 0, 1), (world.topic, 1, 2), ("other", 0, 2)):
         with pytest.raises(IllegalStateError):
             consumer.acknowledge(*wrong, AcknowledgeType.REJECT)
@@ -174,100 +223,127 @@ def test_explicit_acknowledge_offset_throws_parameters_error(world: World) -> No
         consumer.acknowledge(world.topic, 0, 2, AcknowledgeType.REJECT)
 
 
-def test_implicit_acknowledge_fails_explicit(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group(), share_acknowledgement_mode="implicit")
-    (record,) = poll(consumer)
+async def test_implicit_acknowledge_fails_explicit(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer(share_acknowledgement_mode="implicit")
+    (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="implicit"):
         record.accept()
 
 
-def test_implicit_acknowledge_on_next_poll(world: World) -> None:
-    group = world.new_group()
-    world.produce(1)
-    consumer = world.consumer(group, share_acknowledgement_mode="implicit")
-    assert offsets(poll(consumer)) == [0]
-    world.produce(1)
-    assert offsets(poll(consumer)) == [1]
-    consumer.close()  # the last poll is not accepted by closing
-    (record,) = poll(world.consumer(group))
+async def test_implicit_acknowledge_by_the_next_poll_but_not_by_close(world: World) -> None:
+    group = await world.new_group()
+    await world.produce(1)
+    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+    assert offsets(await poll(consumer)) == [0]
+    await world.produce(1)
+    assert offsets(await poll(consumer)) == [1]
+    await consumer.close()
+    (record,) = await poll(await world.consumer(group))
     assert (record.offset, record.delivery_count) == (1, 2)
 
 
-def test_implicit_acknowledge_commit_sync(world: World) -> None:
-    group = world.new_group()
-    world.produce(1)
-    consumer = world.consumer(group, share_acknowledgement_mode="implicit")
-    poll(consumer)
-    assert [result.error for result in consumer.commit()] == [None]
-    assert consumer.commit() == []
-    assert nothing_comes(consumer)
+async def test_implicit_acknowledge_commit_sync(world: World) -> None:
+    group = await world.new_group()
+    await world.produce(1)
+    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+    await poll(consumer)
+    assert [(result.offset, result.error) for result in await consumer.commit()] == [(0, None)]
+    assert await consumer.commit() == []
+    await consumer.close()
+    assert await nothing_comes(await world.consumer(group))
 
 
-def test_implicit_acknowledgement_commit_async(world: World) -> None:
+async def test_implicit_acknowledgement_commit_async(world: World) -> None:
     told: list[int] = []
-    consumer = world.consumer(
-        world.new_group(),
+    consumer = await world.consumer(
         share_acknowledgement_mode="implicit",
         acknowledgement_commit_callback=lambda outcome: told.extend(outcome.offsets),
     )
-    world.produce(3)
-    take(consumer, 3)
+    await world.produce(3)
+    await take(consumer, 3)
     consumer.commit_async()
-    consumer.commit()
+    while not told:
+        assert await consumer.poll(0.1) == []
     assert told == [0, 1, 2]
-    assert nothing_comes(consumer)
 
 
-def test_commit_sync_fails_for_deleted_topic(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
-    world.admin.delete_topic(world.topic)
+async def test_commit_sync_fails_for_deleted_topic(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
+    await world.admin.delete_topic(world.topic)
     record.accept()
-    (result,) = consumer.commit()
+    (result,) = await consumer.commit()
     assert result.error is not None
     assert result.error.code in (
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_RECORD_STATE,
+        ErrorCode.INVALID_RECORD_STATE,  # where the topic's end was heard of before the commit
     )
 
 
-def test_acquisition_lock_timeout_on_consumer(world: World) -> None:
-    lost: list[object] = []
-    world.produce(1)
-    consumer = world.consumer(
-        world.new_group(share_record_lock_duration_ms="1000"), lock_lost_callback=lost.append
+async def test_acquisition_lock_timeout_on_consumer(world: World) -> None:
+    lost: list[LockLost] = []
+    await world.produce(1)
+    consumer = await world.consumer(
+        await world.new_group(share_record_lock_duration_ms=1000), lock_lost_callback=lost.append
     )
-    (record,) = poll(consumer)
+    (record,) = await poll(consumer)
     with pytest.raises(IllegalStateError, match="not acknowledged"):
-        consumer.poll(0.1)
-    until(lambda: record.lock_lost)
-    (again,) = poll(consumer)
-    assert lost == [(world.topic, 0, range(1))]
+        await consumer.poll(0.1)
+    await eventually(lambda: record.lock_lost)
+    late = record.accept()
+    results = await consumer.commit()
+    assert [result.error and result.error.code for result in results] == [ErrorCode.INVALID_RECORD_STATE]
+    with pytest.raises(KafkaError):
+        await late
+    (again,) = await poll(consumer)
+    assert lost == [LockLost(world.topic, 0, range(1))]
     assert (again.offset, again.delivery_count) == (0, 2)
     with pytest.raises(KafkaError) as caught:
-        record.accept().result(5)
+        await record.accept()  # the old acquisition is not confused with the new one
     assert caught.value.code is ErrorCode.INVALID_RECORD_STATE
-    again.accept().result(5)
+    await again.accept()
 
 
-def test_acknowledgement_sent_on_subscription_change(world: World) -> None:
-    other = world.new_topic()
-    group = world.new_group(share_record_lock_duration_ms="15000")
-    consumer = world.consumer(group)
-    assert consumer.acquisition_lock_timeout_ms in (None, 15_000)
-    world.produce(1)
-    world.produce(1, other)
-    (record,) = poll(consumer)
+async def test_acknowledgement_sent_on_subscription_change(world: World) -> None:
+    other = await world.new_topic()
+    consumer = await world.consumer(await world.new_group(share_record_lock_duration_ms=15_000))
+    assert consumer.acquisition_lock_timeout_ms is None
+    await world.produce(1)
+    await world.produce(1, other)
+    (record,) = await poll(consumer)
     assert consumer.acquisition_lock_timeout_ms == 15_000
-    consumer.subscribe([other])
+    await consumer.subscribe([other])
     accepted = record.accept()
-    (second,) = poll(consumer)
+    (second,) = await poll(consumer)
     assert second.topic == other
     second.accept()
-    assert [result.error for result in consumer.commit()] == [None]
-    accepted.result(5)
-    consumer.subscribe([world.topic])
-    assert nothing_comes(consumer)
+    assert [(result.topic, result.error) for result in await consumer.commit()] == [
+        (world.topic, None),
+        (other, None),
+    ]
+    await accepted
+    await consumer.subscribe([world.topic])
+    assert await nothing_comes(consumer)
+
+
+async def test_other_tasks_may_acknowledge(world: World) -> None:
+    """Any task takes its records' results itself, while the consumer's own goes on polling."""
+    await world.produce(50)
+    group = await world.new_group()
+    consumer = await world.consumer(group, max_poll_records=10)
+
+    async def work(record: Record) -> int:
+        await record.accept()
+        return record.offset
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as workers:
+        tasks = []
+        async for record in consumer:
+            tasks.append(workers.create_task(work(record)))
+            if len(tasks) == 50:
+                break
+    assert sorted(task.result() for task in tasks) == list(range(50))
+    assert await world.lag(group) == 0

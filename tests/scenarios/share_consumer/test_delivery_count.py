@@ -1,107 +1,200 @@
-"""Delivery count, its limit, and the isolation of records that fail often.
-
-Records are pushed while there is credit, so which poll brings which offsets is a matter of time; how often
-each offset comes is not. The exact sequences are tests of the leader's core.
-"""
+"""Delivery count, its limit, the isolation of records that fail often (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from sharebroker import ShareConsumer
-from tests.scenarios.share_consumer.world import World, nothing_comes, poll, take
+from libs.testkit.waiting import eventually
+from sharebroker.aio import ShareConsumer
+from tests.scenarios.share_consumer.world import World, nothing_comes, offsets, poll, take
 
 
-def test_delivery_count_different_behavior_when_closing_session_with_explicit_acknowledgement(
+async def test_delivery_count_different_behavior_when_closing_session_with_explicit_acknowledgement(
     world: World,
 ) -> None:
-    world.produce(2)
-    group = world.new_group()
-    consumer = world.consumer(group, max_poll_records=2, prefetch_records=0)
-    records = take(consumer, 2)
+    await world.produce(2)
+    group = await world.new_group()
+    consumer = await world.consumer(group, max_poll_records=2, prefetch_records=0)
+    records = await take(consumer, 2)
     records[0].release()
-    consumer.close()
-    again = take(world.consumer(group), 2)
+    await consumer.close()
+    again = await take(await world.consumer(group), 2)
     assert {record.offset: record.delivery_count for record in again} == {0: 2, 1: 2}
 
 
-def test_behavior_on_delivery_count_boundary(world: World) -> None:
-    world.produce(1)
-    group = world.new_group(share_delivery_count_limit="3")
-    consumer = world.consumer(group, max_poll_records=1, prefetch_records=0)
-    (record,) = poll(consumer)
+async def test_behavior_on_delivery_count_boundary(world: World) -> None:
+    await world.produce(1)
+    group = await world.new_group(share_delivery_count_limit=3)
+    consumer = await world.consumer(group)
+    (record,) = await poll(consumer)
     record.release()
-    (record,) = poll(consumer)
+    (record,) = await poll(consumer)
     assert record.delivery_count == 2
-    consumer.close()
-    last = world.consumer(group, max_poll_records=1, prefetch_records=0)
-    (record,) = poll(last)
+    await consumer.close()
+    last = await world.consumer(group)
+    (record,) = await poll(last)
     assert record.delivery_count == 3
-    record.release().result(5)  # succeeds, but that was the last attempt
-    assert nothing_comes(last)
+    await record.release()  # succeeds, but that was the last attempt
+    assert await nothing_comes(last)
+    assert await world.lag(group) == 0
 
 
-def released_until_quiet(consumer: ShareConsumer) -> list[list[tuple[int, int]]]:
-    """Release everything that comes; (offset, delivery count) of each poll."""
+async def released_until_quiet(consumer: ShareConsumer) -> list[list[int]]:
+    """Release everything that comes; the offsets of each poll."""
     polls = []
-    while records := consumer.poll(1.0):
-        polls.append([(record.offset, record.delivery_count) for record in records])
+    while records := await consumer.poll(1.0):
+        polls.append(offsets(records))
         for record in records:
             record.release()
     return polls
 
 
-def test_fetch_with_throttled_delivery(world: World) -> None:
-    world.produce(100)
-    consumer = world.consumer(
-        world.new_group(share_delivery_count_limit="5"), max_poll_records=100, prefetch_records=0
+async def thrown_back(world: World, records: int, limit: int) -> list[list[int]]:
+    """One batch of so many records, always released; the offsets of each poll."""
+    await world.produce(records)
+    group = await world.new_group(share_delivery_count_limit=limit)
+    return await released_until_quiet(await world.consumer(group, max_poll_records=records))
+
+
+def times(polls: list[list[int]]) -> Counter[int]:
+    return Counter(offset for poll in polls for offset in poll)
+
+
+async def test_fetch_with_throttled_delivery(world: World) -> None:
+    """From the third failure on, ever smaller portions; the last attempt of each record is one of its own."""
+    everything = list(range(100))
+    assert await thrown_back(world, 100, limit=5) == [
+        *[everything] * 3,
+        everything[:50],
+        *[[offset] for offset in everything[:50]],
+        everything[50:],
+        *[[offset] for offset in everything[50:]],
+    ]
+
+
+async def test_fetch_with_throttled_delivery_batches_with_increased_delivery_limit(world: World) -> None:
+    polls = await thrown_back(world, 512, limit=10)
+    assert [len(records) for records in polls[:10]] == [512] * 5 + [256, 128, 64, 32, 1]
+    assert times(polls) == dict.fromkeys(range(512), 10)
+    assert all(
+        len(records) == 1 for records in polls if times(polls[: polls.index(records)])[records[0]] == 9
     )
-    polls = released_until_quiet(consumer)
-    assert [len(records) for records in polls[:3]] == [100, 100, 100]
-    seen = Counter(delivery for records in polls for delivery in records)
-    assert set(seen) == {(offset, count) for offset in range(100) for count in range(1, 6)}
-    assert set(seen.values()) == {1}
 
 
-def test_fetch_with_throttled_delivery_validate_delivery_count(world: World) -> None:
-    world.produce(60)
-    consumer = world.consumer(
-        world.new_group(share_delivery_count_limit="10"), max_poll_records=60, prefetch_records=0
+async def test_fetch_with_throttled_delivery_validate_delivery_count(world: World) -> None:
+    polls = await thrown_back(world, 500, limit=10)
+    assert [len(records) for records in polls[:10]] == [500] * 5 + [250, 125, 62, 31, 1]
+    assert times(polls) == dict.fromkeys(range(500), 10)
+
+
+async def test_fetch_with_throttled_delivery_batches_with_decreased_delivery_limit(world: World) -> None:
+    """With two attempts there is nothing to isolate."""
+    assert [len(records) for records in await thrown_back(world, 512, limit=2)] == [512, 512]
+
+
+async def test_fetch_with_throttled_delivery_batches_multiple_consumers(world: World) -> None:
+    """A record at its last attempt is neither given with another nor another with it."""
+    await world.produce_singly(2)
+    group = await world.new_group(share_delivery_count_limit=5)
+    one, two = (
+        await world.consumer(group, max_poll_records=1, prefetch_records=0),
+        await world.consumer(group),
     )
-    deliveries = Counter(offset for records in released_until_quiet(consumer) for offset, _ in records)
-    assert deliveries == dict.fromkeys(range(60), 10)
+    (first,) = await poll(one)
+    assert first.offset == 0
+    for delivery in range(1, 5):
+        (record,) = await poll(two)
+        assert (record.offset, record.delivery_count) == (1, delivery)
+        if delivery < 4:
+            await record.release()
+    await first.release()
+    await record.release()
+    await one.close()
+    (alone,) = await poll(two)
+    assert (alone.offset, alone.delivery_count) == (0, 2)
+    alone.accept()
+    (alone,) = await poll(two)
+    assert (alone.offset, alone.delivery_count) == (1, 5)
+    alone.accept()
+    assert await nothing_comes(two)
 
 
-def test_fetch_with_throttled_delivery_batches_with_decreased_delivery_limit(world: World) -> None:
-    world.produce(512)
-    consumer = world.consumer(
-        world.new_group(share_delivery_count_limit="2"), max_poll_records=512, prefetch_records=0
-    )
-    assert [len(records) for records in released_until_quiet(consumer)] == [512, 512]
-
-
-def test_dynamic_delivery_count_limit_decrease_archives_records(world: World) -> None:
-    world.produce(1)
-    group = world.new_group(share_delivery_count_limit="5")
-    consumer = world.consumer(group, max_poll_records=1, prefetch_records=0)
+async def test_a_last_attempt_is_made_with_nothing_else_in_hand(world: World) -> None:
+    """A consumer that dies of the one record must not take the others' last attempts with it."""
+    await world.produce(4)
+    group = await world.new_group(share_delivery_count_limit=3, share_record_lock_duration_ms=1000)
+    consumer = await world.consumer(group)
     for _ in range(2):
-        (record,) = poll(consumer)
-        record.release()
-    (record,) = poll(consumer)
-    world.admin.alter_group_configs(group, {"share.delivery.count.limit": "3"})
-    record.release().result(5)
-    assert nothing_comes(consumer)
+        for record in await take(consumer, 4):
+            record.release()
+    for offset in range(4):
+        (record,) = await poll(consumer)  # it has room for hundreds
+        assert (record.offset, record.delivery_count) == (offset, 3)
+        if offset == 1:
+            await eventually(lambda: record.lock_lost)  # noqa: B023  # it is waited for here
+        else:
+            record.accept()
+    assert await nothing_comes(consumer)
+    assert await world.lag(group) == 0
 
 
-def test_dynamic_delivery_count_limit_increase_allows_more_deliveries(world: World) -> None:
-    world.produce(1)
-    group = world.new_group(share_delivery_count_limit="3")
-    consumer = world.consumer(group, max_poll_records=1, prefetch_records=0)
+async def test_release_with_a_delay(world: World) -> None:
+    """A record that is released for later waits while others come."""
+    await world.produce(1)
+    consumer = await world.consumer()
+    (record,) = await poll(consumer)
+    await record.release(delay=0.7)
+    await world.produce(1)
+    (other,) = await poll(consumer)
+    assert other.offset == 1
+    other.accept()
+    (again,) = await poll(consumer)
+    assert (again.offset, again.delivery_count) == (0, 2)
+
+
+async def test_dynamic_delivery_count_limit_decrease_archives_records(world: World) -> None:
+    await world.produce(1)
+    group = await world.new_group(share_delivery_count_limit=5)
+    consumer = await world.consumer(group)
     for _ in range(2):
-        (record,) = poll(consumer)
+        (record,) = await poll(consumer)
         record.release()
-    (record,) = poll(consumer)
-    world.admin.alter_group_configs(group, {"share.delivery.count.limit": "5"})
+    (record,) = await poll(consumer)
+    await world.configure(group, share_delivery_count_limit=3)
+    await record.release()
+    assert await nothing_comes(consumer)
+    assert await world.lag(group) == 0
+
+
+async def test_dynamic_delivery_count_limit_increase_allows_more_deliveries(world: World) -> None:
+    await world.produce(1)
+    group = await world.new_group(share_delivery_count_limit=3)
+    consumer = await world.consumer(group)
+    for _ in range(2):
+        (record,) = await poll(consumer)
+        record.release()
+    (record,) = await poll(consumer)
+    await world.configure(group, share_delivery_count_limit=5)
     record.release()
-    (record,) = poll(consumer)
-    assert record.delivery_count == 4
+    for delivery in (4, 5):
+        (record,) = await poll(consumer)
+        assert record.delivery_count == delivery
+        record.release()
+    assert await nothing_comes(consumer)
+
+
+async def test_dynamic_partition_max_record_locks(world: World) -> None:
+    """With all the locks taken nothing more is delivered, until some are free or there are more."""
+    await world.produce_singly(300)
+    group = await world.new_group(share_partition_max_record_locks=100)
+    consumer = await world.consumer(group, max_poll_records=100)
+    held = await take(consumer, 100)
+    other = await world.consumer(group)
+    assert await nothing_comes(other)
+    await world.configure(group, share_partition_max_record_locks=200)
+    taken = await take(other, 100, accept=True)
+    assert offsets(taken) == list(range(100, 200))
+    for record in held:
+        record.accept()
+    await consumer.commit()
+    assert offsets(await take(other, 100, accept=True)) == list(range(200, 300))

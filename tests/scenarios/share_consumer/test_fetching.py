@@ -1,106 +1,129 @@
-"""Fetch sizes and formats.
-
-Left out: testPollRecordsGreaterThanMaxBytes (a stream has no byte limit), testControlRecordsSkipped (no
-transactions).
-"""
+"""Fetch sizes and formats (ShareConsumerTest; reference of the scenarios: README.md)."""
 
 from __future__ import annotations
 
 import json
 
-from sharebroker import Producer, ProducerConfig
-from sharebroker.records.record import Record
-from tests.scenarios.share_consumer.world import (
-    World,
-    accept_all,
-    nothing_comes,
-    offsets,
-    poll,
-    take,
-)
+from sharebroker import ProducerConfig, Record
+from sharebroker.aio import Producer
+from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
 
 
-def test_fetch_record_larger_than_max_partition_fetch_bytes(world: World) -> None:
-    value = b"x" * 900_000
-    with Producer(world.server, ProducerConfig(max_request_size=1_000_000)) as producer:
-        producer.publish(world.topic, b"small")
-        producer.publish(world.topic, value)
-    consumer = world.consumer(world.new_group())
-    assert [record.value for record in take(consumer, 2, accept=True)] == [b"small", value]
+async def test_fetch_record_larger_than_max_partition_fetch_bytes(world: World) -> None:
+    """No setting keeps a record from being delivered, however large a broker takes it."""
+    value = b"x" * 1_000_000
+    async with Producer(world.server, ProducerConfig(max_request_size=1_040_000)) as producer:
+        await producer.publish(world.topic, b"small")
+        await producer.publish(world.topic, value)
+    consumer = await world.consumer(max_poll_records=1, prefetch_records=0)
+    assert [record.value for record in await take(consumer, 2, accept=True)] == [b"small", value]
 
 
-def test_max_poll_records(world: World) -> None:
-    for n in range(100):
-        world.produce(1, key=b"key %d" % n, timestamp_ms=1_700_000_000_000 + n)
-    consumer = world.consumer(world.new_group(), max_poll_records=2)
-    records = take(consumer, 100, accept=True)
-    assert offsets(records) == list(range(100))
-    assert [record.timestamp for record in records] == [1_700_000_000_000 + n for n in range(100)]
-    assert records[42].key == b"key 42"
+async def test_max_poll_records(world: World) -> None:
+    first = 1_700_000_000_000
+    for n in range(300):
+        await world.produce(1, key=b"key %d" % n, timestamp_ms=first + n)
+    consumer = await world.consumer(max_poll_records=2)
+    records: list[Record] = []
+    while len(records) < 300:
+        few = await poll(consumer)
+        assert len(few) <= 2
+        accept_all(few)
+        records += few
+    assert offsets(records) == list(range(300))
+    assert [record.timestamp for record in records] == [first + n for n in range(300)]
+    assert [record.key for record in records] == [b"key %d" % n for n in range(300)]
 
 
-def test_headers(world: World) -> None:
-    world.produce(1, headers=[("first", b"1"), ("second", None), ("first", b"2")])
-    (record,) = poll(world.consumer(world.new_group()))
-    assert record.headers == [("first", b"1"), ("second", None), ("first", b"2")]
+async def test_records_held_do_not_exceed_what_was_asked_for(world: World) -> None:
+    """A consumer that does not come back for more holds one poll and the prefetched records at most."""
+    await world.produce_singly(100)
+    group = await world.new_group()
+    slow = await world.consumer(group, max_poll_records=10, prefetch_records=5)
+    held = await poll(slow)
+    assert 1 <= len(held) <= 10
+    fast = await world.consumer(group)
+    taken: list[int] = []
+
+    async def take_until(count: int) -> None:
+        while len(taken) < count:
+            records = await poll(fast)
+            accept_all(records)
+            taken.extend(offsets(records))
+
+    await take_until(85)
+    assert set(taken).isdisjoint(offsets(held))
+    await slow.close()
+    await take_until(100)
+    assert sorted(taken) == list(range(100))
 
 
-def test_headers_serialize_deserialize(world: World) -> None:
-    def decode(record: Record) -> object:
-        encoding = dict(record.headers)["encoding"] or b"utf-8"
-        return json.loads((record.value or b"").decode(encoding.decode()))
+async def test_headers(world: World) -> None:
+    headers = [("first", b"1"), ("second", None), ("first", b"2")]
+    await world.produce(1, headers=headers)
+    (record,) = await poll(await world.consumer())
+    assert record.headers == headers
 
-    with Producer(world.server) as producer:
-        producer.publish(world.topic, '"é"'.encode("latin-1"), headers=[("encoding", b"latin-1")])
-    (record,) = poll(world.consumer(world.new_group(), deserializer=decode))
+
+def in_its_encoding(record: Record) -> object:
+    encoding = dict(record.headers)["encoding"] or b"utf-8"
+    return json.loads((record.value or b"").decode(encoding.decode()))
+
+
+async def test_headers_serializer_deserializer(world: World) -> None:
+    """A deserialiser sees the headers."""
+    async with Producer(world.server) as producer:
+        await producer.publish(world.topic, '"é"'.encode("latin-1"), headers=[("encoding", b"latin-1")])
+    (record,) = await poll(await world.consumer(deserializer=in_its_encoding))
     assert record.data == "é"
 
 
-def test_poll_in_batch_optimized_mode(world: World) -> None:
-    world.produce(10)
-    consumer = world.consumer(world.new_group(), max_poll_records=5)
-    assert offsets(poll(consumer)) == list(range(10))
+async def test_poll_in_batch_optimized_mode(world: World) -> None:
+    await world.produce(10)
+    consumer = await world.consumer(max_poll_records=5)
+    assert offsets(await poll(consumer)) == list(range(10))
 
 
-def test_poll_in_record_limit_mode(world: World) -> None:
-    world.produce(10)
-    consumer = world.consumer(world.new_group(), max_poll_records=5, share_acquire_mode="record_limit")
+async def test_poll_in_record_limit_mode(world: World) -> None:
+    await world.produce(10)
+    consumer = await world.consumer(max_poll_records=5, share_acquire_mode="record_limit")
     for expected in (range(5), range(5, 10)):
-        records = poll(consumer)
+        records = await poll(consumer)
         assert offsets(records) == list(expected)
         accept_all(records)
+    assert await nothing_comes(consumer)
 
 
-def test_poll_and_explicit_acknowledge_single_message_in_record_limit_mode(world: World) -> None:
-    world.produce(10)
-    consumer = world.consumer(world.new_group(), max_poll_records=1, share_acquire_mode="record_limit")
+async def test_poll_and_explicit_acknowledge_single_message_in_record_limit_mode(world: World) -> None:
+    await world.produce(10)
+    consumer = await world.consumer(max_poll_records=1, share_acquire_mode="record_limit")
     for offset in range(10):
-        (record,) = poll(consumer)
+        (record,) = await poll(consumer)
         assert record.offset == offset
         record.accept()
-    assert nothing_comes(consumer)
+    assert await nothing_comes(consumer)
 
 
-def test_explicit_acknowledge_success_in_record_limit_mode(world: World) -> None:
-    world.produce(20)
-    group = world.new_group()
-    consumer = world.consumer(group, max_poll_records=10, share_acquire_mode="record_limit")
-    accept_all(poll(consumer))
-    assert all(result.error is None for result in consumer.commit())
-    assert offsets(poll(consumer)) == list(range(10, 20))
+async def test_explicit_acknowledge_success_in_record_limit_mode(world: World) -> None:
+    await world.produce(20)
+    consumer = await world.consumer(max_poll_records=10, share_acquire_mode="record_limit")
+    accept_all(await poll(consumer))
+    assert all(result.error is None for result in await consumer.commit())
+    records = await poll(consumer)
+    assert offsets(records) == list(range(10, 20))
+    accept_all(records)
+    assert await nothing_comes(consumer)
 
 
-def test_explicit_acknowledge_release_accept_in_record_limit_mode(world: World) -> None:
-    world.produce(2)
-    consumer = world.consumer(
-        world.new_group(), max_poll_records=1, prefetch_records=0, share_acquire_mode="record_limit"
-    )
-    (record,) = poll(consumer)
-    record.release().result(5)
-    (again,) = poll(consumer)
+async def test_explicit_acknowledge_release_accept_in_record_limit_mode(world: World) -> None:
+    await world.produce(2)
+    consumer = await world.consumer(max_poll_records=1, prefetch_records=0, share_acquire_mode="record_limit")
+    (record,) = await poll(consumer)
+    await record.release()
+    (again,) = await poll(consumer)
     assert (again.offset, again.delivery_count) == (0, 2)
     again.accept()
-    (following,) = poll(consumer)
+    (following,) = await poll(consumer)
     assert following.offset == 1
     following.accept()
-    assert nothing_comes(consumer)
+    assert await nothing_comes(consumer)

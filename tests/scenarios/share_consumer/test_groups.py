@@ -1,21 +1,15 @@
-"""Groups, concurrency, failures.
-
-Left out: testShareConsumerAfterCoordinatorMovement (tests/fault), testShareGroupShareSessionCacheIsFull (a
-Consume stream needs no share session).
-"""
+"""Groups, concurrency, failures (ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from time import monotonic
+import asyncio
+from collections.abc import Iterator
 
 import pytest
 
-from libs.testkit.brokers import one_process
-from sharebroker import ErrorCode, KafkaError, Producer, Record, ShareConsumer
+from libs.testkit.brokers import Cluster, one_process
+from sharebroker import ErrorCode, KafkaError, Record
+from sharebroker.aio import Producer, ShareConsumer
 from tests.scenarios.share_consumer.world import (
     PATIENCE,
     World,
@@ -27,185 +21,227 @@ from tests.scenarios.share_consumer.world import (
 )
 
 
-def test_multiple_consumers_with_different_group_ids(world: World) -> None:
-    other = world.new_topic()
-    one, two = world.consumer(world.new_group()), world.consumer(world.new_group(), [world.topic, other])
-    world.produce(3)
-    world.produce(2, other)
-    accept_all(take(one, 3))
-    accept_all(take(two, 5))
-    world.produce(2)
-    accept_all(take(one, 2))
-    accept_all(take(two, 2))
+async def test_multiple_consumers_with_different_group_ids(world: World) -> None:
+    other = await world.new_topic()
+    one = await world.consumer()
+    two = await world.consumer(topics=[world.topic, other])
+    await world.produce(3)
+    await world.produce(2, other)
+    await take(one, 3, accept=True)
+    await take(two, 5, accept=True)
+    await world.produce(2)
+    await take(one, 2, accept=True)
+    await take(two, 2, accept=True)
 
 
-def test_multiple_consumers_in_group_sequential_consumption(world: World) -> None:
-    group = world.new_group()
-    consumers = [world.consumer(group), world.consumer(group)]
-    world.produce(2000)
+async def test_multiple_consumers_in_group_sequential_consumption(world: World) -> None:
+    group = await world.new_group()
+    consumers = [await world.consumer(group) for _ in range(2)]
+    await world.produce_singly(200)
     taken: list[int] = []
-    deadline = monotonic() + PATIENCE
-    while len(taken) < 2000 and monotonic() < deadline:
-        for consumer in consumers:
-            records = consumer.poll(0.1)
-            accept_all(records)
-            taken += offsets(records)
-    assert sorted(taken) == list(range(2000))
+    async with asyncio.timeout(PATIENCE):
+        while len(taken) < 200:
+            for consumer in consumers:
+                records = await consumer.poll(0.05)
+                accept_all(records)
+                taken += offsets(records)
+    assert sorted(taken) == list(range(200))
 
 
-class Count:
+class Tally:
     """Records accepted by several consumers of a group, until all of them are."""
 
     def __init__(self, goal: int) -> None:
         self._goal = goal
         self.taken: list[tuple[str, int, int]] = []
 
-    def consume(self, consumer: ShareConsumer, polls: int | None = None) -> None:
-        deadline = monotonic() + PATIENCE
-        while len(self.taken) < self._goal and monotonic() < deadline and polls != 0:
-            polls = None if polls is None else polls - 1
-            for record in consumer.poll(0.1):
-                record.accept()
-                self.taken.append((record.topic, record.partition, record.offset))
-        consumer.commit()
+    async def consume(self, consumer: ShareConsumer, polls: int | None = None) -> None:
+        """Until the goal is reached together, or for so many polls with records."""
+        while len(self.taken) < self._goal and polls != 0:
+            records = await consumer.poll(0.05)
+            if records and polls is not None:
+                polls -= 1
+            accept_all(records)
+            self.taken += [(record.topic, record.partition, record.offset) for record in records]
+        assert all(result.error is None for result in await consumer.commit())
+
+    def check(self) -> None:
+        """As many as asked for, none twice."""
+        assert len(self.taken) == len(set(self.taken)) == self._goal
 
 
-def together(*work: Callable[[], None]) -> None:
-    with ThreadPoolExecutor(len(work)) as threads:
-        for future in [threads.submit(job) for job in work]:
-            future.result(60)
+async def test_multiple_consumers_in_group_concurrent_consumption(world: World) -> None:
+    group = await world.new_group()
+    topic = await world.new_topic(3)
+    tally = Tally(2000)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+        for _ in range(4):
+            work.create_task(tally.consume(await world.consumer(group, [topic])))
+        work.create_task(world.produce(2000, topic))
+    tally.check()
 
 
-def test_multiple_consumers_in_group_concurrent_consumption(world: World) -> None:
-    group = world.new_group()
-    topic = world.new_topic(3)
-    world.produce(2000, topic)
-    count = Count(2000)
-    consumers = [world.consumer(group, [topic]) for _ in range(4)]
-    together(*(partial(count.consume, consumer) for consumer in consumers))
-    assert len(count.taken) == len(set(count.taken)) == 2000
+async def test_multiple_consumers_in_multiple_groups_concurrent_consumption(world: World) -> None:
+    topic = await world.new_topic(2)
+    tallies = [Tally(8000) for _ in range(3)]
 
-
-def test_multiple_consumers_in_multiple_groups_concurrent_consumption(world: World) -> None:
-    topic = world.new_topic(2)
-    counts = [Count(8000) for _ in range(3)]
-    jobs: list[Callable[[], None]] = []
-    for count in counts:
-        group = world.new_group()
-        for _ in range(2):
-            consumer = world.consumer(group, [topic])
-            jobs.append(partial(count.consume, consumer))
-
-    def publish() -> None:
-        with Producer(world.server) as producer:
+    async def publish() -> None:
+        async with Producer(world.server) as producer:
             for n in range(2000):
-                producer.send(topic, b"%d" % n)
+                await producer.send(topic, b"%d" % n)
 
-    together(*jobs, *[publish] * 4)
-    assert [len(set(count.taken)) for count in counts] == [8000, 8000, 8000]
-    assert sum(len(count.taken) for count in counts) == 24_000
-
-
-def test_consumer_close_in_group_sequential(world: World) -> None:
-    group = world.new_group()
-    world.produce_singly(20)
-    first = world.consumer(group, max_poll_records=5, prefetch_records=0)
-    taken = offsets(take(first, 5, accept=True))
-    poll(first)  # held when it closes
-    first.close()
-    taken += offsets(take(world.consumer(group), 15, accept=True))
-    assert sorted(taken) == list(range(20))
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+        for tally in tallies:
+            group = await world.new_group()
+            for _ in range(2):
+                work.create_task(tally.consume(await world.consumer(group, [topic])))
+        for _ in range(4):
+            work.create_task(publish())
+    for tally in tallies:
+        tally.check()
 
 
-def test_multiple_consumers_in_group_failure_concurrent_consumption(world: World) -> None:
-    group = world.new_group()
-    topic = world.new_topic(4)
-    world.produce(2000, topic)
-    count = Count(2000)
-    consumers = [world.consumer(group, [topic], max_poll_records=50) for _ in range(4)]
-
-    def give_up_early() -> None:
-        count.consume(consumers[0], polls=3)
-        consumers[0].close()
-
-    together(give_up_early, *(partial(count.consume, consumer) for consumer in consumers[1:]))
-    assert len(set(count.taken)) == 2000
-
-
-def test_complex_share_consumer(world: World) -> None:
-    """Accept, reject, release and, one time, no answer at all: in the end everything is finished."""
-    group = world.new_group(share_record_lock_duration_ms="1000")
-    world.produce(500)
-    finished: set[int] = set()
-    deadline = monotonic() + 45
-    with ShareConsumer(world.server, group, [world.topic]) as consumer:
-        for record in consumer:
-            kind = (record.offset + record.delivery_count) % 4
-            if kind == 0 and record.delivery_count < 3:
-                record.release()
-            elif kind == 1:
-                record.reject()
-                finished.add(record.offset)
-            elif kind != 2 or record.delivery_count > 1:
-                record.accept()
-                finished.add(record.offset)
-            if len(finished) == 500 or monotonic() > deadline:
-                break
-        consumer.commit()
-    assert len(finished) == 500
-    assert nothing_comes(world.consumer(group))
+async def test_consumer_close_in_group_sequential(world: World) -> None:
+    """What a closed consumer held goes to another."""
+    group = await world.new_group()
+    await world.produce_singly(20)
+    first = await world.consumer(group, max_poll_records=5, prefetch_records=0)
+    taken = await poll(first)
+    accept_all(taken)
+    held = await poll(first)
+    await first.close()
+    rest = await take(await world.consumer(group), 20 - len(taken), accept=True)
+    assert sorted(offsets(taken) + offsets(rest)) == list(range(20))
+    assert {
+        record.offset: record.delivery_count for record in rest if record.delivery_count > 1
+    } == dict.fromkeys(offsets(held), 2)
 
 
-def test_consumer_close_on_broker_shutdown() -> None:
-    with one_process() as cluster, contextlib.ExitStack() as stack:
-        world = World(cluster.address)
-        stack.callback(world.close)
-        world.produce(1)
-        consumer = world.consumer(world.new_group())
-        poll(consumer)
-        cluster.processes[0].kill()
-        consumer.close(5.0)
-        with pytest.raises(KafkaError):
-            world.admin.list_topics()
+async def test_multiple_consumers_in_group_failure_concurrent_consumption(world: World) -> None:
+    group = await world.new_group()
+    topic = await world.new_topic(4)
+    tally = Tally(2000)
 
+    async def give_up_early() -> None:
+        consumer = await world.consumer(group, [topic], max_poll_records=20)
+        await tally.consume(consumer, polls=2)
+        await consumer.poll(0.5)  # held, and never acknowledged
+        await consumer.close()
 
-def test_a_consumer_goes_on_when_the_server_is_back() -> None:
-    with one_process() as cluster, contextlib.ExitStack() as stack:
-        world = World(cluster.address)
-        stack.callback(world.close)
-        world.produce(1)
-        consumer = world.consumer(world.new_group())
-        (record,) = poll(consumer)
-        cluster.processes[0].kill()
-        cluster.processes[0].start()
-        again = _after_restart(consumer)
-        late = record.accept()
-        consumer.commit()
-        assert late.error is not None
-        assert "connection was lost" in late.error.message
-        again.accept().result(10)
-
-
-def _after_restart(consumer: ShareConsumer) -> Record:
-    deadline = monotonic() + PATIENCE
-    while monotonic() < deadline:
-        with contextlib.suppress(Exception):
-            for record in consumer.poll(1.0):
-                return record
-    raise AssertionError("the record did not come again")
-
-
-def test_share_group_max_size_config_exceeded(small_server: str) -> None:
-    world = World(small_server)
-    try:
-        group = world.new_group()
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+        work.create_task(give_up_early())
         for _ in range(3):
-            assert nothing_comes(world.consumer(group))
-        fourth = world.consumer(group)
+            consumer = await world.consumer(group, [topic], max_poll_records=50)
+            work.create_task(tally.consume(consumer))
+        for _ in range(20):
+            await world.produce(100, topic)
+    tally.check()
+
+
+async def test_complex_share_consumer(world: World) -> None:
+    """Accept, reject, release and, one time, no answer at all: in the end everything is finished."""
+    group = await world.new_group(share_record_lock_duration_ms=1000)
+    await world.produce_singly(100)
+    finished: set[int] = set()
+    consumer = await world.consumer(group)
+    async with asyncio.timeout(PATIENCE):
+        async for record in consumer:
+            if _answer(record):
+                assert record.offset not in finished
+                finished.add(record.offset)
+            if len(finished) == 100:
+                break
+    assert all(result.error is None for result in await consumer.commit())
+    assert await nothing_comes(consumer)
+    assert await world.lag(group) == 0
+
+
+def _answer(record: Record) -> bool:
+    """Whether the record is finished with this; at its first delivery it has one in four chances each."""
+    kind = record.offset % 4
+    if record.delivery_count == 1 and kind == 0:
+        record.release()
+        return False
+    if record.delivery_count == 1 and kind == 1:
+        return False
+    if kind == 2:
+        record.reject()
+    else:
+        record.accept()
+    return True
+
+
+async def test_members_share_partitions_and_a_group_forgets_those_that_leave(world: World) -> None:
+    topic = await world.new_topic(4)
+    group = await world.new_group()
+    consumers = [await world.consumer(group, [topic]) for _ in range(2)]
+    await world.assigned(group, members=2, partitions=4)
+    assert (await world.admin.describe_group(group)).state == "Stable"
+    for consumer in consumers:
+        await consumer.close()
+    described = await world.admin.describe_group(group)
+    assert (described.state, described.members) == ("Empty", ())
+    await world.admin.delete_group(group)
+    with pytest.raises(KafkaError) as caught:
+        await world.admin.describe_group(group)
+    assert caught.value.code is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.fixture
+def own_server() -> Iterator[Cluster]:
+    """A server of the test's own, to be shut down; its groups have three members at most."""
+    with one_process("--set", "group.share.max.size=3") as cluster:
+        yield cluster
+
+
+async def test_consumer_close_on_broker_shutdown(own_server: Cluster) -> None:
+    async with World(own_server.address) as world:
+        await world.produce(1)
+        consumer = await world.consumer()
+        (record,) = await poll(consumer)
+        own_server.processes[0].kill()
+        async with asyncio.timeout(10):
+            await consumer.close(5.0)
+        with pytest.raises(KafkaError):
+            await record.accept()
+
+
+async def test_share_group_max_size_config_exceeded(own_server: Cluster) -> None:
+    async with World(own_server.address) as world:
+        group = await world.new_group()
+        for _ in range(3):
+            await world.consumer(group)
+        await world.assigned(group, members=3)
+        fourth = await world.consumer(group)
         with pytest.raises(KafkaError) as caught:
-            fourth.poll(5.0)
+            await fourth.poll(PATIENCE)
         assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
         with pytest.raises(KafkaError):
-            fourth.poll(0.1)  # for good
-    finally:
-        world.close()
+            await fourth.poll(0.1)  # for good
+
+
+@pytest.mark.parametrize("mode", ["explicit", "implicit"])
+async def test_leader_restart(own_server: Cluster, mode: str) -> None:
+    """Acknowledgements of records from before the restart fail, are reported, and the records come again."""
+    told: list[KafkaError | None] = []
+    async with World(own_server.address) as world:
+        await world.produce(1)
+        consumer = await world.consumer(
+            share_acknowledgement_mode=mode,
+            acknowledgement_commit_callback=lambda outcome: told.append(outcome.error),
+        )
+        (record,) = await poll(consumer)
+        own_server.processes[0].kill()
+        own_server.processes[0].start()
+        if mode == "explicit":
+            record.accept()
+        consumer.commit_async()
+        (again,) = await poll(consumer)
+        assert (again.offset, again.delivery_count) == (0, 1)
+        assert told
+        assert all(error is not None for error in told)
+        if mode == "explicit":
+            again.accept()
+        failed, applied = await consumer.commit()
+        assert failed.error is not None
+        assert applied.error is None

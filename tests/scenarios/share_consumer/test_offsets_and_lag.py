@@ -1,115 +1,167 @@
-"""Administration of offsets, and lag (KIP-1226).
+"""Administration of offsets, and lag (KIP-1226; ShareConsumerTest; see README.md).
 
-Left out: testSharePartitionLagOn…CoordinatorMovement (tests/fault).
+A state write carries the lag as it is with that write, so the figure is right once a commit has returned.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from libs.testkit.waiting import until
-from sharebroker import ErrorCode, KafkaError, ShareConsumer, TopicPartition
-from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
+from libs.testkit.waiting import eventually
+from sharebroker import ErrorCode, KafkaError, TopicPartition
+from sharebroker.aio import ShareConsumer
+from tests.scenarios.share_consumer.world import (
+    World,
+    accept_all,
+    nothing_comes,
+    offsets,
+    poll,
+    take,
+)
 
 
-def lag(world: World, group: str) -> int | None:
-    return world.admin.group_offsets(group)[TopicPartition(world.topic, 0)].lag
+async def accepted(consumer: ShareConsumer, count: int) -> None:
+    await take(consumer, count, accept=True)
+    assert all(result.error is None for result in await consumer.commit())
 
 
-def settled_lag(world: World, group: str, expected: int) -> None:
-    """The lag is known once the state was written; production shows at the next look."""
-    until(lambda: lag(world, group) == expected)
+async def test_describe_share_group_offsets_for_empty_share_partition(world: World) -> None:
+    """A partition nobody has taken anything from has no start offset yet."""
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.assigned(group)
+    assert await nothing_comes(consumer)
+    offset = await world.offset(group)
+    assert offset is not None
+    assert (offset.start_offset, offset.lag) == (None, None)
 
 
-def accepted(consumer: ShareConsumer, count: int) -> None:
-    accept_all(take(consumer, count))
-    assert all(result.error is None for result in consumer.commit())
-
-
-def test_describe_share_group_offsets_for_empty_share_partition(world: World) -> None:
-    group = world.new_group()
-    assert nothing_comes(world.consumer(group))
-    info = world.admin.group_offsets(group)[TopicPartition(world.topic, 0)]
-    assert info.start_offset is None
-
-
-def test_share_partition_lag_for_single_share_consumer(world: World) -> None:
-    group = world.new_group()
-    consumer = world.consumer(group)
-    world.produce(1)
-    accepted(consumer, 1)
-    settled_lag(world, group, 0)
-    world.produce(1)
-    settled_lag(world, group, 1)
-    records = poll(consumer)  # acquiring changes nothing
-    assert lag(world, group) == 1
+async def test_share_partition_lag_for_single_share_consumer(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(1)
+    await accepted(consumer, 1)
+    assert await world.lag(group) == 0
+    await world.produce(3)
+    assert await world.lag(group) == 3
+    records = await poll(consumer)
+    assert await world.lag(group) == 3  # acquiring changes nothing
     accept_all(records)
-    consumer.commit()
-    settled_lag(world, group, 0)
+    await consumer.commit()
+    assert await world.lag(group) == 0
 
 
-def test_share_partition_lag_for_multiple_share_consumers(world: World) -> None:
-    group = world.new_group()
-    one, two = world.consumer(group), world.consumer(group)
-    world.produce(1)
-    records = one.poll(2.0) + two.poll(2.0)
-    accept_all(records)
-    for consumer in (one, two):
-        consumer.commit()
-    settled_lag(world, group, 0)
-    one.close()
-    world.produce(1)
-    settled_lag(world, group, 1)
-    accepted(two, 1)
-    settled_lag(world, group, 0)
+async def test_share_partition_lag_for_multiple_share_consumers(world: World) -> None:
+    group = await world.new_group()
+    one, two = await world.consumer(group), await world.consumer(group)
+    await world.produce(1)
+    while await world.lag(group) != 0:
+        for consumer in (one, two):
+            accept_all(await consumer.poll(0.05))
+            await consumer.commit()
+    await one.close()
+    await world.produce(1)
+    assert await world.lag(group) == 1
+    await accepted(two, 1)
+    assert await world.lag(group) == 0
 
 
-def test_share_partition_lag_with_release_acknowledgement(world: World) -> None:
-    group = world.new_group()
-    consumer = world.consumer(group)
-    world.produce(1)
-    accepted(consumer, 1)
-    world.produce(1)
-    (record,) = poll(consumer)
-    record.release().result(5)
-    settled_lag(world, group, 1)
-    accepted(consumer, 1)
-    settled_lag(world, group, 0)
+async def test_share_partition_lag_with_release_acknowledgement(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(1)
+    await accepted(consumer, 1)
+    await world.produce(1)
+    (record,) = await poll(consumer)
+    await record.release()
+    assert await world.lag(group) == 1
+    await accepted(consumer, 1)
+    assert await world.lag(group) == 0
 
 
-def test_share_partition_lag_with_reject_acknowledgement(world: World) -> None:
-    group = world.new_group()
-    consumer = world.consumer(group)
-    world.produce(1)
-    accepted(consumer, 1)
-    world.produce(1)
-    (record,) = poll(consumer)
-    record.reject("of no use").result(5)
-    settled_lag(world, group, 0)
+async def test_share_partition_lag_with_reject_acknowledgement(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(2)
+    records = await take(consumer, 2)
+    await records[0].reject("of no use")
+    assert await world.lag(group) == 1
+    await records[1].reject("of no use")
+    assert await world.lag(group) == 0
 
 
-def test_share_partition_lag_after_alter_share_group_offsets(world: World) -> None:
-    group = world.new_group()
-    consumer = world.consumer(group)
-    world.produce(100)
-    accepted(consumer, 100)
+async def test_lag_counts_what_is_finished_in_any_order(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(10)
+    records = await take(consumer, 10)
+    for finished, record in enumerate(reversed(records), 1):
+        await record.accept()
+        assert await world.lag(group) == 10 - finished
+    offset = await world.offset(group)
+    assert offset is not None
+    assert offset.start_offset == 10
+
+
+async def test_share_partition_lag_after_alter_share_group_offsets(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(100)
+    await accepted(consumer, 100)
+    partition = TopicPartition(world.topic, 0)
     with pytest.raises(KafkaError) as caught:
-        world.admin.alter_group_offsets(group, {TopicPartition(world.topic, 0): 40})
+        await world.admin.alter_group_offsets(group, {partition: 40})
     assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
-    consumer.close()
-    world.produce(5)
-    world.admin.alter_group_offsets(group, {TopicPartition(world.topic, 0): 40})
-    info = world.admin.group_offsets(group)[TopicPartition(world.topic, 0)]
-    assert (info.start_offset, info.lag) == (40, 65)
-    assert offsets(take(world.consumer(group), 65, accept=True))[0] == 40
+    await consumer.close()
+    await world.produce(5)
+    await world.admin.alter_group_offsets(group, {partition: 40})
+    offset = await world.offset(group)
+    assert offset is not None
+    assert (offset.start_offset, offset.lag) == (40, 65)
+    assert offsets(await take(await world.consumer(group), 65, accept=True)) == list(range(40, 105))
 
 
-def test_share_partition_lag_after_delete_share_group_offsets(world: World) -> None:
-    group = world.new_group()
-    consumer = world.consumer(group)
-    world.produce(5)
-    accepted(consumer, 5)
-    consumer.close()
-    world.admin.delete_group_offsets(group, [world.topic])
-    assert TopicPartition(world.topic, 0) not in world.admin.group_offsets(group)
-    assert offsets(take(world.consumer(group), 5)) == [0, 1, 2, 3, 4]
+async def test_share_partition_lag_after_delete_share_group_offsets(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(5)
+    await accepted(consumer, 5)
+    with pytest.raises(KafkaError) as caught:
+        await world.admin.delete_group_offsets(group, [world.topic])
+    assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+    await consumer.close()
+    await world.admin.delete_group_offsets(group, [world.topic])
+    assert await world.offset(group) is None
+    assert offsets(await take(await world.consumer(group), 5)) == [0, 1, 2, 3, 4]
+
+
+async def test_a_deleted_group_begins_anew(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(2)
+    await accepted(consumer, 2)
+    with pytest.raises(KafkaError) as caught:
+        await world.admin.delete_group(group)
+    assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
+    await consumer.close()
+    await world.admin.delete_group(group)
+    assert offsets(await take(await world.consumer(group), 2)) == [0, 1]
+
+
+async def test_a_position_is_kept_while_nobody_is_there(world: World) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(4)
+    records = await take(consumer, 4)
+    await records[0].accept()
+    await records[2].accept()
+    await consumer.close()
+    await eventually(lambda: position_is(world, group, 1))
+    assert await world.lag(group) == 2
+    again = await take(await world.consumer(group), 2)
+    assert [(record.offset, record.delivery_count) for record in again] == [(1, 2), (3, 2)]
+
+
+async def position_is(world: World, group: str, expected: int) -> bool:
+    offset = await world.offset(group)
+    return offset is not None and offset.start_offset == expected

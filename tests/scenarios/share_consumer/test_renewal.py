@@ -1,11 +1,11 @@
-"""Renewal of acquisition locks (KIP-1222)."""
+"""Renewal of acquisition locks (KIP-1222; ShareConsumerTest; see README.md)."""
 
 from __future__ import annotations
 
 import pytest
 
-from libs.testkit.waiting import until
-from sharebroker import AcknowledgementOutcome, AcknowledgeType, ErrorCode, IllegalStateError
+from libs.testkit.waiting import eventually
+from sharebroker import AcknowledgementOutcome, AcknowledgeType, ErrorCode, IllegalStateError, Record
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
 
 
@@ -14,87 +14,114 @@ def counted(told: list[AcknowledgementOutcome]) -> int:
     return sum(len(outcome.offsets) for outcome in told)
 
 
-def test_renew_acknowledgement_on_poll(world: World) -> None:
+async def test_renew_acknowledgement_on_poll(world: World) -> None:
     told: list[AcknowledgementOutcome] = []
-    world.produce(10)
-    consumer = world.consumer(world.new_group(), acknowledgement_commit_callback=told.append)
-    records = take(consumer, 10)
+    await world.produce(10)
+    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
+    records = await take(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
         record.renew()
-    again = poll(consumer)
+    again = await poll(consumer)
     assert again == records[5:]
+    assert [record.delivery_count for record in again] == [1] * 5
     accept_all(again)
-    consumer.commit()
+    await consumer.commit()
     assert counted(told) == 15
-    assert sum(len(o.offsets) for o in told if o.kind is AcknowledgeType.RENEW) == 5
+    assert counted([outcome for outcome in told if outcome.kind is AcknowledgeType.RENEW]) == 5
 
 
-def test_renew_acknowledgement_on_commit_sync(world: World) -> None:
-    world.produce(3)
-    group = world.new_group(share_record_lock_duration_ms="15000")
-    consumer = world.consumer(group)
-    records = take(consumer, 3)
-    deadline = records[0].deadline
-    world.admin.alter_group_configs(group, {"share.record.lock.duration.ms": "25000"})
-    for record in records:
+async def test_renew_acknowledgement_on_commit_sync(world: World) -> None:
+    await world.produce(3)
+    group = await world.new_group(share_record_lock_duration_ms=15_000)
+    consumer = await world.consumer(group)
+    records = await take(consumer, 3)
+    first = records[0].deadline
+    await world.configure(group, share_record_lock_duration_ms=25_000)
+
+    async def renew(record: Record) -> None:
         record.renew()
-        assert [result.error for result in consumer.commit()] == [None]
-    assert records[0].deadline > deadline
-    again = poll(consumer)
+        (result,) = await consumer.commit()
+        assert (result.offset, result.kind, result.error) == (record.offset, AcknowledgeType.RENEW, None)
+
+    for record in records:
+        await renew(record)
+    while records[0].deadline < first + 9:  # the change takes a moment to reach the leader
+        await renew(records[0])
+    again = await poll(consumer)
     assert again == records
     accept_all(again)
-    assert [result.kind for result in consumer.commit()] == [AcknowledgeType.ACCEPT] * 3
-    assert nothing_comes(consumer)
+    assert [result.kind for result in await consumer.commit()] == [AcknowledgeType.ACCEPT] * 3
+    assert await nothing_comes(consumer)
 
 
-def test_renew_acknowledgement_no_result_in_poll(world: World) -> None:
+async def test_renew_acknowledgement_no_result_in_poll(world: World) -> None:
+    """While renewed records are outstanding, new ones wait."""
     told: list[AcknowledgementOutcome] = []
-    world.produce(10)
-    consumer = world.consumer(world.new_group(), acknowledgement_commit_callback=told.append)
-    records = take(consumer, 10)
+    await world.produce(10)
+    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
+    records = await take(consumer, 10)
     accept_all(records[:5])
     for record in records[5:]:
         record.renew()
-    world.produce(5)
-    renewed = poll(consumer)
+    await world.produce(5)
+    renewed = await poll(consumer)
     assert offsets(renewed) == [5, 6, 7, 8, 9]
     accept_all(renewed)
-    fresh = take(consumer, 5)
+    fresh = await take(consumer, 5)
     assert offsets(fresh) == [10, 11, 12, 13, 14]
     accept_all(fresh)
-    consumer.commit()
+    await consumer.commit()
     assert counted(told) == 20
 
 
-def test_renew_acknowledgement_invalid_state_record(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group())
-    (record,) = poll(consumer)
+async def test_renew_acknowledgement_invalid_state_record(world: World) -> None:
+    told: list[AcknowledgementOutcome] = []
+    await world.produce(1)
+    consumer = await world.consumer(acknowledgement_commit_callback=told.append)
+    (record,) = await poll(consumer)
     record.reject()
-    consumer.commit()
+    await consumer.commit()
     with pytest.raises(IllegalStateError, match="already acknowledged"):
         record.renew()
+    assert [outcome.kind for outcome in told] == [AcknowledgeType.REJECT]
 
 
-def test_renew_acknowledgement_disabled(world: World) -> None:
-    world.produce(1)
-    consumer = world.consumer(world.new_group(share_renew_acknowledge_enable="false"))
-    (record,) = poll(consumer)
+async def test_renew_acknowledgement_disabled(world: World) -> None:
+    await world.produce(1)
+    consumer = await world.consumer(await world.new_group(share_renew_acknowledge_enable="false"))
+    (record,) = await poll(consumer)
     record.renew()
-    (result,) = consumer.commit()
+    (result,) = await consumer.commit()
     assert result.error is not None
     assert result.error.code is ErrorCode.INVALID_RECORD_STATE
+    await record.accept()
 
 
-def test_automatic_renewal_outlasts_the_lock(world: World) -> None:
-    world.produce(4)
-    group = world.new_group(share_record_lock_duration_ms="1000")
-    consumer = world.consumer(group, auto_renew=True)
-    records = take(consumer, 4)
+async def test_a_renewed_lock_outlasts_the_first(world: World) -> None:
+    await world.produce(2)
+    group = await world.new_group(share_record_lock_duration_ms=1000)
+    consumer = await world.consumer(group)
+    kept, forgotten = await take(consumer, 2)
+    await world.configure(group, share_record_lock_duration_ms=10_000)
+    first = kept.deadline
+    while kept.deadline < first + 5:  # the change takes a moment to reach the leader
+        await kept.renew()
+    await eventually(lambda: forgotten.lock_lost)
+    assert not kept.lock_lost
+    await kept.accept()
+    assert [(record.offset, record.delivery_count) for record in await poll(consumer)] == [(1, 2)]
+
+
+async def test_automatic_renewal_outlasts_the_lock(world: World) -> None:
+    await world.produce(4)
+    consumer = await world.consumer(
+        await world.new_group(share_record_lock_duration_ms=1000), auto_renew=True
+    )
+    records = await take(consumer, 4)
     records[1].accept()
     first = records[0].deadline
-    until(lambda: records[0].deadline > first + 1.5)  # longer than one lock lasts
+    await eventually(lambda: records[0].deadline > first + 1.5)  # longer than one lock lasts
     for record in (records[0], *records[2:]):
-        record.accept().result(5)
-    assert nothing_comes(consumer)
+        await record.accept()
+    assert await nothing_comes(consumer)

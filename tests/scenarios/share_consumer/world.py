@@ -1,16 +1,20 @@
-"""What every scenario needs: topics and groups of its own on a running server, consumers that get closed."""
+"""What every scenario needs: topics and groups of its own on a running server; consumers that get closed."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
-from collections.abc import Sequence
-from time import monotonic
-from typing import Any
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Self
 
-from sharebroker import Admin, ConsumerConfig, Producer, ProducerConfig, Record, ShareConsumer
+from libs.testkit.waiting import eventually
+from sharebroker import ConsumerConfig, ProducerConfig, Record, TopicPartition
+from sharebroker.admin_model import GroupOffset
+from sharebroker.aio import Admin, Producer, ShareConsumer
 
-PATIENCE = 20.0
+PATIENCE = 30.0
 QUIET = 0.4
 
 
@@ -19,83 +23,119 @@ class World:
 
     def __init__(self, server: str) -> None:
         self.server = server
-        self._stack = contextlib.ExitStack()
-        self.admin = self._stack.enter_context(Admin(server))
-        self._producer = self._stack.enter_context(Producer(server, ProducerConfig(linger_ms=60_000)))
-        self.topic = self.new_topic()
+        self._stack = contextlib.AsyncExitStack()
+        self.topic = ""
 
-    def close(self) -> None:
-        self._stack.close()
+    async def __aenter__(self) -> Self:
+        self.admin = await self._stack.enter_async_context(Admin(self.server))
+        self._producer = await self._stack.enter_async_context(
+            Producer(self.server, ProducerConfig(linger_ms=60_000))
+        )
+        self.topic = await self.new_topic()
+        return self
 
-    def new_topic(self, partitions: int = 1) -> str:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def new_topic(self, partitions: int = 1) -> str:
         name = f"topic-{uuid.uuid4().hex[:12]}"
-        self.admin.create_topic(name, partitions)
+        await self.admin.create_topic(name, partitions)
         return name
 
-    def new_group(self, reset: str | None = "earliest", **configs: str) -> str:
+    async def new_group(self, reset: str | None = "earliest", **configs: str | int) -> str:
         """A group's name; settings are written with underscores for `.`."""
         name = f"group-{uuid.uuid4().hex[:12]}"
         if reset is not None:
             configs["share_auto_offset_reset"] = reset
         if configs:
-            self.admin.alter_group_configs(name, {k.replace("_", "."): v for k, v in configs.items()})
+            await self.configure(name, **configs)
         return name
 
-    def produce(self, count: int = 1, topic: str | None = None, **record: Any) -> None:
+    async def configure(self, group: str, **configs: str | int) -> None:
+        """Change a group's settings, written with underscores for `.`."""
+        await self.admin.alter_group_configs(group, {k.replace("_", "."): str(v) for k, v in configs.items()})
+
+    async def produce(self, count: int = 1, topic: str | None = None, **record: Any) -> None:
         """`count` records with values 0, 1, …, in one batch where one partition is all there is."""
         for n in range(count):
-            self._producer.send(topic or self.topic, b"%d" % n, **record)
-        self._producer.flush()
+            await self._producer.send(topic or self.topic, b"%d" % n, **record)
+        await self._producer.flush()
 
-    def produce_singly(self, count: int, topic: str | None = None) -> None:
+    async def produce_singly(self, count: int, topic: str | None = None) -> None:
         """As `produce`, each record in a batch of its own."""
         for _ in range(count):
-            self.produce(1, topic)
+            await self.produce(1, topic)
 
-    def consumer(self, group: str, topics: Sequence[str] | None = None, **config: Any) -> ShareConsumer:
-        """A consumer of the scenario's topic, closed when the scenario ends."""
-        consumer = ShareConsumer(self.server, group, config=ConsumerConfig(**config))
-        self._stack.callback(consumer.close, 5.0)
+    async def consumer(
+        self, group: str | None = None, topics: Sequence[str] | None = None, **config: Any
+    ) -> ShareConsumer:
+        """A consumer of the scenario's topic in a group of its own, unless told otherwise.
+
+        It is closed when the scenario ends.
+        """
+        consumer = ShareConsumer(
+            self.server, group or await self.new_group(), config=ConsumerConfig(**config)
+        )
+        self._stack.push_async_callback(consumer.close, 5.0)
         wanted = [self.topic] if topics is None else topics
         if wanted:
-            consumer.subscribe(wanted)
+            await consumer.subscribe(wanted)
         return consumer
 
+    async def assigned(self, group: str, members: int = 1, partitions: int = 1) -> None:
+        """Wait until the group has given so many members partitions, so many different ones in all."""
 
-def take(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
-    """Poll until `count` records have come, in one poll or several; `accept` them, or the caller does."""
+        async def are() -> bool:
+            if group not in [listed.group_id for listed in await self.admin.list_groups()]:
+                return False
+            of = [m.assignment for m in (await self.admin.describe_group(group)).members if m.assignment]
+            given = {(topic, n) for assignment in of for topic, ns in assignment.items() for n in ns}
+            return len(of) == members and len(given) == partitions
+
+        await eventually(are)
+
+    async def offset(self, group: str) -> GroupOffset | None:
+        """Where the group stands in the scenario's topic."""
+        return (await self.admin.group_offsets(group)).get(TopicPartition(self.topic, 0))
+
+    async def lag(self, group: str) -> int | None:
+        """How far the group is behind in the scenario's topic, as the last state write knew it."""
+        offset = await self.offset(group)
+        return None if offset is None else offset.lag
+
+
+async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
+    """Poll until `count` records have come; `accept` them, or else they have to come in one poll."""
     taken: list[Record] = []
-    deadline = monotonic() + PATIENCE
-    while len(taken) < count:
-        records = consumer.poll(1.0)
-        taken += records
-        if accept:
-            for record in records:
-                record.accept()
-        assert monotonic() < deadline, f"only {len(taken)} of {count} records came"
+    async with asyncio.timeout(PATIENCE):
+        while len(taken) < count:
+            records = await consumer.poll(1.0)
+            taken += records
+            if accept:
+                accept_all(records)
     assert len(taken) == count, taken
     return taken
 
 
-def poll(consumer: ShareConsumer) -> list[Record]:
-    """One poll that is sure to find records, if there are any."""
-    deadline = monotonic() + PATIENCE
-    while monotonic() < deadline:
-        records = consumer.poll(1.0)
-        if records:
-            return records
-    raise AssertionError("no records came")
+async def poll(consumer: ShareConsumer) -> list[Record]:
+    """The first poll that finds records."""
+    async with asyncio.timeout(PATIENCE):
+        while not (records := await consumer.poll(1.0)):
+            pass
+    return records
 
 
-def nothing_comes(consumer: ShareConsumer) -> bool:
+async def nothing_comes(consumer: ShareConsumer) -> bool:
     """Whether a poll stays empty."""
-    return consumer.poll(QUIET) == []
+    return await consumer.poll(QUIET) == []
 
 
-def offsets(records: Sequence[Record]) -> list[int]:
+def offsets(records: Iterable[Record]) -> list[int]:
     return [record.offset for record in records]
 
 
-def accept_all(records: Sequence[Record]) -> None:
+def accept_all(records: Iterable[Record]) -> None:
     for record in records:
         record.accept()
