@@ -25,19 +25,24 @@ RETRIABLE: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.NOT_COORDINATOR,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
 """Refusals that another try may turn; every request may be repeated."""
 
+LAGGING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Refusals of a coordinator that has not heard of a new topic yet, or has heard that it was deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class PersisterSettings:
-    """Times in seconds: of a whole call with its retries, of one request, and of the pauses between tries."""
+    """Times in seconds: of a whole call with its retries, of one request, of the pauses between tries, and
+    within which every process knows a new topic.
+    """
 
     call_timeout: float = 30.0
+    metadata_lag: float = 1.0
     request_timeout: float = 5.0
     first_backoff: float = 0.05
     longest_backoff: float = 1.0
@@ -114,7 +119,7 @@ class DefaultPersister:
     async def _call(self, rpc: str, request: type, key: ShareKey, payload: Any) -> Any:
         """One share-partition's part of an RPC, tried until it is answered for good or the time is up."""
         clock = asyncio.get_running_loop().time
-        deadline = clock() + self._settings.call_timeout
+        begun = clock()
         backoff = self._settings.first_backoff
         shard = self._coordinators.share_shard(*key)
         while True:
@@ -123,11 +128,17 @@ class DefaultPersister:
                 return await self._ask(peer, rpc, request, key, payload)
             except KafkaError as error:
                 pause = backoff * random.uniform(0.8, 1.2)
-                if error.code not in RETRIABLE or clock() + pause >= deadline:
+                if clock() + pause >= begun + self._patience(error):
                     raise
             self._coordinators.forget_share_coordinator(shard)
             await asyncio.sleep(pause)
             backoff = min(backoff * 2, self._settings.longest_backoff)
+
+    def _patience(self, error: KafkaError) -> float:
+        """For how many seconds a call is tried again that gets this error."""
+        if error.code in LAGGING:
+            return self._settings.metadata_lag
+        return self._settings.call_timeout if error.code in RETRIABLE else 0.0
 
     async def _ask(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -243,3 +244,11 @@ async def test_persister_that_keeps_nothing() -> None:
     await persister.delete(KEY)
     assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())
     assert await persister.read_summary(KEY) == StateSummary(0, 0, -1, -1)
+
+
+async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() -> None:
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    coordinators = Coordinators(lambda _, request: results(request, error_code=int(unknown)))
+    persister = DefaultPersister(coordinators, replace(QUICK, call_timeout=3600.0, metadata_lag=0.05))
+    assert (await refusal(persister.write(KEY, Change()))).code is unknown
+    assert len(coordinators.asked) > 1
