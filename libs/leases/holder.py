@@ -145,6 +145,13 @@ class LeaseHolder:
         self._lose(resource)
         raise LeaseLost(resource)
 
+    async def drop(self, resource: str) -> None:
+        """End the work on a resource that is no more, and forget its lease. Raises LeasesUnavailable."""
+        if resource in self._held:
+            await asyncio.shield(self._step(resource, self._hand_over(resource)))
+        await self._store.remove(resource)
+        self.forget(resource)
+
     async def owner_of(self, resource: str) -> Member | None:
         """Who owns a resource, or should: remembered until `forget`. Raises LeasesUnavailable."""
         known = self._owners.get(resource)

@@ -41,6 +41,11 @@ class MemoryLeaseStore:
         if lease.owner == owner:
             self._leases[resource] = Held("", lease.epoch, 0.0)
 
+    async def remove(self, resource: str) -> None:
+        """As the port says."""
+        self._now()
+        self._leases.pop(resource, None)
+
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
         """As the port says."""
         now = self._now()

@@ -52,6 +52,9 @@ class LeaseStore(Protocol):
     async def release(self, resource: str, owner: str) -> None:
         """Free the lease if `owner` owns it; the epoch stays for the next one to raise."""
 
+    async def remove(self, resource: str) -> None:
+        """Forget the lease of a resource that is no more, its epoch too."""
+
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
         """The live leases, None for each that is free or expired."""
 

@@ -28,6 +28,7 @@ class RedisLeaseStore:
     def __init__(self, link: RedisLink, keys: Keys | None = None, *, timeout: float = 2.0) -> None:
         self._keys = keys or Keys()
         self._timeout = timeout
+        self._link = link
         self._claim = link.script(lua(HERE, "now", "succeeds", "claim", flags="allow-oom"))
         self._renew = link.script(lua(HERE, "now", "renew", flags="allow-oom"))
         self._release = link.script(lua(HERE, "release", flags="allow-oom"))
@@ -49,6 +50,13 @@ class RedisLeaseStore:
     async def release(self, resource: str, owner: str) -> None:
         """As the port says."""
         await self._run(self._release, [self._keys.lease(resource)], owner)
+
+    async def remove(self, resource: str) -> None:
+        """As the port says."""
+        try:
+            await within(self._timeout, self._link.send("UNLINK", self._keys.lease(resource)))
+        except RedisError as error:
+            raise LeasesUnavailable(str(error)) from error
 
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
         """As the port says."""

@@ -127,6 +127,15 @@ async def test_an_expired_lease_nobody_took_can_be_renewed(stage: Stage) -> None
     assert state(await stage.store.claim(A, "2/1", 60.0)) == ("1/1", 1)
 
 
+async def test_a_removed_lease_is_forgotten_with_its_epoch(stage: Stage) -> None:
+    for _ in range(2):
+        assert (await stage.store.claim(A, "1/1", 10.0)).epoch == 1
+        await stage.store.remove(A)
+        assert await stage.store.read([A]) == [None]
+        assert await stage.store.renew([A], "1/1", 10.0) == [False]
+    await stage.store.remove(A)
+
+
 async def test_a_released_lease_cannot_be_renewed(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 60.0)
     await stage.store.release(A, "1/1")

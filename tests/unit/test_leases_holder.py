@@ -390,6 +390,17 @@ async def test_who_came_back_owns_what_its_earlier_self_claimed(world: World) ->
     assert (await second.holder.acquire(mine)).owner == second.member.owner
 
 
+async def test_what_is_dropped_ends_and_is_forgotten(world: World) -> None:
+    node = world.node(1, resources=())
+    await node.turn()
+    await node.holder.acquire(SHARDS[0])
+    for _ in range(2):
+        await node.holder.drop(SHARDS[0])
+        assert node.held() == set()
+        assert node.story == [("acquired", SHARDS[0]), ("lost", SHARDS[0])]
+    assert (await node.holder.acquire(SHARDS[0])).epoch == 1
+
+
 async def test_owner_of_is_remembered_until_forgotten(world: World) -> None:
     node, caller = world.node(1, resources=SHARDS[:1]), world.node(2, resources=[])
     assert await caller.holder.owner_of(SHARDS[0]) is None
