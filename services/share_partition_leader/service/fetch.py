@@ -80,12 +80,18 @@ class Fetch:
             return True
         return bool(self._answers) and self._bytes >= self._asked.min_bytes
 
+    @property
+    def _room(self) -> int:
+        """Bytes that may still be read at once."""
+        asked = self._asked.max_bytes
+        return min(DELIVERY_BYTES, asked - self._bytes) if asked else DELIVERY_BYTES
+
     async def _ask(self, key: Key) -> None:
         try:
             share_partition = await self._partitions.share_partition(self._asked.group_id, *key)
-            acquired = share_partition.acquire(self._request)
+            acquired = share_partition.acquire(self._request, self._room)
             if acquired is Nothing.COLD:
-                acquired = await share_partition.acquire_cold(self._request)
+                acquired = await share_partition.acquire_cold(self._request, self._room)
         except KafkaError as error:
             self._fail(key, error)
             return

@@ -116,34 +116,36 @@ class Leadership:
         while True:
             led = await self.led(topic_id, partition)
             task = led.groups.get(group_id)
-            if task is None:
+            if task is None or task.cancelled():
                 task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
                 task.add_done_callback(partial(self._loaded, led, group_id))
             if not task.done():
                 # It goes on loading when this caller gives up: others may wait for it.
                 await asyncio.wait([task])
-            if task.cancelled():
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The partition was given up here.")
-            if not task.result().retired:
+            if not task.cancelled() and not task.result().retired:
                 return task.result()
 
     def release_member(self, group_id: str, member_id: str, partitions: Set[tuple[str, int]]) -> int:
-        """Releases what a member holds, of all partitions if none is named; how many were asked.
-
-        Without a member the group's loaded state is forgotten: somebody changed it.
-        """
+        """Releases what a member holds, of all partitions if none is named; how many were asked."""
         asked = [
             loaded
-            for loaded in self._loaded_everywhere()
+            for led in self._named(partitions)
+            for loaded in led.loaded()
             if loaded.group_id == group_id
-            and (not partitions or (loaded.topic_id, loaded.partition) in partitions)
         ]
         for share_partition in asked:
-            if member_id:
-                share_partition.release_member(member_id)
-            else:
-                share_partition.retire()
+            share_partition.release_member(member_id)
         return len(asked)
+
+    def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:
+        """Has a group's state loaded anew at its next use: somebody changed it. How many had it."""
+        tasks = [led.groups[group_id] for led in self._named(partitions) if group_id in led.groups]
+        for task in tasks:
+            if _succeeded(task):
+                task.result().retire()
+            else:
+                task.cancel()
+        return len(tasks)
 
     def metadata_changed(self, record: CatalogRecord) -> None:
         """Follows the catalog: settings change while in use, deleted topics are given up and removed."""
@@ -173,6 +175,12 @@ class Leadership:
         for task in self._removals:
             task.cancel()
         await asyncio.gather(*self._removals, *map(self._lost, self._led), return_exceptions=True)
+
+    def _named(self, partitions: Set[tuple[str, int]]) -> list[LedPartition]:
+        if not partitions:
+            return self.partitions()
+        named = (self._led.get(names.partition(*partition)) for partition in partitions)
+        return [led for led in named if led is not None]
 
     def _loaded_everywhere(self) -> list[ShareGroupPartition]:
         return [loaded for led in self._led.values() for loaded in led.loaded()]
@@ -257,8 +265,8 @@ class Leadership:
         )
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
-        if not _succeeded(task):
-            led.groups.pop(group_id, None)
+        if not _succeeded(task) and led.groups.get(group_id) is task:
+            del led.groups[group_id]
 
     def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
         led.groups.pop(share_partition.group_id, None)

@@ -67,9 +67,11 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
         """See the proto."""
-        released = self._leadership.release_member(
-            request.group_id, request.member_id, {(p.topic_id, p.partition) for p in request.partitions}
-        )
+        partitions = {(p.topic_id, p.partition) for p in request.partitions}
+        if request.member_id:
+            released = self._leadership.release_member(request.group_id, request.member_id, partitions)
+        else:
+            released = self._leadership.forget_group(request.group_id, partitions)
         return pb.ReleaseMemberResponse(released=released)
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:

@@ -161,14 +161,14 @@ class ShareGroupPartition:
 
     # Records out, acknowledgements in
 
-    def acquire(self, request: AcquireRequest) -> Acquisition | Nothing:
-        """Acquires records that are in memory.
+    def acquire(self, request: AcquireRequest, max_bytes: int = DELIVERY_BYTES) -> Acquisition | Nothing:
+        """Acquires records that are in memory; at least one batch, else `max_bytes` of them at most.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
         self._check_serving()
         while (offset := self._fetch_offset()) is not None:
-            batches = self._log.read_hot(offset, DELIVERY_BYTES)
+            batches = self._log.read_hot(offset, max_bytes)
             if batches is None:
                 return Nothing.COLD
             acquisition = self._take(request, offset, batches)
@@ -178,7 +178,9 @@ class ShareGroupPartition:
                 break
         return Nothing.EMPTY
 
-    async def acquire_cold(self, request: AcquireRequest) -> Acquisition | Nothing:
+    async def acquire_cold(
+        self, request: AcquireRequest, max_bytes: int = DELIVERY_BYTES
+    ) -> Acquisition | Nothing:
         """Acquires records, reading them from the store where need be; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
@@ -189,12 +191,12 @@ class ShareGroupPartition:
             return Nothing.EMPTY
         self._reading = True
         try:
-            batches = await self._log.read(offset, DELIVERY_BYTES)
+            batches = await self._log.read(offset, max_bytes)
         finally:
             self._reading = False
             self.wake()
         self._check_serving()
-        return self._take(request, offset, batches) or self.acquire(request)
+        return self._take(request, offset, batches) or self.acquire(request, max_bytes)
 
     def acknowledge(self, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0) -> None:
         """Applies acknowledgements, all or none; `done` is told when they are durable, or why they are not.

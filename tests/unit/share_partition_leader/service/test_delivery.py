@@ -443,24 +443,55 @@ async def test_a_partition_that_is_handed_over_is_told_and_reported(world: World
         assert await consumer.told(said(0, 1)) == [(0, 1, STATE)]
 
 
-async def test_a_read_that_is_under_way_when_the_partition_goes_ends_with_it(world: World) -> None:
+async def test_a_read_that_is_under_way_when_the_state_is_forgotten_is_begun_anew(world: World) -> None:
     await world.publish(2)
     await world.chill()
-    share_partition = await world.share_partition()
-    held = asyncio.Event()
-    read = share_partition._log.read
+    world.records.open.clear()
+    async with stream(world, credit=10) as consumer:
+        share_partition = await world.share_partition()
+        await eventually(lambda: share_partition._reading)
+        share_partition.retire()
+        await settle()
+        world.records.open.set()
+        await consumer.got_offsets(0, 1)
 
-    async def slow(offset: int, most: int) -> object:
-        await held.wait()
-        return await read(offset, most)
 
-    with patch.object(share_partition._log, "read", slow):
-        async with stream(world, credit=10) as consumer:
-            await eventually(lambda: share_partition._reading)
-            share_partition.retire()
+async def test_a_read_that_others_were_quicker_with_ends_without_records(world: World) -> None:
+    await world.publish(2)
+    await world.chill()
+    world.records.open.clear()
+    async with stream(world, credit=10) as first, stream(world, member="m2", credit=10) as second:
+        share_partition = await world.share_partition()
+        await eventually(lambda: share_partition._reading)
+        await settle()
+        world.records.open.set()
+        await first.got(lambda: first.records or second.records)
+        await settle()
+        assert len(first.records) + len(second.records) == 2
+
+
+# --- records at risk
+
+
+async def test_records_that_failed_often_come_alone_and_nothing_beside_them(world: World) -> None:
+    await world.configure("share.delivery.count.limit", "5")
+    await world.publish(4)
+    async with stream(world, credit=100) as consumer:
+        for _ in range(3):
+            await consumer.got(lambda: consumer.offsets[-4:] == [0, 1, 2, 3])
+            await consumer.told(said(0, 3, RELEASE))
             await settle()
-            held.set()
-            await consumer.got_offsets(0, 1)
+        assert consumer.offsets[12:] == [0, 1]
+        await world.publish(1)
+        await settle()
+        assert consumer.offsets[12:] == [0, 1]
+        await consumer.told(said(0))
+        await settle()
+        assert consumer.offsets[12:] == [0, 1]
+        await consumer.told(said(1))
+        await consumer.got(lambda: consumer.offsets[14:] == [2, 3])
+        await consumer.told(said(2, 3))
+        await consumer.got(lambda: consumer.offsets[16:] == [4])
 
 
 # --- the end

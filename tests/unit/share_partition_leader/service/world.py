@@ -33,6 +33,7 @@ from libs.persister.port import (
     StateChange,
     StateSummary,
 )
+from libs.record_log.core.batch import StoredBatch
 from libs.record_log.memory import MemoryRecordStore
 from libs.rpc.local import LocalStub
 from libs.rpc.router import Peer
@@ -100,6 +101,19 @@ class Faults(Persister):
         return await self._behind.read_summary(key)
 
 
+class Records(MemoryRecordStore):
+    """A record store that can be slow to read."""
+
+    def __init__(self, epoch_of: Callable[[str], int]) -> None:
+        super().__init__(epoch_of)
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
+        await self.open.wait()
+        return await super().read(partition, offset, max_bytes)
+
+
 class _Coordinators:
     """One share coordinator, called without a socket."""
 
@@ -122,7 +136,7 @@ class World:
     def __init__(self) -> None:
         clock = asyncio.get_running_loop().time
         self.leases = MemoryLeaseStore(clock)
-        self.records = MemoryRecordStore(self.leases.epoch_of)
+        self.records = Records(self.leases.epoch_of)
         self.log = MemoryStreamLog(self.leases.epoch_of)
         self.holder = LeaseHolder(self.leases, ME, ttl=1e6, clock=clock)
         self.catalog = CatalogFollower(self.log, BrokerConfig(), poll=1e6)
