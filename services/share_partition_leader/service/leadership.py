@@ -237,9 +237,12 @@ class Leadership:
         holder = self._ports.holder
         try:
             owner = await holder.owner_of(resource)
-            if owner is not None and owner.owner == holder.member.owner:
+            if owner is None:  # its last owner died, and its lease has not run out
+                return False
+            if owner.owner == holder.member.owner:
                 await self._lost(resource)
                 await self._ports.store.delete(resource)
+                await holder.drop(resource)
         except (LeasesUnavailable, LogError) as error:
             _log.info("the log of a deleted topic stays for now", log=resource, reason=str(error))
             return False
