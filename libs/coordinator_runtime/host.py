@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Generic
 
 from libs.coordinator_runtime.machine import A, C, Codec, Machine, R
-from libs.coordinator_runtime.ownership import Holder, LeaseOwnership
 from libs.coordinator_runtime.settings import RuntimeSettings
 from libs.coordinator_runtime.shard import ShardRuntime
 from libs.leases import names
+from libs.leases.ownership import Holder, LeaseOwnership
 from libs.stream_log.port import StreamLog
 from sharebroker.errors import ErrorCode, KafkaError
 

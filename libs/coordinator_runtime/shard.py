@@ -13,10 +13,10 @@ from typing import Generic
 
 from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
 from libs.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
-from libs.coordinator_runtime.ownership import Ownership
 from libs.coordinator_runtime.pending import Pending, Waiter
 from libs.coordinator_runtime.settings import RuntimeSettings
 from libs.leases.holder import LeaseLost
+from libs.leases.ownership import Ownership
 from libs.leases.port import LeasesUnavailable
 from libs.stream_log.port import (
     LogError,

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from libs import clock
 from libs.leases.holder import LeaseLost
+from libs.leases.ownership import Ownership
 from libs.leases.port import LeasesUnavailable
 from libs.record_log.core.batch import BatchHeader, Buffer, StoredBatch, assign, parse_headers
 from libs.record_log.core.view import LogView
@@ -71,8 +72,8 @@ class PartitionLog:
     its group is durable, and only then can its records be read. `on_append` holds callbacks, called without
     arguments after the log end has moved; they must not raise or block.
 
-    After an append of unknown outcome the log calls `reclaim`, which must raise the epoch of the partition's
-    lease (so that the lost write can no longer happen), reads its end again and goes on.
+    After an append of unknown outcome the log reclaims the partition's lease (so that the lost write can no
+    longer happen), reads its end again and goes on.
 
     `settings` may be replaced at any time; new `limits` count from the next opening on.
     """
@@ -82,7 +83,7 @@ class PartitionLog:
         partition: str,
         epoch: int,
         store: RecordStore,
-        reclaim: Callable[[], Awaitable[int]],
+        lease: Ownership,
         settings: LogSettings,
         now: Callable[[], float] = clock.now,
     ) -> None:
@@ -92,7 +93,7 @@ class PartitionLog:
         self.state = LogState.OPEN
         self.on_append: list[Callable[[], None]] = []
         self._store = store
-        self._reclaim = reclaim
+        self._lease = lease
         self._now = now
         self._view = LogView(0, 0, (), settings.limits)
         self._pending: deque[_Append] = deque()
@@ -105,20 +106,18 @@ class PartitionLog:
         partition: str,
         epoch: int,
         store: RecordStore,
-        reclaim: Callable[[], Awaitable[int]],
+        lease: Ownership,
         settings: LogSettings | None = None,
         now: Callable[[], float] = clock.now,
     ) -> PartitionLog:
         """The log as the store has it; `epoch` is that of the lease of `partition`, and the leader epoch.
 
-        `reclaim` is `LeaseHolder.reclaim` of this partition: it returns the new epoch, or raises LeaseLost
-        when another owner has the partition and LeasesUnavailable when that cannot be known yet. `now` gives
-        seconds of the wall epoch.
+        `now` gives seconds of the wall epoch.
 
         Raises:
             KafkaError: KAFKA_STORAGE_ERROR when the store cannot be read.
         """
-        log = cls(partition, epoch, store, reclaim, settings or LogSettings(), now)
+        log = cls(partition, epoch, store, lease, settings or LogSettings(), now)
         try:
             await log._load()
         except LogUnavailable as error:
@@ -166,7 +165,7 @@ class PartitionLog:
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
         """
-        self._check_state(LogState.OPEN, LogState.RECOVERING)
+        self._check_readable()
         return self._view.read_hot(offset, max_bytes)
 
     async def read(self, offset: int, max_bytes: int) -> list[StoredBatch]:
@@ -182,6 +181,7 @@ class PartitionLog:
             batches = await self._store.read(self.partition, offset, max_bytes)
         except LogUnavailable as error:
             raise _storage_error(error) from error
+        self._check_readable()
         # A group may be in the store before its answer is here; it is not durable for readers until then.
         durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
         self._view.keep(durable)
@@ -323,7 +323,7 @@ class PartitionLog:
     async def _recover(self) -> None:
         """Claim the lease anew, so that nothing more can be written under the old epoch; then read again."""
         try:
-            self.epoch = await _persistently(self._reclaim)
+            self.epoch = await _persistently(self._lease.reclaim)
         except LeaseLost:
             self._move(LogState.CLOSED)
             return
@@ -367,6 +367,12 @@ class PartitionLog:
     def _check_state(self, *allowed: LogState) -> None:
         if self.state not in allowed:
             raise self._unavailable()
+
+    def _check_readable(self) -> None:
+        self._check_state(LogState.OPEN, LogState.RECOVERING)
+        if not self._lease.holds(self.epoch):
+            # No write tells a process that stood still: others may have finished what it would hand out.
+            raise self._not_leader()
 
     def _unavailable(self) -> KafkaError:
         if self.state is LogState.CLOSED:

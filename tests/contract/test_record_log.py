@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from libs.leases.holder import LeaseLost
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import LeaseStore, LeasesUnavailable
 from libs.leases.redis import RedisLeaseStore
@@ -26,6 +25,7 @@ from libs.testkit.proxy import FaultProxy
 from libs.testkit.servers import Server, Servers, binaries, kinds, running
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
+from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch, stored
 
 NAME = "partition:7f3c:0"
@@ -52,6 +52,22 @@ class Stores:
 
     async def bases(self, offset: int, max_bytes: int = 10**9) -> list[int]:
         return [b.base_offset for b in await self.records.read(NAME, offset, max_bytes)]
+
+
+class StoredLease(Lease):
+    """A lease in Redis; `reclaimed` is called whenever its epoch was to be raised."""
+
+    def __init__(self, link: RedisLink, reclaimed: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self._leases = RedisLeaseStore(link)
+        self._reclaimed = reclaimed
+
+    async def reclaim(self) -> int:
+        try:
+            self.epoch = (await self._leases.claim(NAME, "1/1", 60.0, force=True)).epoch
+        finally:
+            self._reclaimed()
+        return self.epoch
 
 
 @pytest.fixture(params=["memory", *kinds()])
@@ -214,15 +230,14 @@ async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
 async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
     settings = LogSettings(limits=Limits(tail_bytes=SIZE, segment_bytes=3 * SIZE))
 
-    async def no_reclaim() -> int:
-        raise LeaseLost(NAME)
-
-    first = await PartitionLog.open(NAME, await stores.owned(), stores.records, no_reclaim, settings)
+    epoch = await stores.owned()
+    first = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch), settings)
     appended = await asyncio.gather(*(first.append(batch(3, time=1000 * i)) for i in range(20)))
     assert [a.base_offset for a in appended] == list(range(0, 60, 3))
     await first.append(batch(3, time=20_000))
     await first.delete_records(10)
-    second = await PartitionLog.open(NAME, await stores.owned("1/2"), stores.records, no_reclaim, settings)
+    epoch = await stores.owned("1/2")
+    second = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch), settings)
     assert (second.log_start_offset, second.log_end_offset) == (10, 63)
     assert await second.offset_for_timestamp(15_001) == 46
     assert await second.append(batch(2)) is not None
@@ -275,12 +290,8 @@ async def test_bounds_survive_a_rewrite_of_the_file_and_a_restart(server: Server
 
 
 async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link: RedisLink) -> None:
-    leases = RedisLeaseStore(link)
-
-    async def reclaim() -> int:
-        return (await leases.claim(NAME, "1/1", 60.0, force=True)).epoch
-
-    log = await PartitionLog.open(NAME, await reclaim(), RedisRecordStore(link), reclaim)
+    lease = StoredLease(link)
+    log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(link), lease)
     assert (await log.append(batch(3))).base_offset == 0
     server.kill()
     with pytest.raises(KafkaError) as refused:
@@ -294,17 +305,10 @@ async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link
 
 
 async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link: RedisLink) -> None:
-    leases = RedisLeaseStore(link)
-
-    async def reclaim() -> int:
-        try:
-            return (await leases.claim(NAME, "1/1", 60.0, force=True)).epoch
-        finally:
-            proxy.heal()
-
     async with FaultProxy(server.port) as proxy:
         through = await RedisLink.connect(proxy.url, settings=QUICK)
-        log = await PartitionLog.open(NAME, await reclaim(), RedisRecordStore(through), reclaim)
+        lease = StoredLease(link, proxy.heal)
+        log = await PartitionLog.open(NAME, await lease.reclaim(), RedisRecordStore(through), lease)
         await log.append(batch(3))
         proxy.swallow_replies = True
         with pytest.raises(KafkaError) as unknown:

@@ -15,6 +15,7 @@ from libs.record_log.settings import LogSettings
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
+from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch
 
 NAME = "partition:t:0"
@@ -37,15 +38,9 @@ def test_history(
 
 
 async def play(history: list[tuple[list[int], Fault | None, int | None]], settings: LogSettings) -> None:
-    epoch = 1
-
-    async def reclaim() -> int:
-        nonlocal epoch
-        epoch += 1
-        return epoch
-
-    store = MemoryRecordStore(epoch_of=lambda _: epoch)
-    log = await PartitionLog.open(NAME, epoch, store, reclaim, settings)
+    lease = Lease()
+    store = MemoryRecordStore(epoch_of=lambda _: lease.epoch)
+    log = await PartitionLog.open(NAME, lease.epoch, store, lease, settings)
     answered: list[Appended] = []
     unknown = 0
     for counts, fault, trim in history:
@@ -59,7 +54,7 @@ async def play(history: list[tuple[list[int], Fault | None, int | None]], settin
         await eventually(lambda: log.state is LogState.OPEN)
         if trim is not None and trim <= log.log_end_offset:
             await log.delete_records(trim)
-    again = await PartitionLog.open(NAME, epoch, store, reclaim, settings)
+    again = await PartitionLog.open(NAME, lease.epoch, store, lease, settings)
     for reader in (log, again):
         assert await spans(reader) == [
             (b.base_offset, b.last_offset) for b in await store.read(NAME, 0, 10**9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from libs.coordinator_runtime.lifecycle import ShardState
@@ -14,6 +14,7 @@ from libs.stream_log.memory import MemoryStreamLog
 from libs.stream_log.port import StreamLog
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
+from tests.support.lease import Lease
 
 SHARD = "share-coordinator:7"
 
@@ -76,26 +77,6 @@ class LedgerCodec:
 
     def decode(self, payload: bytes) -> str:
         return payload.decode("ascii")
-
-
-@dataclass
-class Lease:
-    """A lease that stays ours; `refusals` are raised by the next reclaims instead."""
-
-    held: bool = True
-    epoch: int = 1
-    reclaims: int = 0
-    refusals: list[Exception] = field(default_factory=list)
-
-    def holds(self, epoch: int) -> bool:
-        return self.held and epoch == self.epoch
-
-    async def reclaim(self) -> int:
-        self.reclaims += 1
-        if self.refusals:
-            raise self.refusals.pop(0)
-        self.epoch += 1
-        return self.epoch
 
 
 QUICK = RuntimeSettings(

@@ -9,7 +9,7 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
-from libs.record_log.core.batch import header_of
+from libs.record_log.core.batch import StoredBatch, header_of
 from libs.record_log.core.retention import Retention
 from libs.record_log.core.view import Limits
 from libs.record_log.memory import MemoryRecordStore
@@ -18,25 +18,12 @@ from libs.record_log.settings import LogSettings
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
+from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch
 
 NAME = "partition:t:0"
 NOW = 1_700_000_000.0
 SIZE = len(batch())
-
-
-class Lease:
-    """The lease of the partition as `reclaim` sees it; `failures` are raised first."""
-
-    def __init__(self) -> None:
-        self.epoch = 1
-        self.failures: list[Exception] = []
-
-    async def reclaim(self) -> int:
-        if self.failures:
-            raise self.failures.pop(0)
-        self.epoch += 1
-        return self.epoch
 
 
 class World:
@@ -47,7 +34,7 @@ class World:
 
     async def open(self, settings: LogSettings | None = None) -> PartitionLog:
         return await PartitionLog.open(
-            NAME, self.lease.epoch, self.store, self.lease.reclaim, settings, lambda: self.now
+            NAME, self.lease.epoch, self.store, self.lease, settings, lambda: self.now
         )
 
 
@@ -89,6 +76,22 @@ async def test_append_answers_with_offsets_and_makes_records_readable(world: Wor
     assert offsets(log.read_hot(0, 10**6)) == [(0, 2), (3, 4), (5, 9)]
     assert offsets(await log.read(4, 1)) == [(3, 4)]
     assert await log.read(10, 10**6) == []
+
+
+async def test_a_leader_whose_lease_may_be_over_reads_nothing(world: World) -> None:
+    log = await world.open(LogSettings(limits=Limits(tail_bytes=1)))
+    await log.append(batch() + batch())
+    world.lease.held = False
+    assert await code_of(log.read(3, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.lease.held = True
+    read = world.store.read
+
+    async def slowly(partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
+        world.lease.held = False
+        return await read(partition, offset, max_bytes)
+
+    world.store.read = slowly  # type: ignore[method-assign]  # the lease ends while the store is asked
+    assert await code_of(log.read(0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_batches_carry_the_lease_epoch_as_leader_epoch(world: World) -> None:
@@ -226,7 +229,7 @@ async def test_unknown_outcome_is_found_out_under_a_new_epoch(world: World, faul
 async def test_while_the_outcome_is_unknown_reads_go_on_and_appends_are_refused(world: World) -> None:
     log = await world.open()
     await log.append(batch())
-    world.lease.failures = [LeasesUnavailable()]
+    world.lease.refusals = [LeasesUnavailable()]
     world.store.hold()
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     lost = asyncio.ensure_future(log.append(batch()))
@@ -264,7 +267,7 @@ async def test_recovery_waits_for_the_store(world: World) -> None:
 
 async def test_a_lease_lost_during_recovery_closes_the_log(world: World) -> None:
     log = await world.open()
-    world.lease.failures = [LeaseLost(NAME)]
+    world.lease.refusals = [LeaseLost(NAME)]
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     assert await code_of(log.append(batch())) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -448,7 +451,7 @@ async def test_close_finishes_what_is_on_its_way_and_refuses_the_rest(world: Wor
 
 async def test_close_interrupts_a_recovery(world: World) -> None:
     log = await world.open()
-    world.lease.failures = [LeasesUnavailable() for _ in range(1000)]
+    world.lease.refusals = [LeasesUnavailable() for _ in range(1000)]
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await log.close()

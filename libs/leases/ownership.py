@@ -1,4 +1,4 @@
-"""What a shard needs to know of its lease, and the process's lease holder as the answer."""
+"""What the owner of a shard or partition needs to know of its lease, and the lease holder as the answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Ownership(Protocol):
-    """The lease of one shard, seen from its owner."""
+    """One lease, seen from its owner."""
 
     def holds(self, epoch: int) -> bool:
         """Whether the lease of this epoch is surely still valid by our clock."""
@@ -15,12 +15,12 @@ class Ownership(Protocol):
     async def reclaim(self) -> int:
         """A higher epoch of the same lease, which fences our own writes of unknown outcome.
 
-        Whatever it raises means try again: a shard whose lease went to another process is closed by its host.
+        Raises LeaseLost when another owner has it, LeasesUnavailable when that cannot be known yet.
         """
 
 
 class Holder(Protocol):
-    """What a host needs of `libs.leases.holder.LeaseHolder`."""
+    """What the hosts of shards and partitions need of `libs.leases.holder.LeaseHolder`."""
 
     def watch(
         self,
