@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from services.share_partition_leader.config import DEFAULT_BATCH_SIZE
+from services.share_partition_leader.config import DEFAULT_BATCH_SIZE, DELIVERY_BYTES
 from services.share_partition_leader.core.values import AcquireMode, AcquireRequest
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.delivery import Key, Partitions

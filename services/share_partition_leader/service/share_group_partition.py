@@ -196,6 +196,10 @@ class ShareGroupPartition:
             self._reading = False
             self.wake()
         self._check_serving()
+        if not batches:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
+            )
         return self._take(request, offset, batches) or self.acquire(request, max_bytes)
 
     def acknowledge(self, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0) -> None:

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from libs.testkit.waiting import eventually
-from services.share_partition_leader.service import outbox, share_group_partition
+from services.share_partition_leader.service import outbox
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -93,23 +93,22 @@ async def test_partitions_take_turns() -> None:
     async with started() as world:
         await world.create_topic(partitions=3)
         for partition in range(3):
-            await world.publish(2, partition)
-            await world.publish(2, partition)
-        with patch.object(share_group_partition, "DELIVERY_BYTES", 1):
-            async with stream(world, partitions=range(3)) as consumer:
-                await settle()
-                consumer.grant(12)
-                await consumer.got(lambda: len(consumer.records) == 12)
-    assert sorted(partition for partition, _ in consumer.records[:6]) == [0, 0, 1, 1, 2, 2]
+            await world.publish(1, partition, size=600_000)
+            await world.publish(1, partition, size=600_000)
+        async with stream(world, partitions=range(3)) as consumer:
+            await settle()
+            consumer.grant(6)
+            await consumer.got(lambda: len(consumer.records) == 6)
+            assert [sorted(consumer.records[:3]), sorted(consumer.records[3:])] == [
+                [(0, 0), (1, 0), (2, 0)],
+                [(0, 1), (1, 1), (2, 1)],
+            ]
 
 
 async def test_a_message_is_closed_when_it_is_full(world: World) -> None:
     for _ in range(6):
-        await world.publish(1, size=100)
-    with (
-        patch.object(outbox, "MESSAGE_BYTES", 300),
-        patch.object(share_group_partition, "DELIVERY_BYTES", 1),
-    ):
+        await world.publish(1, size=600_000)
+    with patch.object(outbox, "MESSAGE_BYTES", 1_000_000):
         async with stream(world, credit=6) as consumer:
             await consumer.got_offsets(*range(6))
             assert [len(message.deliveries) for message in consumer.messages] == [2, 2, 2]
