@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from services.share_partition_leader.config import DEFAULT_BATCH_SIZE, DELIVERY_BYTES
+from services.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from services.share_partition_leader.core.values import AcquireMode, AcquireRequest
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.delivery import Key, Partitions
@@ -82,9 +82,8 @@ class Fetch:
 
     @property
     def _room(self) -> int:
-        """Bytes that may still be read at once."""
-        asked = self._asked.max_bytes
-        return min(DELIVERY_BYTES, asked - self._bytes) if asked else DELIVERY_BYTES
+        """Bytes that may still come; 0 without a limit."""
+        return self._asked.max_bytes and self._asked.max_bytes - self._bytes
 
     async def _ask(self, key: Key) -> None:
         try:

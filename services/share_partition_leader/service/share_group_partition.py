@@ -161,14 +161,14 @@ class ShareGroupPartition:
 
     # Records out, acknowledgements in
 
-    def acquire(self, request: AcquireRequest, max_bytes: int = DELIVERY_BYTES) -> Acquisition | Nothing:
-        """Acquires records that are in memory; at least one batch, else `max_bytes` of them at most.
+    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Acquisition | Nothing:
+        """Acquires records that are in memory: one batch, and more up to `max_bytes` (0: a delivery's).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
         self._check_serving()
         while (offset := self._fetch_offset()) is not None:
-            batches = self._log.read_hot(offset, max_bytes)
+            batches = self._log.read_hot(offset, _at_once(max_bytes))
             if batches is None:
                 return Nothing.COLD
             acquisition = self._take(request, offset, batches)
@@ -178,9 +178,7 @@ class ShareGroupPartition:
                 break
         return Nothing.EMPTY
 
-    async def acquire_cold(
-        self, request: AcquireRequest, max_bytes: int = DELIVERY_BYTES
-    ) -> Acquisition | Nothing:
+    async def acquire_cold(self, request: AcquireRequest, max_bytes: int = 0) -> Acquisition | Nothing:
         """Acquires records, reading them from the store where need be; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
@@ -191,7 +189,7 @@ class ShareGroupPartition:
             return Nothing.EMPTY
         self._reading = True
         try:
-            batches = await self._log.read(offset, max_bytes)
+            batches = await self._log.read(offset, _at_once(max_bytes))
         finally:
             self._reading = False
             self.wake()
@@ -378,6 +376,10 @@ def _holding(batches: Sequence[StoredBatch], acquired: Sequence[Acquired]) -> li
         if run.first <= batch.last_offset:
             needed.append(batch.data)
     return needed
+
+
+def _at_once(max_bytes: int) -> int:
+    return min(max_bytes or DELIVERY_BYTES, DELIVERY_BYTES)
 
 
 def _given_up() -> KafkaError:

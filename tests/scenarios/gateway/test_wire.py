@@ -53,6 +53,7 @@ async def test_single_record_batches_are_acquired_as_one_run(door: Door) -> None
         ({"max_records": 1, "batch_size": 1}, [(0, 0)]),
         ({"max_records": 5, "batch_size": 1}, [(offset, offset) for offset in range(5)]),
         ({"max_records": 3, "batch_size": 500, "share_acquire_mode": RECORD_LIMIT}, [(0, 2)]),
+        ({"max_bytes": 1}, [(0, 0)]),  # testPollRecordsGreaterThanMaxBytes: one batch, however large
     ],
 )
 async def test_limits(door: Door, limits: dict[str, Any], runs: list[tuple[int, int]]) -> None:
