@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from sharebroker.gateway.v1 import share_pb2 as share
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from tests.support.client import Client, refusal_of, unique
+from tests.support.client import Client, decision, refusal_of, unique
 
 TIMEOUT = 2.0
 
@@ -71,8 +71,10 @@ class Probes:
         return dict(zip(calls, outcomes, strict=True))
 
     async def _acknowledge(self, timeout: float) -> None:
-        codes = await self._client.acknowledge(self._group_id, "prober", self._held, timeout=timeout)
-        _raise_first(codes)
+        request = share.AcknowledgeRequest(
+            group_id=self._group_id, member_id="prober", acknowledgements=map(decision, self._held)
+        )
+        _check((await self._client.share.Acknowledge(request, timeout=timeout)).results)
 
     async def _heartbeat(self, timeout: float) -> None:
         request = groups.ShareGroupHeartbeatRequest(
@@ -85,19 +87,19 @@ class Probes:
     async def _create(self, timeout: float) -> None:
         request = cluster.CreateTopicsRequest()
         request.topics.add(name=unique("topic"))
-        _raise_first([(await self._client.admin.CreateTopics(request, timeout=timeout)).topics[0].error_code])
+        _check((await self._client.admin.CreateTopics(request, timeout=timeout)).topics)
 
     async def _describe_offsets(self, timeout: float) -> None:
         request = groups.DescribeShareGroupOffsetsRequest()
         request.groups.add(group_id=self._group_id, all_topics=True)
-        (group,) = (await self._client.admin.DescribeShareGroupOffsets(request, timeout=timeout)).groups
-        _raise_first([group.error_code, *(p.error_code for topic in group.topics for p in topic.partitions)])
+        found = (await self._client.admin.DescribeShareGroupOffsets(request, timeout=timeout)).groups
+        _check(found)
+        _check(partition for topic in found[0].topics for partition in topic.partitions)
 
     async def _list_offsets(self, timeout: float) -> None:
         request = leader.ListOffsetsRequest()
         request.partitions.add(topic_id=self._topic_id, partition=0, timestamp=-1)
-        answer = await self._client.admin.ListOffsets(request, timeout=timeout)
-        _raise_first(part.error_code for part in answer.partitions)
+        _check((await self._client.admin.ListOffsets(request, timeout=timeout)).partitions)
 
     async def _inspect(self, timeout: float) -> None:
         request = state.InspectShareGroupStateRequest(
@@ -110,17 +112,18 @@ class _InBandError(Exception):
     pass
 
 
-def _raise_first(codes: Any) -> None:
-    for code in codes:
-        if code:
-            raise _InBandError(ErrorCode(code))
+def _check(parts: Iterable[Any]) -> None:
+    for part in parts:
+        if part.error_code:
+            raise _InBandError(Outcome(ErrorCode(part.error_code), part.error_message))
 
 
 async def _outcome(call: Awaitable[Any]) -> Outcome:
     try:
         await call
     except _InBandError as failure:
-        return Outcome(failure.args[0])
+        outcome: Outcome = failure.args[0]
+        return outcome
     except grpc.aio.AioRpcError as failure:
         refused = refusal_of(failure)
         return Outcome(refused.code, refused.text)

@@ -1,0 +1,115 @@
+"""Redis is away or full: calls end in time with an error that says try again, then all goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+
+import pytest
+import redis
+
+from libs.testkit.brokers import Cluster, four_processes
+from libs.testkit.servers import Server
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.fault.probes import Outcome, Probes
+from tests.support.client import ACCEPT, connected
+from tests.support.traffic import Traffic
+
+LEASE_SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with four_processes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> Server:
+    assert cluster.redis is not None
+    return cluster.redis
+
+
+def failed(outcomes: dict[str, Outcome]) -> set[str]:
+    """Which calls failed; each in a way that may be mended by waiting."""
+    assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+    return {name for name, outcome in outcomes.items() if outcome.code}
+
+
+async def test_redis_is_killed_and_comes_back(cluster: Cluster, server: Server) -> None:
+    async with connected(cluster.address) as client:
+        probes = Probes(client)
+        await probes.prepare()
+        topic, topic_id = await client.create(4)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            await asyncio.to_thread(server.kill)
+            assert failed(await probes.all()) >= {"publish", "acknowledge", "create", "inspect"}
+            await asyncio.to_thread(server.restart)
+            await traffic.moves()
+            await probes.hold()
+            assert failed(await probes.all(timeout=10.0)) == set()
+            await traffic.drain()
+        assert not books.broken
+        for partition in range(4):
+            offsets = {offset for index, offset in books.accepted if index == partition}
+            assert await client.finished(traffic.group_id, topic_id, partition) >= offsets
+
+
+async def test_redis_is_silent_for_longer_than_a_lease_lives(cluster: Cluster, server: Server) -> None:
+    async with connected(cluster.address) as client:
+        probes = Probes(client)
+        await probes.prepare()
+        topic, _ = await client.create(4)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            server.process.send_signal(signal.SIGSTOP)
+            try:
+                assert failed(await probes.all()) >= {"publish", "acknowledge", "create", "inspect"}
+                await asyncio.sleep(LEASE_SECONDS)
+                assert failed(await probes.all()) >= {"publish", "acquire", "acknowledge", "list groups"}
+            finally:
+                server.process.send_signal(signal.SIGCONT)
+            await traffic.moves()
+            await probes.hold()
+            assert failed(await probes.all(timeout=10.0)) == set()
+            await traffic.drain()
+        assert not books.broken
+
+
+async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
+    """Reading goes on, writing is refused in plain words, nothing that was answered is lost."""
+    control = redis.Redis.from_url(server.url)
+    async with connected(cluster.address) as client:
+        probes = Probes(client)
+        await probes.prepare()
+        topic, topic_id = await client.create()
+        group_id = await client.group()
+        await client.publish(topic, map(str, range(10)))
+        held = await client.acquire_all(group_id, topic, 5, "member")
+        control.config_set("maxmemory", 1)
+        try:
+            outcomes = await probes.all()
+            assert failed(outcomes) == {"publish", "acknowledge", "heartbeat", "create"}
+            for name in failed(outcomes):
+                assert outcomes[name].code is ErrorCode.KAFKA_STORAGE_ERROR
+                assert "OOM" in outcomes[name].text
+            assert (
+                await client.acknowledge(group_id, "member", held[:2]) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+            )
+            assert await client.finished(group_id, topic_id) == set()
+            more = await client.acquire_all(group_id, topic, 5, "member")
+            assert [record.text for record in more] == ["5", "6", "7", "8", "9"]
+        finally:
+            control.config_set("maxmemory", 0)
+            control.close()
+
+        async def accepted() -> bool:
+            return await client.acknowledge(group_id, "member", [*held, *more], ACCEPT) == [0] * 10
+
+        await eventually(accepted)
+        assert await client.finished(group_id, topic_id) == set(range(10))
+        await probes.hold()
+        assert failed(await probes.all(timeout=10.0)) == set()
