@@ -98,21 +98,6 @@ async def test_renew_acknowledgement_disabled(world: World) -> None:
     await record.accept()
 
 
-async def test_a_renewed_lock_outlasts_the_first(world: World) -> None:
-    await world.produce(2)
-    group = await world.new_group(share_record_lock_duration_ms=1000)
-    consumer = await world.consumer(group)
-    kept, forgotten = await take(consumer, 2)
-    await world.configure(group, share_record_lock_duration_ms=10_000)
-    first = kept.deadline
-    while kept.deadline < first + 5:  # the change takes a moment to reach the leader
-        await kept.renew()
-    await eventually(lambda: forgotten.lock_lost)
-    assert not kept.lock_lost
-    await kept.accept()
-    assert [(record.offset, record.delivery_count) for record in await poll(consumer)] == [(1, 2)]
-
-
 async def test_automatic_renewal_outlasts_the_lock(world: World) -> None:
     await world.produce(4)
     consumer = await world.consumer(

@@ -1,0 +1,85 @@
+"""Coordinators that move: a process is killed, another follows it (ShareConsumerTest; see README.md)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster, Serve, four_processes
+from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, poll, take
+
+
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[Cluster]:
+    """Four processes of the module's own, to be killed."""
+    with four_processes() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def world(own_cluster: Cluster) -> AsyncIterator[World]:
+    async with World(own_cluster.address) as world:
+        yield world
+
+
+async def replace(process: Serve) -> None:
+    """End a process at once and start its successor."""
+    await asyncio.to_thread(process.kill)
+    await asyncio.to_thread(process.start)
+
+
+async def test_share_partition_lag_on_group_coordinator_movement(own_cluster: Cluster, world: World) -> None:
+    await lag_stays(world, own_cluster.process("group-coordinator"))
+
+
+async def test_share_partition_lag_on_share_coordinator_movement(own_cluster: Cluster, world: World) -> None:
+    await lag_stays(world, own_cluster.process("share-coordinator"))
+
+
+async def lag_stays(world: World, process: Serve) -> None:
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    await world.produce(10)
+    records = await take(consumer, 10)
+    accept_all(records[:4])
+    records[9].reject()
+    assert [result.error for result in await consumer.commit()] == [None] * 5
+    before = await world.offset(group)
+    assert before is not None
+    assert (before.start_offset, before.lag) == (4, 5)
+    await replace(process)
+    assert await world.offset(group) == before
+    accept_all(records[4:9])
+    assert [result.error for result in await consumer.commit()] == [None] * 5
+    assert await world.lag(group) == 0
+
+
+async def test_share_consumer_after_coordinator_movement(own_cluster: Cluster, world: World) -> None:
+    """Everything published is consumed while the share coordinator moves; what was accepted stays so."""
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    accepted: list[int] = []
+
+    async def publish() -> None:
+        for _ in range(20):
+            await world.produce(10)
+
+    async def consume() -> None:
+        while len(set(accepted)) < 200:
+            records = await poll(consumer)
+            accept_all(records)
+            await consumer.commit()
+            for record in records:
+                assert record.acknowledgement is not None
+                if record.acknowledgement.error is None:
+                    accepted.append(record.offset)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as work:
+        work.create_task(consume())
+        work.create_task(publish())
+        await asyncio.sleep(0)
+        work.create_task(replace(own_cluster.process("share-coordinator")))
+    assert sorted(accepted) == list(range(200))
+    assert await nothing_comes(consumer)
