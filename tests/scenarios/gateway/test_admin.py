@@ -50,12 +50,29 @@ async def test_metadata(door: Door, cluster: Cluster) -> None:
     assert topic.name in {one.name for one in everything.topics}
 
 
-async def test_topics_are_created_when_producers_ask_for_them(door: Door) -> None:
+async def test_topics_are_created_by_producers_only_where_the_broker_allows_it(door: Door) -> None:
     name = f"{(await door.topic()).name}-on-demand"
     request = pb.MetadataRequest(topics=[name], allow_auto_topic_creation=True)
-    (made,) = (await door.admin.Metadata(request)).topics
-    assert (made.error_code, len(made.partitions)) == (0, 1)
-    await Topic(door, f"{name}-by-publishing", "", 1).publish(1)
+    (refused,) = (await door.admin.Metadata(request)).topics
+    assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    await allow_creation(door, "true")
+    try:
+        (made,) = (await door.admin.Metadata(request)).topics
+        assert (made.error_code, len(made.partitions)) == (0, 1)
+        await Topic(door, f"{name}-by-publishing", "", 1).publish(1)
+    finally:
+        await allow_creation(door, None)
+
+
+async def allow_creation(door: Door, value: str | None) -> None:
+    resource = cluster_pb.IncrementalAlterConfigsRequest.Resource(
+        resource_type=cluster_pb.RESOURCE_TYPE_BROKER
+    )
+    resource.configs.add(name="auto.create.topics.enable", value=value)
+    answer = await door.admin.IncrementalAlterConfigs(
+        cluster_pb.IncrementalAlterConfigsRequest(resources=[resource])
+    )
+    assert not answer.responses[0].error_code, answer
 
 
 async def test_a_deleted_topic_is_gone_when_the_call_returns(door: Door) -> None:
