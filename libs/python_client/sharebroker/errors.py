@@ -17,7 +17,10 @@ ERROR_DOMAIN: Final = "sharebroker"
 
 
 class ErrorCode(IntEnum):
-    """Kafka's error codes, as far as a share-capable broker needs them."""
+    """Kafka's error codes, as far as a share-capable broker needs them.
+
+    A number that this version does not know is UNKNOWN_SERVER_ERROR: the other side may be newer.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -67,6 +70,10 @@ class ErrorCode(IntEnum):
     INVALID_SHARE_SESSION_EPOCH = 123
     FENCED_STATE_EPOCH = 124
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, _value: object) -> ErrorCode:
+        return cls.UNKNOWN_SERVER_ERROR
 
 
 @dataclass(frozen=True, slots=True)

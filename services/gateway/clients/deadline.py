@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from services.gateway.clients.codes import code_of
 from services.gateway.config import REQUEST_TIMEOUT
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -86,4 +85,4 @@ async def persist(
 def raise_moved(code: int, message: str) -> None:
     """Raise an in-band error of a coordinator that moved, so that the call is repeated."""
     if code in MOVED_COORDINATOR:
-        raise KafkaError(code_of(code), message)
+        raise KafkaError(ErrorCode(code), message)

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from libs.rpc.in_band import refusal
 from libs.rpc.remote import NOT_SENT
 from libs.rpc.router import Peer, Router
-from services.gateway.clients.codes import wire
 from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.core.values import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
@@ -143,6 +143,5 @@ def failed(answer: Callable[..., R], part: Asked, error: KafkaError) -> R:
     return answer(
         topic_id=part.topic_id,
         partition=part.partition,
-        error_code=wire(error.code),
-        error_message=error.message,
+        **refusal(error),
     )

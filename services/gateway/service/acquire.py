@@ -10,7 +10,6 @@ from uuid import uuid4
 
 from libs.catalog.records import Topic
 from libs.clock import now
-from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from services.gateway.core.validation import (
@@ -27,7 +26,7 @@ from services.gateway.service.decode import decoded
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.initialisation import Initialisation
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
@@ -166,7 +165,7 @@ def _check(request: pb.AcquireRequest) -> None:
 def _errors(answers: Mapping[TopicPartition, Answer]) -> list[KafkaError]:
     return [
         KafkaError(
-            code_of(answer.error_code),
+            ErrorCode(answer.error_code),
             answer.error_message,
             metadata={"topic_id": part.topic_id, "partition": str(part.partition)},
         )

@@ -12,8 +12,8 @@ from libs.catalog.names import check_topic_name
 from libs.catalog.records import ConfigResource, ResourceType, Topic
 from libs.leases import names
 from libs.leases.port import Member
+from libs.rpc.in_band import refusal, wire
 from libs.rpc.router import GROUP_COORDINATOR, SHARE_COORDINATOR
-from services.gateway.clients.codes import wire
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import NAMED_WITHIN
 from services.gateway.core.validation import refused
@@ -145,9 +145,7 @@ async def _coordinator(
         if member is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except KafkaError as error:
-        return pb.FindCoordinatorResponse.Coordinator(
-            key=key, node_id=-1, error_code=wire(error.code), error_message=error.message
-        )
+        return pb.FindCoordinatorResponse.Coordinator(key=key, node_id=-1, **refusal(error))
     return pb.FindCoordinatorResponse.Coordinator(key=key, node_id=member.node_id, address=member.address)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Final
 
-from services.gateway.clients.codes import wire
+from libs.rpc.in_band import wire
 from services.gateway.clients.leaders import moved
 from services.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from services.gateway.core.credit import CreditSplit, Grants

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from libs.rpc.in_band import refusal
 from libs.rpc.router import GROUP_COORDINATOR
-from services.gateway.clients.codes import wire
 from services.gateway.clients.deadline import Deadline, persist, raise_moved
 from services.gateway.service.gateway import Gateway
 from sharebroker.errors import KafkaError
@@ -137,6 +137,6 @@ async def _each(
         try:
             return await gateway.coordinators.of_group(group_id, send, deadline)
         except KafkaError as error:
-            return answer(group_id=group_id, error_code=wire(error.code), error_message=error.message)
+            return answer(group_id=group_id, **refusal(error))
 
     return list(await asyncio.gather(*map(one, group_ids)))

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from typing import TYPE_CHECKING, cast
 
+from libs.rpc.in_band import wire
 from libs.rpc.local import LocalStub
-from services.gateway.clients.codes import wire
 from services.gateway.config import UNREAD_MESSAGES
 from services.gateway.core.values import TopicPartition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery

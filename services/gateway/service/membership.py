@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from services.gateway.clients.codes import code_of
 from services.gateway.clients.coordinators import Coordinators
 from services.gateway.clients.deadline import Deadline, raise_moved
 from services.gateway.config import REQUEST_TIMEOUT
@@ -120,7 +119,7 @@ async def send_heartbeat(
 
     answer = await coordinators.of_group(message.group_id, send, deadline)
     if answer.error_code:
-        raise KafkaError(code_of(answer.error_code), answer.error_message)
+        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
     return answer
 
 

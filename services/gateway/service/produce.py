@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from libs.catalog.names import check_topic_name
-from services.gateway.clients.codes import wire
+from libs.rpc.in_band import refusal
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.service.gateway import Gateway
@@ -89,8 +89,7 @@ def _response(asked: _Asked, answers: Iterable[Answer]) -> pb.ProduceResponse.To
             error = error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             response.partition_responses.add(
                 index=part.index,
-                error_code=wire(error.code),
-                error_message=error.message,
+                **refusal(error),
                 base_offset=-1,
             )
     return response

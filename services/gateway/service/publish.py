@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from libs.catalog.names import check_topic_name
 from libs.catalog.records import Topic
 from libs.clock import now
-from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MAX_PUBLISH_RECORDS, PUBLISH_BATCH_BYTES
 from services.gateway.core.validation import refused
@@ -120,7 +119,7 @@ def _raise_failure(answers: Sequence[Answer], indexes: Sequence[Sequence[int]]) 
         return
     published = sum(len(some) for some, answer in zip(indexes, answers, strict=True) if not answer.error_code)
     raise KafkaError(
-        code_of(failed[0].error_code),
+        ErrorCode(failed[0].error_code),
         failed[0].error_message,
         metadata={
             "published": str(published),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from libs.clock import now
-from services.gateway.clients.codes import code_of, wire
+from libs.rpc.in_band import wire
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.core.fetch import begin_acknowledge, merged
@@ -79,7 +79,7 @@ async def acknowledge(
 
     for answer in await gateway.leaders.each(parts, send, Answer, deadline):
         if answer.error_code:
-            error = KafkaError(code_of(answer.error_code), answer.error_message)
+            error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
             results[TopicPartition(answer.topic_id, answer.partition)] = error
     return results
 

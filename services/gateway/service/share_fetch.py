@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from libs.clock import now
-from services.gateway.clients.codes import code_of, wire
+from libs.rpc.in_band import wire
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MAX_WAIT, SESSION_IDLE
 from services.gateway.core.fetch import (
@@ -136,7 +136,7 @@ def _response(
     context: FetchContext, answers: Mapping[TopicPartition, Answer], acknowledged: AckResults
 ) -> pb.ShareFetchResponse:
     outcomes = [
-        PartitionOutcome(part, bool(answer.record_batches), code_of(answer.error_code))
+        PartitionOutcome(part, bool(answer.record_batches), ErrorCode(answer.error_code))
         for part, answer in answers.items()
     ]
     reported = set(context.reported(outcomes))
@@ -157,7 +157,7 @@ def _response(
 
 
 def _fill(data: pb.ShareFetchResponse.PartitionData, answer: Answer) -> None:
-    code = shown_error(code_of(answer.error_code))
+    code = shown_error(ErrorCode(answer.error_code))
     data.error_code = wire(code)
     data.error_message = answer.error_message
     data.records = answer.record_batches

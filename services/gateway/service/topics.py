@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from libs.catalog.catalog import TopicCatalog
 from libs.catalog.records import ConfigResource, ResourceType, Topic
-from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from services.gateway.service.gateway import Gateway
@@ -23,8 +22,8 @@ async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> T
     if gateway.catalog.topic(name) is None and gateway.catalog.broker.auto_create_topics_enable:
         request = pb.CreateTopicsRequest(topics=[pb.CreateTopicsRequest.Topic(name=name)])
         (result,) = (await create_topics(gateway, request, deadline)).topics
-        if code_of(result.error_code) not in _FINE:
-            raise KafkaError(code_of(result.error_code), result.error_message)
+        if ErrorCode(result.error_code) not in _FINE:
+            raise KafkaError(ErrorCode(result.error_code), result.error_message)
         await _see(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
     return gateway.topic(name)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import (
     AlterOffsets,
     AlterPlan,
@@ -15,7 +15,6 @@ from services.group_coordinator.core.commands import (
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.core.view import ClusterView
 from services.group_coordinator.service.finishing import to_the_end
-from services.group_coordinator.service.messages import wire
 from services.group_coordinator.service.shards import Shards
 from services.group_coordinator.service.share_states import Failures, ShareStates
 from sharebroker.errors import ErrorCode, KafkaError
@@ -59,7 +58,7 @@ class Administration:
         try:
             await to_the_end(self._delete_group(group_id))
         except KafkaError as error:
-            return _DeletedGroup(group_id=group_id, error_code=wire(error.code), error_message=error.message)
+            return _DeletedGroup(group_id=group_id, **refusal(error))
         return _DeletedGroup(group_id=group_id)
 
     async def _alter_offsets(
@@ -86,7 +85,7 @@ class Administration:
             error = plan.refused.get((asked.topic_name, some.partition)) or failures.get(
                 TopicPartition(altered.topic_id, some.partition)
             )
-            altered.partitions.append(_AlteredPartition(partition=some.partition, **_in_band(error)))
+            altered.partitions.append(_AlteredPartition(partition=some.partition, **refusal(error)))
         return altered
 
     async def _delete_offsets(
@@ -107,7 +106,7 @@ class Administration:
         topic = self._view.topic(name)
         topic_id = topic.topic_id if topic else ""
         error = plan.refused.get(name) or failures.get(topic_id)
-        return _DeletedTopic(topic_name=name, topic_id=topic_id, **_in_band(error))
+        return _DeletedTopic(topic_name=name, topic_id=topic_id, **refusal(error))
 
     async def _delete_group(self, group_id: str) -> None:
         plan = await self._shards.ask(DeleteGroup(group_id), group_id, DeletePlan)
@@ -121,7 +120,3 @@ class Administration:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"A member joined group {group_id} while it was being deleted."
             )
-
-
-def _in_band(error: KafkaError | None) -> dict[str, Any]:
-    return {"error_code": wire(error.code), "error_message": error.message} if error else {}

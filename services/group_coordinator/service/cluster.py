@@ -22,9 +22,9 @@ from libs.catalog.machine import SHARD, CatalogMachine
 from libs.catalog.records import CatalogRecord, ConfigResource, ResourceType, Topic
 from libs.catalog.topic_ids import new_topic_id
 from libs.coordinator_runtime.host import ShardHost
+from libs.rpc.in_band import refusal
 from libs.stream_log.port import StreamLog
 from services.group_coordinator.config import GroupCoordinatorConfig
-from services.group_coordinator.service.messages import wire
 from sharebroker.cluster.v1 import cluster_pb2 as pb
 from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceServicer
 from sharebroker.errors import ErrorCode, KafkaError
@@ -153,6 +153,4 @@ class Cluster(ClusterServiceServicer):
 
 
 def _in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:
-    if isinstance(outcome, KafkaError):
-        return {"error_code": wire(outcome.code), "error_message": outcome.message}
-    return {}
+    return refusal(outcome if isinstance(outcome, KafkaError) else None)

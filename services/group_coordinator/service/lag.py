@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from libs.persister.port import Persister, ShareKey, StateSummary
+from libs.rpc.in_band import refusal, wire
 from services.group_coordinator.clients.log_ends import LogEnds
 from services.group_coordinator.core.commands import ListOffsetPartitions
 from services.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
 from services.group_coordinator.core.view import ClusterView
-from services.group_coordinator.service.messages import wire
 from services.group_coordinator.service.shards import Shards
 from sharebroker.errors import KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
@@ -38,9 +38,7 @@ class Lags:
             topics = self._all(known) if asked.all_topics else _asked(asked)
             found = await self._partitions(asked.group_id, known, topics)
         except KafkaError as error:
-            return pb.DescribeShareGroupOffsetsResponse.Group(
-                group_id=asked.group_id, error_code=wire(error.code), error_message=error.message
-            )
+            return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, **refusal(error))
         return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, topics=found)
 
     def _all(self, known: Assignment) -> dict[str, list[int]]:

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from typing import cast
-
+from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import GroupDescription, Heartbeat, HeartbeatReply
 from services.group_coordinator.core.model import Assignment
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker.status.v1 import status_pb2
 
 NO_OPERATIONS = -(1 << 31)
 """Kafka's authorized operations of a request that did not ask for them, or a server without ACLs."""
 
 Described = pb.ShareGroupDescribeResponse.DescribedGroup
-
-
-def wire(code: ErrorCode) -> status_pb2.ErrorCode.ValueType:
-    """An error code as a field of a message: the number is the same."""
-    return cast("status_pb2.ErrorCode.ValueType", int(code))
 
 
 def heartbeat_in(request: pb.ShareGroupHeartbeatRequest) -> Heartbeat:
@@ -75,8 +68,7 @@ def not_described(group_id: str, error: KafkaError) -> Described:
         group_id=group_id,
         group_state="Dead" if error.code is ErrorCode.GROUP_ID_NOT_FOUND else "",
         authorized_operations=NO_OPERATIONS,
-        error_code=wire(error.code),
-        error_message=error.message,
+        **refusal(error),
     )
 
 

@@ -15,7 +15,6 @@ from services.share_coordinator.core.records import (
     ShareRecord,
 )
 from services.share_coordinator.core.state import ShareState
-from sharebroker.errors import KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 
 LogRecord = pb.InspectShareGroupStateResponse.LogRecord
@@ -34,11 +33,6 @@ def batches_out(batches: Iterable[StateBatch]) -> list[pb.StateBatch]:
         pb.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
         for first, last, state, count in batches
     ]
-
-
-def refusal_of(error: KafkaError) -> dict[str, Any]:
-    """The fields that say in band why a partition was refused."""
-    return {"error_code": int(error.code), "error_message": error.message}
 
 
 def read_fields(reply: ReadReply) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from libs.coordinator_runtime.hashing import shard_of
 from libs.coordinator_runtime.host import ShardHost
+from libs.rpc.in_band import refusal
 from libs.stream_log.port import StreamLog
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.core.commands import (
@@ -25,7 +26,7 @@ from services.share_coordinator.core.key import ShareKey, make_key
 from services.share_coordinator.core.machine import ShareCoordinatorMachine
 from services.share_coordinator.core.records import ShareRecord
 from services.share_coordinator.service.inspection import inspect
-from services.share_coordinator.service.messages import batches_in, read_fields, refusal_of, summary_fields
+from services.share_coordinator.service.messages import batches_in, read_fields, summary_fields
 from services.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
@@ -174,7 +175,7 @@ async def _result(
             raise outcome
         return {"partition": partition, **fields(await outcome)}
     except KafkaError as error:
-        return {"partition": partition, **refusal_of(error)}
+        return {"partition": partition, **refusal(error)}
 
 
 def _write(key: ShareKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -> Write:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from libs.rpc.in_band import wire
 from services.share_partition_leader.core.values import AckBatch
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.gathering import RENEW
@@ -32,7 +33,7 @@ async def _of_partition(
         share_partition = await leadership.share_partition(request.group_id, asked.topic_id, asked.partition)
         await _apply(share_partition, request, asked)
     except KafkaError as error:
-        answer.error_code = int(error.code)  # type: ignore[assignment]  # the enum's numbers are Kafka's
+        answer.error_code = wire(error.code)
         answer.error_message = error.message
     return answer
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from libs.rpc.in_band import wire
 from services.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from services.share_partition_leader.core.values import AcquireMode, AcquireRequest
 from services.share_partition_leader.service import holders
@@ -113,7 +114,7 @@ class Fetch:
         self._failed.add(key)
         if key not in self._answers:
             answer = self._answers[key] = _answer(key)
-            answer.error_code = int(error.code)  # type: ignore[assignment]  # the enum's numbers are Kafka's
+            answer.error_code = wire(error.code)
             answer.error_message = error.message
 
 

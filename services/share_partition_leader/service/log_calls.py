@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
+from libs.rpc.in_band import wire
 from services.share_partition_leader.service.leadership import Leadership, LedPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -94,7 +95,7 @@ async def _each(
         try:
             await act(await leadership.led(asked.topic_id, asked.partition), asked, answer)
         except KafkaError as error:
-            answer.error_code = int(error.code)
+            answer.error_code = wire(error.code)
             answer.error_message = error.message
         return answer
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from libs.rpc.in_band import refusal
 from services.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from services.share_partition_leader.core.values import LostLock
 from services.share_partition_leader.service.gathering import Asked
@@ -85,8 +86,7 @@ class Outbox:
         self._message.problems.add(
             topic_id=topic_id,
             partition=partition,
-            error_code=int(error.code),
-            error_message=error.message,
+            **refusal(error),
         )
         self._added(1)
 

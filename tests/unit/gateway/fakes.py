@@ -12,9 +12,9 @@ from libs.catalog.records import Topic, TopicRecord
 from libs.config.broker import BrokerConfig
 from libs.leases import names
 from libs.leases.port import Member
+from libs.rpc.in_band import wire
 from libs.rpc.router import GROUP_COORDINATOR, LEADER
 from libs.stream_log.memory import MemoryStreamLog
-from services.gateway.clients.codes import wire
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.clients.codes import code_of
 from services.gateway.clients.deadline import Backoff, Deadline
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import produce_pb2 as pb
@@ -80,7 +79,7 @@ async def test_backoff_ends_at_the_deadline() -> None:
     ("number", "code"), [(6, ErrorCode.NOT_LEADER_OR_FOLLOWER), (9999, ErrorCode.UNKNOWN_SERVER_ERROR)]
 )
 def test_codes_of_messages(number: int, code: ErrorCode) -> None:
-    assert code_of(number) is code
+    assert ErrorCode(number) is code
 
 
 class Context:

@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 
+from libs.rpc.in_band import wire
 from libs.testkit.waiting import eventually
-from services.gateway.clients.codes import wire
 from services.gateway.config import IN_FLIGHT_BYTES
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import produce_pb2 as pb

@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 import pytest
 
+from libs.rpc.in_band import wire
 from libs.testkit.waiting import eventually
-from services.gateway.clients.codes import wire
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb

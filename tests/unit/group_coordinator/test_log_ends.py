@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from libs.leases.port import Member
+from libs.rpc.in_band import wire
 from libs.rpc.local import LocalStub
 from libs.rpc.router import Peer
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
 from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.service.messages import wire
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
