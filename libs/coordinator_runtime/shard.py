@@ -23,6 +23,7 @@ from libs.stream_log.port import (
     LogFenced,
     LogNotWritten,
     LogOutcomeUnknown,
+    LogRefused,
     LogUnavailable,
     StreamLog,
 )
@@ -55,6 +56,8 @@ class ShardRuntime(Generic[C, R, A]):
         self._pending = Pending(0)
         self._failures = 0
         self._must_reclaim = False
+        self._refusal = ""
+        self._refused_until = 0.0
         self._trimmed = 0
         self._trim_at = 0.0
         self._trim_plan: tuple[int, int] | None = None
@@ -83,7 +86,8 @@ class ShardRuntime(Generic[C, R, A]):
         """The reply, once what it rests on is durable.
 
         Raises what the machine raises, COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR,
-        COORDINATOR_NOT_AVAILABLE, after `timeout` seconds REQUEST_TIMED_OUT (it may still become durable).
+        COORDINATOR_NOT_AVAILABLE, KAFKA_STORAGE_ERROR where the log refuses to grow, after `timeout` seconds
+        REQUEST_TIMED_OUT (it may still become durable).
         """
         return await self.submit(command, timeout=timeout)
 
@@ -94,6 +98,7 @@ class ShardRuntime(Generic[C, R, A]):
         loop = asyncio.get_running_loop()
         future: asyncio.Future[A] = loop.create_future()
         if decision.records:
+            self._check_growing(loop.time())
             self._take(decision.records)
         elif not self._pending:
             self._check_held()
@@ -135,6 +140,14 @@ class ShardRuntime(Generic[C, R, A]):
         if not self._ownership.holds(self._epoch):
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.shard}: the lease is not surely ours")
 
+    def _check_growing(self, now: float) -> None:
+        if now < self._refused_until:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self.shard}: {self._refusal}",
+                retry_after=self._refused_until - now,
+            )
+
     def _take(self, records: Sequence[R]) -> None:
         # encoded first: a record that has no bytes must not reach memory
         payloads = [self._codec.encode(record) for record in records]
@@ -173,8 +186,10 @@ class ShardRuntime(Generic[C, R, A]):
             await self._log.append(self.shard, self._epoch, pending.durable + 1, group)
         except LogFenced:
             self._shut("another process owns the shard")
+        except LogRefused as error:
+            self._refused(error.reason.removeprefix(f"{self.shard}: "))
         except LogNotWritten as error:
-            self._fail(f"the log refused: {error.reason}")
+            self._fail(f"not written: {error.reason}")
         except Exception as error:
             # it may lie in the log, or reach it late: a higher epoch settles which
             if not isinstance(error, LogOutcomeUnknown):
@@ -246,6 +261,14 @@ class ShardRuntime(Generic[C, R, A]):
             self._move(ShardState.FAILED)
         self._abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE, reason)
 
+    def _refused(self, reason: str) -> None:
+        """The log does not grow for now. Memory is loaded again at once: what reads can go on."""
+        self._refusal = f"the store refused: {reason}"
+        self._refused_until = asyncio.get_running_loop().time() + self._settings.refusal_pause
+        self._abandon(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
+        self._fail(self._refusal)
+        self._failures = 0
+
     def _shut(self, reason: str) -> None:
         if self.state is not ShardState.CLOSED:
             self._move(ShardState.CLOSED)
@@ -270,7 +293,7 @@ class ShardRuntime(Generic[C, R, A]):
             return
         loop = asyncio.get_running_loop()
         delay = max(deadline - self._settings.clock(), self._settings.timer_floor)
-        due, armed = loop.time() + delay, self._deadline_timer
+        due, armed = max(loop.time() + delay, self._refused_until), self._deadline_timer
         # a timer that comes too early finds nothing due and is set again: cheaper than moving it each time
         if armed is not None:
             if armed.when() <= due:
@@ -284,7 +307,8 @@ class ShardRuntime(Generic[C, R, A]):
             return
         # What is due in a process that stood still need not be: its members may be with another owner.
         held = self._ownership.holds(self._epoch)
-        if held and len(self._pending) < self._settings.queue_limit:
+        growing = asyncio.get_running_loop().time() >= self._refused_until
+        if held and growing and len(self._pending) < self._settings.queue_limit:
             records = self._machine.on_deadline(self._settings.clock())
             if records:
                 self._take(records)

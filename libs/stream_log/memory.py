@@ -14,6 +14,7 @@ from libs.stream_log.port import (
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
+    LogRefused,
     LogUnavailable,
 )
 
@@ -42,6 +43,7 @@ class MemoryStreamLog:
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
         self.away = False
+        self.full = False
         self.appends: list[tuple[str, int, int]] = []
         self._epoch_of = epoch_of
         self._fences: dict[str, int] = {}
@@ -109,6 +111,8 @@ class MemoryStreamLog:
 
     def _append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
         self._check_writable(shard, epoch)
+        if self.full:
+            raise LogRefused("full on demand")
         log = self._shard(shard)
         if log.last != first_position - 1:
             raise LogOutOfOrder(f"{shard} ends at {log.last}, not at {first_position - 1}")

@@ -35,6 +35,10 @@ class LogNotWritten(LogError):
         super().__init__(reason)
 
 
+class LogRefused(LogNotWritten):
+    """Not written: the store is there and takes nothing, for want of memory or disk. Reading goes on."""
+
+
 class LogOutOfOrder(LogNotWritten):
     """Not written: the log does not end right before `first_position`. Memory and log differ; reload."""
 
@@ -53,7 +57,7 @@ class StreamLog(Protocol):
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
         """Append all payloads at `first_position`, `first_position + 1`, …, or none.
 
-        Raises LogFenced, LogOutOfOrder, LogNotWritten, LogOutcomeUnknown.
+        Raises LogFenced, LogOutOfOrder, LogRefused, LogNotWritten, LogOutcomeUnknown.
         """
 
     async def read(self, shard: str, after: int, limit: int) -> list[Entry]:

@@ -20,6 +20,7 @@ from libs.stream_log.port import (
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
+    LogRefused,
     LogUnavailable,
 )
 
@@ -89,4 +90,6 @@ def write_failure(shard: str, error: RedisError) -> LogError:
         return LogFenced(f"{shard}: {error.text}")
     if isinstance(error, RedisRefused) and error.code == "OUTOFORDER":
         return LogOutOfOrder(f"{shard}: {error.text}")
+    if isinstance(error, RedisRefused):
+        return LogRefused(f"{shard}: {error}")
     return LogNotWritten(f"{shard}: {error}")

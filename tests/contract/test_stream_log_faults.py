@@ -16,6 +16,7 @@ from libs.stream_log.port import (
     LogNotWritten,
     LogOutcomeUnknown,
     LogOutOfOrder,
+    LogRefused,
     LogUnavailable,
 )
 from libs.stream_log.redis import RedisStreamLog
@@ -56,7 +57,7 @@ async def test_a_full_memory_refuses_appends_but_not_reading_trimming_or_leases(
     log, epoch = RedisStreamLog(link), await owned(link)
     await log.append(SHARD, epoch, 1, [b"a", b"b"])
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
-    with pytest.raises(LogNotWritten, match="OOM"):
+    with pytest.raises(LogRefused, match="OOM"):
         await log.append(SHARD, epoch, 3, [b"c"])
     assert len(await log.read(SHARD, 0, 10)) == 2
     await log.trim(SHARD, epoch, 2)
@@ -69,7 +70,7 @@ async def test_a_full_memory_refuses_appends_but_not_reading_trimming_or_leases(
 async def test_a_replica_refuses_appends(link: RedisLink) -> None:
     log, epoch = RedisStreamLog(link), await owned(link)
     await link.call("REPLICAOF", "127.0.0.1", 1, timeout=5.0)
-    with pytest.raises(LogNotWritten):
+    with pytest.raises(LogRefused):
         await log.append(SHARD, epoch, 1, [b"a"])
 
 

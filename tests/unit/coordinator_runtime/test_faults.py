@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,7 +12,7 @@ from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.coordinator_runtime.ledger import SHARD, Put, Rig, outcome
 
 
@@ -41,6 +42,55 @@ async def test_a_failed_append_throws_memory_away_and_loads_again(
     assert await rig.get("b") == ""
     assert await rig.put("b", "1") == "1"
     assert rig.lease.reclaims == (0 if fault is Fault.NOT_WRITTEN else 1)
+
+
+async def test_reading_goes_on_while_the_log_is_full() -> None:
+    rig = await Rig(refusal_pause=0.05).opened()
+    await rig.put("a", "1")
+    rig.memory.full = True
+    rig.memory.hold()
+    under_way = rig.shard.submit(Put("a", ("2",)), timeout=5)
+    await asyncio.sleep(0)
+    behind = rig.shard.submit(Put("b", ("1",)), timeout=5)
+    rig.memory.release()
+    for refused in (under_way, behind):
+        with pytest.raises(KafkaError, match="the store refused: full on demand") as caught:
+            await refused
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    await rig.active()
+    with pytest.raises(KafkaError, match="the store refused") as caught:
+        rig.shard.submit(Put("a", ("3",)), timeout=5)  # the log is not even asked
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert caught.value.retry_after is not None
+    assert (await rig.get("a"), await rig.get("b")) == ("1", "")
+    rig.memory.full = False
+
+    async def written() -> bool:
+        return await outcome(rig.put("a", "4")) == "4"
+
+    await eventually(written)
+    assert await rig.contents() == ["a=1", "a=4"]
+    assert rig.lease.reclaims == 0
+
+
+async def test_what_is_due_is_tried_again_until_the_log_is_not_full_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = await Rig(refusal_pause=0.001, clock=lambda: 5.0).opened()
+    asked: list[bytes] = []
+    append = rig.memory.append
+
+    async def fills_up(shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
+        asked.extend(payloads)
+        await append(shard, epoch, first_position, payloads)
+        rig.memory.full = True
+
+    monkeypatch.setattr(rig.memory, "append", fills_up)
+    await rig.put("at", "4")
+    await eventually(lambda: asked.count(b"rung=5.0") > 3)
+    rig.memory.full = False
+    await eventually(lambda: rig.memory.full)
+    assert await rig.contents() == ["at=4", "rung=5.0"]
 
 
 async def test_after_an_unknown_outcome_the_late_append_is_fenced() -> None:

@@ -57,6 +57,7 @@ def active(host: Host) -> bool:
 async def test_a_lone_process_holds_every_shard(cluster: Cluster) -> None:
     host = await cluster.process(1)
     assert [shard.shard for shard in host.held()] == [f"share-coordinator:{n}" for n in range(4)]
+    assert host.indices() == [0, 1, 2, 3]
     await eventually(lambda: active(host))
     assert await host.shard(2).write(Put("a", ("1",)), timeout=5) == "1"
     assert cluster.log.appends == [("share-coordinator:2", 1, 1)]
