@@ -273,7 +273,8 @@ class LeaseHolder:
 
     async def _look_up(self, resource: str) -> Member | None:
         [lease] = await self._store.read([resource])
-        if not self._members or (lease is not None and lease.owner not in self._members):
+        # Somebody we do not know yet owns it, or could: processes of a cluster start in any order.
+        if self._preferred(resource) is None or (lease is not None and lease.owner not in self._members):
             await self._refresh_members()
         if lease is not None and lease.owner in self._members:
             return self._members[lease.owner]
