@@ -116,6 +116,8 @@ class CatalogFollower:
                 if readable:
                     _logger.warning("the catalog stands still: %r", failure)
                 readable = False
+            except Exception:  # who follows no longer serves the catalog of now for ever
+                _logger.exception("following the catalog failed")
             else:
                 readable = True
 
@@ -142,9 +144,9 @@ class CatalogFollower:
         if any(isinstance(record, ConfigRecord) for record in records):
             self.broker = effective_broker(catalog, self.static)
             self._groups.clear()
+        self._changed.set()
+        self._changed = asyncio.Event()
         # Before `start` ends nobody has seen an earlier state.
         for record in records if self._task else ():
             for listener in self._listeners:
                 listener(record)
-        self._changed.set()
-        self._changed = asyncio.Event()

@@ -38,7 +38,10 @@ class RetentionTask:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            await self.apply()
+            try:
+                await self.apply()
+            except Exception:  # the next time may do better; without a next time logs grow for ever
+                _log.exception("retention failed")
 
     async def apply(self) -> None:
         """Once, on every partition; where it fails, the next time."""

@@ -156,5 +156,18 @@ async def test_what_came_in_before_a_failed_read_is_told(follower: CatalogFollow
     assert follower.group_config("g").share_auto_offset_reset == "earliest"
 
 
+async def test_a_listener_that_fails_does_not_end_the_following(
+    follower: CatalogFollower, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(record: CatalogRecord) -> None:
+        raise RuntimeError("a fault of ours")
+
+    follower.listen(broken)
+    for name in ("b", "c"):
+        await writer.write(TopicRecord(Topic(f"T{name}", name, 1)))
+        await follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023 - awaited here
+    assert "a fault of ours" in caplog.text
+
+
 async def test_stop_before_start_is_nothing() -> None:
     await CatalogFollower(MemoryStreamLog(), BrokerConfig()).stop()
