@@ -11,7 +11,8 @@ import structlog
 from libs.catalog.records import CatalogRecord, TopicDeletedRecord
 from libs.leases import names
 from libs.rpc.router import SHARE_COORDINATOR, Router
-from sharebroker.errors import KafkaError
+from libs.tasks import Tasks
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as share
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
@@ -27,7 +28,7 @@ class Departures:
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(_failed)
 
     def member_left(self, group_id: str, member_id: str) -> None:
         """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked).
@@ -43,20 +44,11 @@ class Departures:
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work that nobody waits for."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._tasks.spawn(work)
 
     async def stop(self) -> None:
         """Gives up what is under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _log.error("telling others failed", exc_info=task.exception())
+        await self._tasks.stop()
 
     async def _release(self, request: leader.ReleaseMemberRequest) -> None:
         for peer in self._router.leaders():
@@ -71,7 +63,9 @@ class Departures:
             await asyncio.sleep(PAUSE * attempt)
             try:
                 owner = await self._router.owner_of(names.CATALOG)
-                if owner is not None and self._router.is_self(owner):
+                if owner is None:  # it died: whoever follows does this
+                    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                if self._router.is_self(owner):
                     await self._forget_everywhere(request)
             except KafkaError as error:
                 _log.info(
@@ -86,3 +80,7 @@ class Departures:
         for peer in self._router.share_coordinators():
             shards += (await peer.stub.DeleteTopicState(request, timeout=CALL_TIMEOUT)).shards
         self._router.check_all_answered(SHARE_COORDINATOR, shards)
+
+
+def _failed(error: BaseException) -> None:
+    _log.error("telling others failed", exc_info=error)

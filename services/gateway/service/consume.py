@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 from uuid import uuid4
 
+from libs.tasks import Tasks
 from services.gateway.core.validation import check_bounds, check_group_id, check_member_id, refused
 from services.gateway.core.values import SessionKey, TopicPartition
 from services.gateway.service.deliveries import Deliveries
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.membership import Identity, StreamMember
-from services.gateway.service.tasks import Tasks
 from sharebroker.gateway.v1 import share_pb2 as pb
 from sharebroker.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
 

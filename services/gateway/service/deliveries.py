@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import Final
 
 from libs.rpc.in_band import wire
+from libs.tasks import Tasks
 from services.gateway.clients.leaders import moved
 from services.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from services.gateway.core.credit import CreditSplit, Grants
@@ -16,7 +17,6 @@ from services.gateway.service.decode import OWN_ID, decoded
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.leader_stream import LeaderStream, lost_results
 from services.gateway.service.outbox import Outbox
-from services.gateway.service.tasks import Tasks
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb

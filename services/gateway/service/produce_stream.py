@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
+from libs.tasks import Tasks
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.outbox import Outbox
 from services.gateway.service.produce import produce
-from services.gateway.service.tasks import Tasks
 from sharebroker.gateway.v1 import produce_pb2 as pb
 
 

@@ -1,9 +1,10 @@
-"""Tasks that live as long as a stream does."""
+"""Tasks that live no longer than whoever started them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 class Tasks:
@@ -15,7 +16,7 @@ class Tasks:
         self._failed = failed
         self._running: set[asyncio.Task[None]] = set()
 
-    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` beside the rest."""
         task = asyncio.ensure_future(work)
         self._running.add(task)

@@ -1,0 +1,66 @@
+"""What follows a deleted topic: its share state goes, although owners change meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from libs.catalog.records import Topic, TopicDeletedRecord, TopicRecord
+from libs.leases.port import Member
+from libs.rpc.router import Peer, Router
+from libs.testkit.waiting import eventually
+from services.broker import departures
+from services.broker.departures import Departures
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+
+ME = Member("1/1", 1, frozenset(), "here:1")
+OTHER = Member("2/1", 2, frozenset(), "there:1")
+
+
+class Owners:
+    """A router for one share coordinator; `owners` are the catalog's, one a look-up, the last one stays."""
+
+    def __init__(self, *owners: Member | None) -> None:
+        self.owners = list(owners)
+        self.forgotten: list[str] = []
+
+    async def owner_of(self, resource: str) -> Member | None:
+        return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
+
+    def is_self(self, member: Member) -> bool:
+        return member is ME
+
+    def share_coordinators(self) -> list[Peer[Any]]:
+        return [Peer(ME, self)]
+
+    def check_all_answered(self, role: str, shards: list[int]) -> None:
+        assert shards == [0]
+
+    async def DeleteTopicState(
+        self, request: pb.DeleteTopicStateRequest, *, timeout: float
+    ) -> pb.DeleteTopicStateResponse:
+        self.forgotten.append(request.topic_id)
+        return pb.DeleteTopicStateResponse(shards=[0])
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(departures, "PAUSE", 0.001)
+
+
+async def test_state_of_a_deleted_topic_goes_though_the_catalog_has_no_owner_yet() -> None:
+    owners = Owners(None, None, ME)
+    departed = Departures(cast("Router", owners))
+    departed.metadata_changed(TopicRecord(Topic("T0", "a", 1)))
+    departed.metadata_changed(TopicDeletedRecord("T1"))
+    await eventually(lambda: owners.forgotten == ["T1"])
+    await departed.stop()
+
+
+async def test_it_is_left_to_the_owner_of_the_catalog() -> None:
+    owners = Owners(OTHER)
+    departed = Departures(cast("Router", owners))
+    departed.metadata_changed(TopicDeletedRecord("T1"))
+    await eventually(lambda: not departed._tasks._running)
+    assert owners.forgotten == []
