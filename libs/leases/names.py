@@ -27,6 +27,12 @@ def partition(topic_id: str, index: int) -> str:
     return f"partition:{topic_id}:{index}"
 
 
+def topic_partition(resource: str) -> tuple[str, int]:
+    """Topic id and number of a partition's resource."""
+    _, topic_id, index = resource.split(":")
+    return topic_id, int(index)
+
+
 def kind_of(resource: str) -> str:
     """The kind of a resource: what stands before the first colon."""
     return resource.partition(":")[0]

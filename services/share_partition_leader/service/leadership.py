@@ -58,7 +58,7 @@ class LedPartition:
     @property
     def partition(self) -> int:
         """Its number within the topic."""
-        return int(self.log.partition.rpartition(":")[2])
+        return names.topic_partition(self.log.partition)[1]
 
     def loaded(self) -> list[ShareGroupPartition]:
         """The share-partitions that are ready."""
@@ -188,7 +188,7 @@ class Leadership:
     # Leases
 
     async def _acquired(self, resource: str, epoch: int) -> None:
-        _, topic_id, _ = resource.split(":")
+        topic_id, _ = names.topic_partition(resource)
         topic = await self._topic(topic_id)
         lease = LeaseOwnership(self._ports.holder, resource)
         log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))

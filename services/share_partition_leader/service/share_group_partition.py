@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from libs.clock import now
+from libs.leases import names
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
 from services.share_partition_leader.config import DELIVERY_BYTES
@@ -102,8 +103,7 @@ class ShareGroupPartition:
     ) -> None:
         self.group_id = group_id
         self.topic = topic
-        _, self.topic_id, partition = log.partition.split(":")
-        self.partition = int(partition)
+        self.topic_id, self.partition = names.topic_partition(log.partition)
         self.core = core
         self.retired = False
         self._log = log

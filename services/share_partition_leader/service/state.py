@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from libs.clock import now
 from libs.config.group import GroupConfig
+from libs.leases import names
 from libs.persister.port import Persister, ShareKey
 from libs.record_log.partition_log import PartitionLog
 from services.share_partition_leader.core.states import RecordState
@@ -54,8 +55,7 @@ def state_writer(persister: Persister, group_id: str, log: PartitionLog) -> Stat
 
 def share_key(group_id: str, log: PartitionLog) -> ShareKey:
     """The key of a group's state of a log's partition."""
-    _, topic_id, partition = log.partition.split(":")
-    return ShareKey(group_id, topic_id, int(partition))
+    return ShareKey(group_id, *names.topic_partition(log.partition))
 
 
 async def _reset(log: PartitionLog, config: GroupConfig) -> int:
