@@ -188,7 +188,7 @@ class World:
         """A process comes that should lead the partition instead, and it is handed over."""
         resource = names.partition(TOPIC, partition)
         for node in range(2, 1000):
-            other = Member(f"{node}/1", node, ME.roles, f"node{node}:1")
+            other = Member(f"{node}/1", node, frozenset({"share-partition-leader"}), f"node{node}:1")
             if preferred(resource, "share-partition-leader", [ME, other]) is other:
                 break
         await self.leases.announce(other, 1e6)
