@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 
 import pytest
+import redis
 
 from libs.testkit.brokers import Cluster, one_process
 from tests.support.client import RELEASE, connected
@@ -47,8 +50,7 @@ async def test_what_was_accepted_stays_so_and_what_was_held_comes_again(cluster:
 async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Cluster) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(4)
-        group_id = await client.group()
-        traffic = Traffic(cluster.address, topic, group_id)
+        traffic = Traffic(cluster.address, topic, await client.group())
         async with traffic.flowing() as books:
             for _ in range(3):
                 await restart(cluster)
@@ -56,5 +58,22 @@ async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Clust
             await traffic.drain()
         assert not books.broken
         for partition in range(4):
-            finished = await client.finished(group_id, topic_id, partition)
+            finished = await client.finished(traffic.group_id, topic_id, partition)
             assert {offset for index, offset in books.accepted if index == partition} <= finished
+
+
+async def test_its_valkey_is_killed_under_load(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(4)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            for _ in range(2):
+                with redis.Redis.from_url(cluster.redis_url) as connection:
+                    pid = connection.info("server")["process_id"]
+                os.kill(pid, signal.SIGKILL)
+                await traffic.moves()
+            await traffic.drain()
+        assert not books.broken
+        for partition in range(4):
+            offsets = {offset for index, offset in books.accepted if index == partition}
+            assert await client.finished(traffic.group_id, topic_id, partition) >= offsets
