@@ -85,7 +85,9 @@ class Attempts:
 
     def begin(self, group_id: str, partitions: Iterable[TopicPartition], until: float) -> None:
         """These are being changed."""
-        self._until.setdefault(group_id, {}).update(dict.fromkeys(partitions, until))
+        changing = dict.fromkeys(partitions, until)
+        if changing:  # names of groups that nobody made must not gather here
+            self._until.setdefault(group_id, {}).update(changing)
 
     def end(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """These are not being changed any more."""

@@ -156,3 +156,9 @@ def test_attempts_run_until_they_end_or_their_time_is_up() -> None:
     attempts.end("g", tp("t", 0, 1, 7))
     attempts.end("other", tp("t", 0))
     assert attempts.running("g", 5.0) == attempts.running("other", 5.0) == set()
+
+
+def test_nothing_is_remembered_of_a_change_without_partitions() -> None:
+    attempts = Attempts()
+    attempts.begin("g", (), 10.0)
+    assert attempts._until == {}
