@@ -10,6 +10,7 @@ from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.gathering import RENEW
 from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from services.share_partition_leader.service.state import NoStateError
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
@@ -30,12 +31,20 @@ async def _of_partition(
 ) -> pb.AcknowledgeRecordsResponse.Partition:
     answer = pb.AcknowledgeRecordsResponse.Partition(topic_id=asked.topic_id, partition=asked.partition)
     try:
-        share_partition = await leadership.share_partition(request.group_id, asked.topic_id, asked.partition)
-        await _apply(share_partition, request, asked)
+        await _apply(await _loaded(leadership, request.group_id, asked), request, asked)
     except KafkaError as error:
         answer.error_code = wire(error.code)
         answer.error_message = error.message
     return answer
+
+
+async def _loaded(
+    leadership: Leadership, group_id: str, asked: pb.AcknowledgeRecordsRequest.Partition
+) -> ShareGroupPartition:
+    try:
+        return await leadership.share_partition(group_id, asked.topic_id, asked.partition)
+    except NoStateError as error:  # a fetch may wait for it; what was never acquired never will be
+        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message) from error
 
 
 async def _apply(

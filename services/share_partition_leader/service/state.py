@@ -21,12 +21,16 @@ _SEEN_BY_CONSUMERS = {
 """What a consumer is told when the share coordinator refuses (Kafka: SharePartition.fetchPersisterError)."""
 
 
+class NoStateError(KafkaError):
+    """The group coordinator has not initialised the state, or deleted it: nobody holds records."""
+
+
 async def load_state(
     persister: Persister, log: PartitionLog, group_id: str, config: GroupConfig
 ) -> LoadedState:
     """Reads the state and resolves `share.auto.offset.reset` where no start offset is set.
 
-    Raises KafkaError: LEADER_NOT_AVAILABLE while the group coordinator has not initialised the state,
+    Raises NoStateError with LEADER_NOT_AVAILABLE: the state may come soon; other KafkaErrors:
     OFFSET_NOT_AVAILABLE where no record is as young as `by_duration` asks, the persister's refusals.
     """
     try:
@@ -75,6 +79,8 @@ async def _reset(log: PartitionLog, config: GroupConfig) -> int:
 def _translated(error: KafkaError, *, uninitialised: ErrorCode) -> KafkaError:
     """INVALID_REQUEST from the coordinator means that there is no state: not yet, or no more."""
     if error.code is ErrorCode.INVALID_REQUEST:
-        return KafkaError(uninitialised, "The group has no state of this partition.", metadata=error.metadata)
+        return NoStateError(
+            uninitialised, "The group has no state of this partition.", metadata=error.metadata
+        )
     code = _SEEN_BY_CONSUMERS.get(error.code, error.code)
     return KafkaError(code, error.message, metadata=error.metadata, retry_after=error.retry_after)

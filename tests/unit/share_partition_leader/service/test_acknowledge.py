@@ -129,3 +129,11 @@ async def test_a_caller_that_gave_up_leaves_its_acknowledgement_to_itself(world:
 async def test_an_unknown_partition_is_told(world: World) -> None:
     refused = await world.acknowledge((0, 9, ACCEPT), partition=3)
     assert code(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_group_that_never_acquired_is_refused_for_good(world: World) -> None:
+    request = pb.AcknowledgeRecordsRequest(group_id="new", member_id="m1")
+    part = request.partitions.add(topic_id=TOPIC, partition=0)
+    part.batches.add(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
+    (refused,) = (await world.stub.AcknowledgeRecords(request)).partitions
+    assert code(refused) is ErrorCode.INVALID_RECORD_STATE
