@@ -1,5 +1,11 @@
-"""Fixtures that all tests share live in `libs/testkit`."""
+"""What all tests share; their fixtures live in `libs/testkit`."""
 
 from __future__ import annotations
 
+from hypothesis import HealthCheck, settings
+
 pytest_plugins = ("libs.testkit.plugin",)
+
+# A busy machine is slow at examples that are quick elsewhere: no test may fail by its duration.
+settings.register_profile("sharebroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sharebroker")

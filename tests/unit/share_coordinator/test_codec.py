@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.share_coordinator.core.combine import StateBatch
@@ -31,7 +31,6 @@ records: st.SearchStrategy[ShareRecord] = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(records)
 def test_there_and_back(record: ShareRecord) -> None:
     decoded = CODEC.decode(CODEC.encode(record))
