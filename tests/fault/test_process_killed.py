@@ -55,11 +55,8 @@ async def test_under_load_nothing_answered_is_lost_or_comes_again(cluster: Clust
             for _ in range(3):
                 await restart(cluster)
                 await traffic.moves()
-            await traffic.drain()
+            await traffic.drain(client, topic_id)
         assert not books.broken
-        for partition in range(4):
-            finished = await client.finished(traffic.group_id, topic_id, partition)
-            assert {offset for index, offset in books.accepted if index == partition} <= finished
 
 
 async def test_its_valkey_is_killed_under_load(cluster: Cluster) -> None:
@@ -72,8 +69,5 @@ async def test_its_valkey_is_killed_under_load(cluster: Cluster) -> None:
                     pid = connection.info("server")["process_id"]
                 os.kill(pid, signal.SIGKILL)
                 await traffic.moves()
-            await traffic.drain()
+            await traffic.drain(client, topic_id)
         assert not books.broken
-        for partition in range(4):
-            offsets = {offset for index, offset in books.accepted if index == partition}
-            assert await client.finished(traffic.group_id, topic_id, partition) >= offsets

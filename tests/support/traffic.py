@@ -44,9 +44,9 @@ class Books:
             self.broken.append(f"{record.text} lies at {at}, answered was {known}")
 
     @property
-    def missing(self) -> dict[str, Position]:
+    def missing(self) -> set[Position]:
         """What was published and is not accepted yet."""
-        return {text: at for text, at in self.published.items() if self.accepted.get(at) != text}
+        return {at for text, at in self.published.items() if self.accepted.get(at) != text}
 
 
 class Traffic:
@@ -76,10 +76,28 @@ class Traffic:
         goal = len(self.books.accepted) + records
         await eventually(lambda: len(self.books.accepted) >= goal, 45.0)
 
-    async def drain(self) -> None:
-        """Publish no more; returns once everything that was published is accepted."""
+    async def drain(self, client: Client, topic_id: str) -> None:
+        """Publish no more; returns once all that was published is accepted. What was accepted must be stored.
+
+        An acceptance while things broke may have lost its answer: then the stored state tells.
+        """
         self.publishing = False
-        await eventually(lambda: not self.books.missing, 45.0)
+
+        async def drained() -> bool:
+            accepted = set(self.books.accepted)
+            finished = await self._finished(client, topic_id)
+            assert finished >= accepted
+            return finished >= self.books.missing
+
+        await eventually(drained, 45.0)
+
+    async def _finished(self, client: Client, topic_id: str) -> set[Position]:
+        partitions = {partition for partition, _ in self.books.published.values()}
+        return {
+            (partition, offset)
+            for partition in partitions
+            for offset in await client.finished(self.group_id, topic_id, partition)
+        }
 
     async def _publish(self) -> None:
         numbers = count()
