@@ -9,6 +9,7 @@ import grpc
 
 from sharebroker import clock
 from sharebroker.aio.connection import Connection, call
+from sharebroker.aio.writing import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1.admin_pb2 import MetadataRequest
@@ -54,7 +55,7 @@ class Sender:
     async def _stream(self) -> None:
         """Raises the KafkaError that ended the stream."""
         produce = self._connection.produce.ProduceStream()
-        writer = asyncio.create_task(self._write(produce))
+        writer = StreamWriter(produce, self._write(produce))
         try:
             async for response in produce:
                 self._settle(response)
@@ -63,11 +64,10 @@ class Sender:
             if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:  # as a rule a failure of the transport
                 raise ConnectionLostError(error.message) from None
             raise error from None
+        except asyncio.CancelledError:
+            raise writer.failure() from None
         finally:
-            produce.cancel()
-            writer.cancel()
-            with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError):
-                await writer
+            await writer.stop()
         raise ConnectionLostError("the server ended the stream")
 
     async def _write(self, produce: Call) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
 from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.aio.writing import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.config import LockLost
 from sharebroker.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
@@ -62,18 +62,17 @@ class ConsumeStream:
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
         """Until the stream ends; raises the KafkaError that ended it, all acknowledgements settled."""
         call = share.Consume()
-        writer = asyncio.create_task(self._write(call, ConsumeRequest(subscribe=subscribe)))
+        writer = StreamWriter(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
         error: KafkaError = ConnectionLostError("the server ended the stream")
         try:
             async for response in call:
                 self._handle(response)
         except grpc.aio.AioRpcError as failure:
             error = from_rpc_error(failure)
+        except asyncio.CancelledError:
+            error = writer.failure()
         finally:
-            call.cancel()
-            writer.cancel()
-            with suppress(asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.AioRpcError):
-                await writer
+            await writer.stop()
             self._accumulator.close(ConnectionLostError(error.message))
         raise error
 
