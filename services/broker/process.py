@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import structlog
 
+from libs.leases.holder import LeaseHolder
 from libs.rpc.server import GrpcServer
 from services.broker import roles
 from services.broker.foundation import Foundation, lay
@@ -20,6 +21,9 @@ _log = structlog.get_logger()
 
 GRACE = 3.0
 """Seconds that calls under way get when the process stops."""
+
+HAND_OVER = 10.0
+"""Seconds for finishing writes and giving leases back, also while Redis or a coordinator is away."""
 
 
 class Process:
@@ -57,7 +61,7 @@ class Process:
 
     async def _serve(self, base: Foundation, server: GrpcServer) -> None:
         # Taken down in reverse: streams, calls, leases, then what the roles stand on.
-        self._stack.push_async_callback(base.holder.stop)
+        self._stack.push_async_callback(_hand_over, base.holder)
         await server.start()
         self._stack.push_async_callback(server.stop, GRACE)
         for drain in base.drains:
@@ -77,6 +81,15 @@ class Process:
         }
         _replace(path, orjson.dumps(facts))
         self._stack.callback(path.unlink, missing_ok=True)
+
+
+async def _hand_over(holder: LeaseHolder) -> None:
+    """Gives the leases back; what cannot be finished in time is left to whoever takes them when they run out."""
+    try:
+        async with asyncio.timeout(HAND_OVER):
+            await holder.stop()
+    except TimeoutError:
+        _log.warning("leases were not handed over in time", seconds=HAND_OVER)
 
 
 def _replace(path: Path, content: bytes) -> None:
