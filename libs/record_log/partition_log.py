@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ from libs.stream_log.port import (
     LogUnavailable,
 )
 from sharebroker.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -276,7 +279,10 @@ class PartitionLog:
         segments = self._view.index.unsaved
         try:
             await self._store.append(self.partition, self.epoch, batches, segments)
-        except LogError as error:
+        except Exception as error:  # whatever it was, nobody may wait for ever
+            if not isinstance(error, LogError):
+                _log.exception("%s: the store failed in a way it does not promise", self.partition)
+                error = LogOutcomeUnknown(repr(error))
             self._refuse(group, error)
             if self.state is LogState.RECOVERING:
                 await self._recover()

@@ -84,7 +84,7 @@ class Process:
 
 
 async def _hand_over(holder: LeaseHolder) -> None:
-    """Gives the leases back; what cannot be finished in time is left to whoever takes them when they run out."""
+    """Gives the leases back; what cannot be finished in time is left to those who take them later."""
     try:
         async with asyncio.timeout(HAND_OVER):
             await holder.stop()

@@ -226,6 +226,21 @@ async def test_unknown_outcome_is_found_out_under_a_new_epoch(world: World, faul
     assert [b.last_offset + 1 for b in await log.read(0, 10**6)][-1] == end + 1
 
 
+async def test_failure_that_no_store_promises_is_answered_and_found_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = await world.open()
+
+    async def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "append", fails)
+        assert await code_of(log.append(batch(1))) is ErrorCode.REQUEST_TIMED_OUT
+    await eventually(lambda: log.state is LogState.OPEN)
+    assert (await log.append(batch(1))).base_offset == 0
+
+
 async def test_while_the_outcome_is_unknown_reads_go_on_and_appends_are_refused(world: World) -> None:
     log = await world.open()
     await log.append(batch())
