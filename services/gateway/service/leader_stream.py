@@ -78,9 +78,9 @@ class LeaderStream:
 
     def close(self) -> pb.DeliverResponse:
         """The leader is gone: let go of who waits to send; what the consumer is to be told."""
-        self.finish()
         while not self._queue.empty():
             self._queue.get_nowait()
+        self.finish()  # behind what was dropped: it ends whoever waits for requests
         lost = [
             delivery.LockLost(topic_id=p.topic_id, partition=p.partition, last_offset=_LAST_OFFSET)
             for p in sorted(self._served)

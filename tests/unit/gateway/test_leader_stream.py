@@ -1,0 +1,41 @@
+"""A leader's stream by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from libs.rpc.router import Peer
+from services.gateway.core.values import TopicPartition
+from services.gateway.service.leader_stream import LeaderStream
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from tests.unit.gateway.fakes import member
+
+
+class Stub:
+    """Takes requests and answers nothing."""
+
+    def __init__(self) -> None:
+        self.taken: list[pb.DeliverRequest] = []
+        self.reader: asyncio.Task[None] | None = None
+
+    def Deliver(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
+        self.reader = asyncio.create_task(self._read(requests))
+
+    async def _read(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
+        async for request in requests:
+            self.taken.append(request)
+
+
+async def test_when_its_leader_is_gone_whoever_waits_for_requests_ends() -> None:
+    stub: Any = Stub()
+    stream = LeaderStream(Peer(member(1, "a:1"), stub), pb.DeliverRequest.Open())
+    stream.responses()
+    await stream.serve(frozenset({TopicPartition("t", 0)}))
+    while not stub.taken:
+        await asyncio.sleep(0)
+    told = stream.close()
+    await asyncio.wait_for(stub.reader, 5.0)
+    assert [lost.topic_id for lost in told.lock_lost] == ["t"]
+    assert len(stub.taken) == 1
