@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from libs.rpc.router import Peer
+from libs.testkit.waiting import eventually
 from services.gateway.core.values import TopicPartition
 from services.gateway.service.leader_stream import LeaderStream
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -33,8 +34,7 @@ async def test_when_its_leader_is_gone_whoever_waits_for_requests_ends() -> None
     stream = LeaderStream(Peer(member(1, "a:1"), stub), pb.DeliverRequest.Open())
     stream.responses()
     await stream.serve(frozenset({TopicPartition("t", 0)}))
-    while not stub.taken:
-        await asyncio.sleep(0)
+    await eventually(lambda: stub.taken)
     told = stream.close()
     await asyncio.wait_for(stub.reader, 5.0)
     assert [lost.topic_id for lost in told.lock_lost] == ["t"]
