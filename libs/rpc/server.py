@@ -78,7 +78,7 @@ class GrpcServer:
         await self._server.stop(grace)
 
     async def _report(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
-        for name in ("", *self._names):
+        for name in ("", *self._names, health.SERVICE_NAME, reflection.SERVICE_NAME):
             await self._health.set(name, status)
 
 

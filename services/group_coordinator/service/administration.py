@@ -71,7 +71,8 @@ class Administration:
         }
         plan = await self._shards.ask(AlterOffsets(request.group_id, offsets), request.group_id, AlterPlan)
         failures = await self._states.initialize(plan.initialize)
-        self._changed(request.group_id)
+        if plan.initialize.start_offsets:
+            self._changed(request.group_id)
         return pb.AlterShareGroupOffsetsResponse(
             responses=[self._altered(topic, plan, failures) for topic in request.topics]
         )
