@@ -6,28 +6,36 @@ may be early (its lock was given up in time): then `expire` finds nothing and lo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
+
 from services.share_partition_leader.core.in_flight import InFlight, Lock, Run
 from services.share_partition_leader.core.states import Event, RecordState, after_failed_delivery
 from services.share_partition_leader.core.values import LostLock
 
 
+def tokens_of(leader_epoch: int) -> Iterator[int]:
+    """The tokens of a leader epoch: it fills the high 32 bits, a counter the low ones."""
+    return count((leader_epoch << 32) + 1)
+
+
 class Locks:
     """Issues locks and ends those that have run out.
 
-    Tokens are `leader_epoch << 32` plus a counter, so that no two acquisitions of a partition share one.
+    No two acquisitions of a partition may share a token, not even when its state was loaded anew in between:
+    `tokens` goes on for as long as the leader epoch does.
     """
 
-    __slots__ = ("_bound", "_last_token")
+    __slots__ = ("_bound", "_tokens")
 
-    def __init__(self, leader_epoch: int) -> None:
-        self._last_token = leader_epoch << 32
+    def __init__(self, tokens: Iterator[int]) -> None:
+        self._tokens = tokens
         self._bound: float | None = None
 
     def issue(self, member: str, deadline: float) -> Lock:
         """Make the lock of a new acquisition."""
-        self._last_token += 1
         self.watch(deadline)
-        return Lock(member, self._last_token, deadline)
+        return Lock(member, next(self._tokens), deadline)
 
     def renew(self, lock: Lock, deadline: float) -> Lock:
         """Make the successor of a lock: same acquisition, later deadline."""

@@ -10,7 +10,7 @@ Transitions that wait while a write is under way go together into the next one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from services.share_partition_leader.core.in_flight import (
     Run,
     Transition,
 )
-from services.share_partition_leader.core.locks import Locks
+from services.share_partition_leader.core.locks import Locks, tokens_of
 from services.share_partition_leader.core.states import Event, after_failed_delivery
 from services.share_partition_leader.core.values import (
     AckBatch,
@@ -51,16 +51,20 @@ class Expired(NamedTuple):
 class SharePartition:
     """The state machine of one share-partition; constructed from the state the share coordinator has.
 
+    `tokens` is shared by all that are made of a partition under one leader epoch, one after the other or for
+    several groups: a token of an earlier one must never fit a later one's lock.
     Raises: KafkaError UNKNOWN_SERVER_ERROR when the loaded state contradicts itself.
     """
 
     __slots__ = ("_in_flight", "_loaded", "_locks", "_transitions", "settings")
 
-    def __init__(self, settings: SharePartitionSettings, loaded: LoadedState) -> None:
+    def __init__(
+        self, settings: SharePartitionSettings, loaded: LoadedState, tokens: Iterator[int] | None = None
+    ) -> None:
         self.settings = settings
         self._loaded = loaded
         self._in_flight = load(loaded)
-        self._locks = Locks(loaded.leader_epoch)
+        self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
         self._transitions = 0
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -27,6 +27,7 @@ from services.share_partition_leader.config import (
     LONGEST_RETRY_DELAY,
     share_partition_settings,
 )
+from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import load_state, state_writer
@@ -53,6 +54,7 @@ class LedPartition:
 
     topic: Topic
     log: PartitionLog
+    tokens: Iterator[int]
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
 
     @property
@@ -193,7 +195,7 @@ class Leadership:
         lease = LeaseOwnership(self._ports.holder, resource)
         log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
         await self._topic(topic_id)  # it may have been deleted meanwhile
-        led = LedPartition(topic, log)
+        led = LedPartition(topic, log, tokens_of(epoch))
         log.on_append.append(led.wake)
         self._led[resource] = led
 
@@ -256,7 +258,7 @@ class Leadership:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # The settings as they are now: they may have changed while the state was read.
             settings = share_partition_settings(catalog.group_config(group_id))
-            core = SharePartition(settings, state)
+            core = SharePartition(settings, state, led.tokens)
         except KafkaError:
             raise
         except Exception as error:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.values import SharePartitionSettings
+from services.share_partition_leader.core.locks import tokens_of
+from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.values import (
+    AckBatch,
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -34,6 +41,21 @@ def test_a_lock_runs_out_at_its_deadline(now: float, lost: int) -> None:
     assert len(expired.lost) == lost
     assert (expired.transition is not None) is bool(lost)
     assert picture(share) == ("0-9 available 1" if lost else "0-9 acquired 1")
+
+
+def test_state_that_is_loaded_anew_gives_no_token_twice() -> None:
+    tokens, settings = tokens_of(3), SharePartitionSettings()
+    seen: list[int] = []
+    for _ in range(3):
+        share = SharePartition(settings, LoadedState(1, 3, 0), tokens)
+        [acquired] = share.acquire(AcquireRequest("m1", 10, 10), 0, [(0, 9)], 0.0)
+        late = AckBatch(0, 9, (RELEASE,), seen[-1]) if seen else None
+        if late is not None:
+            with pytest.raises(KafkaError) as refused:
+                share.acknowledge("m1", [late], 0.0)
+            assert refused.value.code is ErrorCode.INVALID_RECORD_STATE
+        seen.append(acquired.token)
+    assert seen == [(3 << 32) + number for number in (1, 2, 3)]
 
 
 def test_a_lost_lock_names_holder_token_and_records() -> None:
@@ -88,7 +110,7 @@ def test_locks_run_out_one_after_the_other() -> None:
     share = opened()
     for number in range(4):
         fetch(share, [(number * 10, number * 10 + 9)], f"m{number}", now=float(number))
-    seen = []
+    seen: list[int] = []
     while (deadline := share.next_deadline()) is not None:
         seen.append((deadline, [x.member for x in share.expire(deadline).lost]))
         check(share)
