@@ -110,7 +110,7 @@ def test_locks_run_out_one_after_the_other() -> None:
     share = opened()
     for number in range(4):
         fetch(share, [(number * 10, number * 10 + 9)], f"m{number}", now=float(number))
-    seen: list[int] = []
+    seen = []
     while (deadline := share.next_deadline()) is not None:
         seen.append((deadline, [x.member for x in share.expire(deadline).lost]))
         check(share)

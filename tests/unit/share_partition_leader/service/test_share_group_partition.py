@@ -580,6 +580,20 @@ async def test_it_stops_once_what_was_asked_for_is_durable(world: World, me: Lis
     assert await world.start_offset() == 2
 
 
+async def test_it_stops_in_time_also_when_the_coordinator_does_not_answer(world: World, me: Listener) -> None:
+    share_partition = await held(world, me)
+    world.persister.open.clear()
+    under_way = say(share_partition, me, 0, 0)
+    await settle()
+    waiting = say(share_partition, me, 1, 1)
+    start = now()
+    await share_partition.stop()
+    assert 5 <= now() - start < 5.1
+    assert (under_way.told, waiting.told) == ([], [ErrorCode.NOT_LEADER_OR_FOLLOWER])
+    world.persister.open.set()
+    await eventually(lambda: under_way.told == [ErrorCode.NONE])
+
+
 async def test_an_idle_one_stops_at_once(world: World) -> None:
     share_partition = await world.share_partition()
     await share_partition.stop()
