@@ -14,11 +14,13 @@ def test_topic_from_creation_to_deletion(sharebroker: Command, group: str) -> No
     made = sharebroker("topics", "create", name, "-p", "3", "-c", "retention.ms=1000", "--json").data
     assert (made["name"], made["partitions"], len(made["topic_id"])) == (name, 3, 22)
     assert name in sharebroker("topics", "list").out
-    assert sharebroker("topics", "alter", name, "-p", "4", "--unset", "retention.ms").code == 0
+    assert sharebroker("topics", "alter", name, "-p", "4").code == 0
+    altered = sharebroker("topics", "alter", name, "--unset", "retention.ms", "--json").data
+    assert (altered["name"], altered["partitions"]) == (name, 4)
     shown = sharebroker("topics", "describe", name, "--json").data
     assert shown["configs"] == {}
     assert [row["end_offset"] for row in shown["partitions"]] == [0, 0, 0, 0]
-    assert sharebroker("topics", "delete", name).code == 0
+    assert sharebroker("topics", "delete", name, "--json").data == {"deleted": [name]}
     assert name not in [row["name"] for row in sharebroker("topics", "list", "--json").data]
 
 
@@ -60,7 +62,7 @@ def test_group_offsets_are_moved_shown_and_forgotten(sharebroker: Command, topic
     assert (facts["state"], facts["members"], facts["topics"]) == ("Empty", 0, [topic])
     assert sharebroker("groups", "delete", group, "--topic", topic).code == 0
     assert sharebroker("groups", "offsets", group, "--json").data == []
-    assert sharebroker("groups", "delete", group).code == 0
+    assert sharebroker("groups", "delete", group, "--json").data == {"group": group, "deleted": "all"}
 
 
 def test_group_config(sharebroker: Command, group: str) -> None:

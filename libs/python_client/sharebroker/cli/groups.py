@@ -148,15 +148,21 @@ def reset(
 @app.command(
     epilog=examples("sharebroker groups delete billing", "sharebroker groups delete billing --topic orders")
 )
-def delete(group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER) -> None:
+def delete(
+    group: Group, topic: InTopics = None, server: Server = DEFAULT_SERVER, as_json: AsJson = False
+) -> None:
     """Delete a group without members, or only what it knows of some topics."""
     with Admin(server) as admin:
         if topic:
             admin.delete_group_offsets(group, topic)
-            say(f"Group {group} forgot {', '.join(topic)}.")
         else:
             admin.delete_group(group)
-            say(f"Deleted group {group}.")
+    if as_json:
+        print_json({"group": group, "deleted": topic or "all"})
+    elif topic:
+        say(f"Group {group} forgot {', '.join(topic)}.")
+    else:
+        say(f"Deleted group {group}.")
 
 
 @app.command(

@@ -104,6 +104,7 @@ def alter(
         list[str] | None, typer.Option("--unset", help="A property to set back to its default.")
     ] = None,
     server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
 ) -> None:
     """Add partitions to a topic, or change its properties."""
     changed = changes(config, unset, "--config")
@@ -114,19 +115,27 @@ def alter(
             admin.alter_topic_configs(name, changed)
         if partitions is not None:
             admin.create_partitions(name, partitions)
-    say(f"Changed topic {name}.")
+        topic = admin.describe_topic(name)
+    if as_json:
+        print_json(topic_row(topic))
+    else:
+        say(f"Changed topic {name}.")
 
 
 @app.command(epilog=examples("sharebroker topics delete orders", "sharebroker topics delete orders returns"))
 def delete(
     names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of the topics.")],
     server: Server = DEFAULT_SERVER,
+    as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records, and what share groups know of them."""
     with Admin(server) as admin:
         for name in names:
             admin.delete_topic(name)
-            say(f"Deleted topic {name}.")
+            if not as_json:
+                say(f"Deleted topic {name}.")
+    if as_json:
+        print_json({"deleted": names})
 
 
 def topic_row(topic: TopicDescription) -> dict[str, Any]:
