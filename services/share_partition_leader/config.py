@@ -28,6 +28,9 @@ RETRY_DELAY: Final = 0.1
 LONGEST_RETRY_DELAY: Final = 2.0
 """The same, at most; also before whatever else failed is tried again."""
 
+STOP_TIMEOUT: Final = 5.0
+"""Seconds that a share-partition has for its last writes when its partition goes to another process."""
+
 CATALOG_LAG: Final = 0.3
 """Seconds that a new topic may take to reach every process."""
 

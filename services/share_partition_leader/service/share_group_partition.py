@@ -13,7 +13,7 @@ from libs.clock import now
 from libs.leases import names
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
-from services.share_partition_leader.config import DELIVERY_BYTES
+from services.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.values import (
@@ -223,10 +223,10 @@ class ShareGroupPartition:
     # The end
 
     async def stop(self) -> None:
-        """Ends in good order: takes nothing more, writes what was asked for, then retires."""
+        """Ends in good order: takes nothing more, has its time to write what was asked for, then retires."""
         self._stopping = True
-        while self._writer is not None:
-            await asyncio.wait([self._writer])
+        if self._writer is not None:
+            await asyncio.wait([self._writer], timeout=STOP_TIMEOUT)
         self.retire()
 
     def retire(self) -> None:
