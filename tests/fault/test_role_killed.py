@@ -47,9 +47,14 @@ async def test_a_role_is_killed_and_comes_back(cluster: Cluster, role: str, unha
             assert {name for name, outcome in outcomes.items() if outcome.code is ErrorCode.NONE} >= unharmed
             await asyncio.to_thread(process.start)
             await traffic.moves()
-            await probes.hold()
-            outcomes = await probes.all(timeout=10.0)
-            assert {outcome.code for outcome in outcomes.values()} == {ErrorCode.NONE}, outcomes
+
+            async def all_is_well() -> bool:
+                await probes.hold()
+                outcomes = await probes.all(timeout=10.0)
+                assert all(outcome.well_or_retriable for outcome in outcomes.values()), outcomes
+                return {outcome.code for outcome in outcomes.values()} == {ErrorCode.NONE}
+
+            await eventually(all_is_well, 30.0)
             await traffic.drain(client, topic_id)
         assert not books.broken
 

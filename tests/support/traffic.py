@@ -92,7 +92,7 @@ class Traffic:
         await eventually(drained, 45.0)
 
     async def _finished(self, client: Client, topic_id: str) -> set[Position]:
-        partitions = {partition for partition, _ in self.books.published.values()}
+        partitions = {partition for partition, _ in (*self.books.published.values(), *self.books.accepted)}
         return {
             (partition, offset)
             for partition in partitions
