@@ -16,6 +16,8 @@ CHANNEL_OPTIONS = (
     # A peer that fell silent is given up about when its leases run out: its streams would not break.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),  # the one that counts; a minute by default
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: after two pings of an idle stream none would follow
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
