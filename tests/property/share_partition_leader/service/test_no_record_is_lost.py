@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
@@ -54,6 +54,15 @@ class Story:
         self.streams.append(opened)
         return opened
 
+    async def led(self) -> None:
+        """Until the partition is led; its log may have to be opened."""
+        self.world.records.open.set()
+        for _ in range(100):
+            with suppress(KafkaError):
+                await self.world.leadership.led(TOPIC, 0)
+                return
+            await asyncio.sleep(0.1)
+
     def say(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
         (ack_id,) = speaker.say(said(first, last, kind, **fields))
         self._said[speaker, ack_id] = (first, last, kind)
@@ -91,7 +100,7 @@ class Story:
 
 def _publish(count: int) -> Step:
     async def step(story: Story) -> None:
-        story.world.records.open.set()  # the log may have to be opened
+        await story.led()
         await story.world.publish(count)
         story.published += count
 
@@ -160,7 +169,7 @@ def _slow(what: str, slow: bool) -> Step:
 
 
 async def _chill(story: Story) -> None:
-    story.world.records.open.set()
+    await story.led()
     await story.world.chill()
 
 
