@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Iterator
 
 import grpc
 import pytest
 
-from libs.testkit.brokers import Cluster, four_processes
+from libs.testkit.brokers import Cluster, Serve, four_processes
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
 from tests.fault.probes import Probes
-from tests.support.client import connected
+from tests.support.client import Client, connected, refusal_of
 from tests.support.traffic import Traffic
 
 
@@ -88,3 +89,45 @@ async def test_records_of_a_member_whose_gateway_died_come_again(cluster: Cluste
             await asyncio.to_thread(cluster.process("gateway").kill)
             await asyncio.to_thread(cluster.process("gateway").start)
             await eventually(lambda: books.deliveries[0, 0] == 2)
+
+
+async def test_a_leader_that_freezes_is_followed_and_does_no_harm_when_it_wakes(cluster: Cluster) -> None:
+    """A second leader joins and is given its share; then the first one stands still for a lease's life."""
+    first = cluster.process("share-partition-leader")
+    second = Serve(first.folder, first.options, "second-leader")
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(8)
+        traffic = Traffic(cluster.address, topic, await client.group())
+        async with traffic.flowing() as books:
+            await asyncio.to_thread(second.start)
+            try:
+                await traffic.moves()
+                _signal(first, signal.SIGSTOP)
+                for partition in range(8):
+                    await _published(client, topic, partition)
+                await traffic.moves()
+                _signal(first, signal.SIGCONT)
+                await traffic.moves()
+                await traffic.drain(client, topic_id)
+            finally:
+                _signal(first, signal.SIGCONT)
+                await asyncio.to_thread(second.stop)
+        assert not books.broken
+
+
+def _signal(serve: Serve, number: signal.Signals) -> None:
+    assert serve.process is not None
+    serve.process.send_signal(number)
+
+
+async def _published(client: Client, topic: str, partition: int) -> None:
+    async def done() -> bool:
+        try:
+            await client.publish(topic, ["to each"], partition=partition, timeout=2.0)
+        except grpc.aio.AioRpcError as failure:
+            if refusal_of(failure).retriable:
+                return False
+            raise
+        return True
+
+    await eventually(done, 30.0)
