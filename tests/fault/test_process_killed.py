@@ -15,6 +15,9 @@ from tests.support.client import RELEASE, connected
 from tests.support.traffic import Traffic
 
 
+pytestmark = pytest.mark.xdist_group("fault-killed")  # one cluster for all of them
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with one_process() as cluster:

@@ -20,6 +20,9 @@ from tests.support.traffic import Traffic
 LEASE_SECONDS = 10.0
 
 
+pytestmark = pytest.mark.xdist_group("fault-redis")  # one cluster for all of them
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with four_processes() as cluster:

@@ -17,6 +17,9 @@ from tests.support.client import Client, connected, refusal_of
 from tests.support.traffic import Traffic
 
 
+pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of them
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     with four_processes() as cluster:
