@@ -91,8 +91,13 @@ async def test_redis_is_out_of_memory(cluster: Cluster, server: Server) -> None:
         held = await client.acquire_all(group_id, topic, 5, "member")
         control.config_set("maxmemory", 1)
         try:
-            outcomes = await probes.all()
-            assert failed(outcomes) == {"publish", "acknowledge", "heartbeat", "create"}
+            outcomes: dict[str, Outcome] = {}
+
+            async def writes_alone_are_refused() -> bool:
+                outcomes.update(await probes.all())
+                return failed(outcomes) == {"publish", "acknowledge", "heartbeat", "create"}
+
+            await eventually(writes_alone_are_refused, 20.0)
             for name in failed(outcomes):
                 assert outcomes[name].code is ErrorCode.KAFKA_STORAGE_ERROR
                 assert "OOM" in outcomes[name].text

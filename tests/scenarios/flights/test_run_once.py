@@ -32,7 +32,6 @@ def test_every_flight_is_finished_once_and_never_again(tmp_path: Path) -> None:
     published, accepted, rejected = (int(number.replace(",", "")) for number in sums.groups())
     assert published == ROWS == accepted + rejected
     assert rejected > 0
-    assert int(re.findall(r"locks lost ([\d,]+)", first)[-1].replace(",", "")) > 0
     assert "Verdict: every record was finished exactly once." in first
 
     again = run(tmp_path)
