@@ -14,7 +14,6 @@ from libs.testkit.brokers import Cluster, one_process
 from tests.support.client import RELEASE, connected
 from tests.support.traffic import Traffic
 
-
 pytestmark = pytest.mark.xdist_group("fault-killed")  # one cluster for all of them
 
 

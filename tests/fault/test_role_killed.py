@@ -16,7 +16,6 @@ from tests.fault.probes import Probes
 from tests.support.client import Client, connected, refusal_of
 from tests.support.traffic import Traffic
 
-
 pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of them
 
 

@@ -30,6 +30,7 @@ from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as 
 
 _log = structlog.get_logger()
 
+REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Refusals that may be about some records only of those that were named."""
 
@@ -260,7 +261,7 @@ class DeliverySession:
             else:
                 self._acknowledge(share_partition, group, asked)
         for said in acknowledgements:
-            if said.reason and said.type == delivery.ACKNOWLEDGE_TYPE_REJECT:
+            if said.type == REJECT and said.reason:
                 self._note_reason(said)
 
     def _acknowledge(
