@@ -11,12 +11,16 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 
 class Waiter(NamedTuple):
-    """A caller: answered with `reply` once `position` is durable, refused at `deadline` (loop time)."""
+    """A caller: answered with `reply` once `position` is durable, refused at `deadline` (loop time).
+
+    Who does not write itself waits only because what it read is not durable yet.
+    """
 
     position: int
     deadline: float
     reply: Any
     future: Future[Any]
+    writes: bool
 
 
 class Pending:
@@ -71,12 +75,12 @@ class Pending:
         self._waiters = left
         return min((waiter.deadline for waiter in left), default=None)
 
-    def abandon(self, code: ErrorCode, message: str) -> None:
-        """Nothing of this becomes durable any more: refuse everybody."""
+    def abandon(self, code: ErrorCode, message: str, *, reading: ErrorCode | None = None) -> None:
+        """Nothing of this becomes durable any more: refuse everybody, those who only read with `reading`."""
         self._payloads.clear()
         self.applied = self.durable
         for waiter in self._waiters:
-            refuse(waiter.future, KafkaError(code, message))
+            refuse(waiter.future, KafkaError(code if waiter.writes else reading or code, message))
         self._waiters.clear()
 
 

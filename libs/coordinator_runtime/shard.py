@@ -105,7 +105,8 @@ class ShardRuntime(Generic[C, R, A]):
             future.set_result(decision.reply)
             return future
         deadline = loop.time() + timeout
-        self._pending.wait(Waiter(self._pending.applied, deadline, decision.reply, future))
+        writes = bool(decision.records)
+        self._pending.wait(Waiter(self._pending.applied, deadline, decision.reply, future, writes))
         self._arm_expiry(deadline)
         return future
 
@@ -265,7 +266,11 @@ class ShardRuntime(Generic[C, R, A]):
         """The log does not grow for now. Memory is loaded again at once: what reads can go on."""
         self._refusal = f"the store refused: {reason}"
         self._refused_until = asyncio.get_running_loop().time() + self._settings.refusal_pause
-        self._abandon(ErrorCode.KAFKA_STORAGE_ERROR, self._refusal)
+        self._pending.abandon(
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            f"{self.shard}: {self._refusal}",
+            reading=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        )
         self._fail(self._refusal)
         self._failures = 0
 

@@ -11,7 +11,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    pending.wait(Waiter(position, deadline, f"reply at {position}", future))
+    pending.wait(Waiter(position, deadline, f"reply at {position}", future, writes=True))
     return future
 
 
