@@ -9,7 +9,10 @@ from services.gateway.core.values import AckBatch
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 MEMBER_ID_LENGTH: Final = 36
+RELEASE: Final = 2
 RENEW: Final = 4
+LONGEST_DELAY_MS: Final = 24 * 3_600_000
+"""A released record is kept back for no longer."""
 
 
 def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
@@ -33,6 +36,11 @@ def check_bounds(field: str, value: int, low: int, high: int) -> None:
     """Raises INVALID_REQUEST unless low <= value <= high."""
     if not low <= value <= high:
         raise refused(field, f"{field} is {value}; {low} to {high} is allowed.")
+
+
+def check_delay(field: str, delay_ms: int, kind: int) -> None:
+    """Raises INVALID_REQUEST for a delay that is too long, or of anything but a release."""
+    check_bounds(field, delay_ms, 0, LONGEST_DELAY_MS if kind == RELEASE else 0)
 
 
 def check_renewing_fetch(**sizes: int) -> None:

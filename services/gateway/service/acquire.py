@@ -16,6 +16,7 @@ from services.gateway.core.validation import (
     RENEW,
     batches_refusal,
     check_bounds,
+    check_delay,
     check_group_id,
     check_member_id,
     refused,
@@ -110,8 +111,7 @@ class UnaryConsumer:
 
     def _part(self, index: int, asked: Decision) -> Part:
         field = f"acknowledgements[{index}]"
-        if asked.delay_ms:
-            raise refused(f"{field}.delay_ms", "A delay needs a Consume stream.")
+        check_delay(f"{field}.delay_ms", asked.delay_ms, asked.type)
         topic = self._gateway.topic(asked.topic, f"{field}.topic")
         last = asked.last_offset if asked.HasField("last_offset") else asked.offset
         problem = batches_refusal([AckBatch(asked.offset, last, (asked.type,))], renew_allowed=True)
@@ -123,7 +123,9 @@ class UnaryConsumer:
             acknowledge_types=[asked.type],
             lock_token=asked.lock_token,
         )
-        return Part(topic_id=topic.topic_id, partition=asked.partition, batches=[batch])
+        return Part(
+            topic_id=topic.topic_id, partition=asked.partition, batches=[batch], delay_ms=asked.delay_ms
+        )
 
     async def _acknowledged(self, key: SessionKey, parts: list[Part], deadline: Deadline) -> list[Result]:
         async def send(stub: Stub, some: list[Part], left: float) -> Sequence[Result]:

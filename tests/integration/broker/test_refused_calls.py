@@ -152,8 +152,8 @@ CASES: dict[str, tuple[Call, ErrorCode, str | None]] = {
         ErrorCode.INVALID_REQUEST,
         "acknowledgements[0]",
     ),
-    "acknowledge: delay": (
-        acknowledge(type=2, delay_ms=10),
+    "acknowledge: delayed, but no release": (
+        acknowledge(type=1, delay_ms=10),
         ErrorCode.INVALID_REQUEST,
         "acknowledgements[0].delay_ms",
     ),

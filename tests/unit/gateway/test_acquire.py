@@ -10,6 +10,7 @@ import pytest
 
 from libs.testkit.waiting import eventually
 from sharebroker.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_ACCEPT as ACCEPT
+from sharebroker.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_RELEASE as RELEASE
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
 from sharebroker.records.batch_builder import BatchBuilder
@@ -111,3 +112,12 @@ async def test_each_decision_is_a_partition_of_its_own(bench: Bench) -> None:
     assert [result.offset for result in (await bench.share.Acknowledge(asked)).results] == [3, 4]
     (applied,) = bench.leader.of(leader.AcknowledgeRecordsRequest)
     assert [[b.first_offset for b in part.batches] for part in applied.partitions] == [[3], [4]]
+
+
+async def test_a_delay_reaches_the_leader(bench: Bench) -> None:
+    decision = pb.AcknowledgeRequest.Decision(topic="flights", offset=3, type=RELEASE, delay_ms=5000)
+    await bench.share.Acknowledge(
+        pb.AcknowledgeRequest(group_id="group", member_id="me", acknowledgements=[decision])
+    )
+    (applied,) = bench.leader.of(leader.AcknowledgeRecordsRequest)
+    assert [part.delay_ms for part in applied.partitions] == [5000]

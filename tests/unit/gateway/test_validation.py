@@ -7,6 +7,7 @@ import pytest
 from services.gateway.core.validation import (
     batches_refusal,
     check_bounds,
+    check_delay,
     check_group_id,
     check_member_id,
     check_renewing_fetch,
@@ -74,6 +75,30 @@ def test_bounds(value: int, fine: bool) -> None:
     else:
         with pytest.raises(KafkaError, match="1 to 5"):
             check_bounds("max_records", value, 1, 5)
+
+
+@pytest.mark.parametrize(
+    ("delay_ms", "kind", "fine"),
+    [
+        (0, 1, True),
+        (0, 2, True),
+        (1, 2, True),
+        (86_400_000, 2, True),
+        (86_400_001, 2, False),
+        (-1, 2, False),
+        (1, 0, False),
+        (1, 1, False),
+        (1, 3, False),
+        (1, 4, False),
+    ],
+)
+def test_only_releases_are_delayed_and_a_day_at_most(delay_ms: int, kind: int, fine: bool) -> None:
+    if fine:
+        check_delay("delay_ms", delay_ms, kind)
+    else:
+        with pytest.raises(KafkaError) as refused:
+            check_delay("delay_ms", delay_ms, kind)
+        assert [violation.field for violation in refused.value.violations] == ["delay_ms"]
 
 
 def test_a_fetch_that_renews_has_no_sizes() -> None:
