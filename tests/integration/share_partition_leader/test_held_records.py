@@ -1,0 +1,84 @@
+"""Records that members hold: when they come back, and to whom. Over real sockets and Redis."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import monotonic
+
+import pytest
+
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import share_pb2 as share
+from tests.support.client import ACCEPT, RELEASE, TIMEOUT, Client, connected, decision, unique
+
+LONG = "60000"
+"""A lock (ms) that no test waits for."""
+
+
+@pytest.fixture
+async def client(server: str) -> AsyncIterator[Client]:
+    """Raw stubs of a running Sharebroker: one process, then four."""
+    async with connected(server) as client:
+        yield client
+
+
+async def _acknowledge(
+    client: Client, group_id: str, member: str, said: share.AcknowledgeRequest.Decision
+) -> ErrorCode:
+    request = share.AcknowledgeRequest(group_id=group_id, member_id=member, acknowledgements=[said])
+    answer = await client.share.Acknowledge(request, timeout=TIMEOUT)
+    return ErrorCode(answer.results[0].error_code)
+
+
+async def test_a_release_with_a_delay_comes_back_after_it_and_not_before(client: Client) -> None:
+    topic, _ = await client.create()
+    group_id = await client.group()
+    await client.publish(topic, ["now", "later"])
+    first, second = await client.acquire_all(group_id, topic, 2, "m1")
+    later = decision(second, RELEASE)
+    later.delay_ms = 1500
+    released = monotonic()
+    assert await _acknowledge(client, group_id, "m1", later) is ErrorCode.NONE
+    assert await _acknowledge(client, group_id, "m1", decision(first, RELEASE)) is ErrorCode.NONE
+    assert [record.text for record in await client.acquire_all(group_id, topic, 1, "m2")] == ["now"]
+    (again,) = await client.acquire_all(group_id, topic, 1, "m2")
+    assert monotonic() - released >= 1.5
+    assert (again.text, again.delivery_count) == ("later", 2)
+    assert await _acknowledge(client, group_id, "m1", decision(second)) is ErrorCode.INVALID_RECORD_STATE
+    assert await _acknowledge(client, group_id, "m2", decision(again)) is ErrorCode.NONE
+
+
+async def test_a_token_is_worth_nothing_once_its_record_is_finished(client: Client) -> None:
+    topic, topic_id = await client.create()
+    group_id = await client.group()
+    await client.publish(topic, ["a", "b"])
+    records = await client.acquire_all(group_id, topic, 2, "m1")
+    assert await client.acknowledge(group_id, "m1", records) == [ErrorCode.NONE] * 2
+    assert await client.acknowledge(group_id, "m1", records, RELEASE) == [ErrorCode.INVALID_RECORD_STATE] * 2
+    assert await client.finished(group_id, topic_id) == {0, 1}
+
+
+async def test_what_a_member_holds_is_free_as_soon_as_it_leaves_its_group(client: Client) -> None:
+    topic, _ = await client.create()
+    group_id = await client.group(share_record_lock_duration_ms=LONG)
+    await client.publish(topic, ["a", "b", "c"])
+    member = unique("member")
+    await client.heartbeat(group_id, member, 0, [topic])
+    held = await client.acquire_all(group_id, topic, 3, member)
+    await client.heartbeat(group_id, member, -1)
+    again = await client.acquire_all(group_id, topic, 3, "another")
+    assert {record.delivery_count for record in again} == {2}
+    assert await client.acknowledge(group_id, member, held, ACCEPT) == [ErrorCode.INVALID_RECORD_STATE] * 3
+
+
+async def test_what_a_member_holds_is_free_when_its_session_runs_out(client: Client) -> None:
+    topic, _ = await client.create()
+    group_id = await client.group(
+        share_record_lock_duration_ms=LONG, share_session_timeout_ms="1000", share_heartbeat_interval_ms="100"
+    )
+    await client.publish(topic, ["a"])
+    member = unique("member")
+    await client.heartbeat(group_id, member, 0, [topic])
+    await client.acquire_all(group_id, topic, 1, member)
+    (again,) = await client.acquire_all(group_id, topic, 1, "another")
+    assert again.delivery_count == 2
