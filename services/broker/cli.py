@@ -47,7 +47,8 @@ def serve(
     advertise: Annotated[
         str | None,
         typer.Option(
-            help="HOST:PORT at which other processes reach this one; the --grpc address if not set."
+            help="HOST:PORT at which others reach this process; the --grpc address if not set (with --redis, "
+            "this machine's name for 0.0.0.0)."
         ),
     ] = None,
     fsync: Annotated[

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 from pathlib import Path
+from typing import Final
 
 import orjson
 import structlog
@@ -18,6 +20,9 @@ from services.broker.foundation import Foundation, lay
 from services.broker.settings import ServeSettings, parse_address
 
 _log = structlog.get_logger()
+
+EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]", "::"})
+"""Hosts to listen on that stand for every address of the machine."""
 
 GRACE = 3.0
 """Seconds that calls under way get when the process stops."""
@@ -50,7 +55,7 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         server = GrpcServer()
         port = server.bind(self._settings.grpc)
-        self.address = self._settings.advertise or f"{host}:{port}"
+        self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         base = await lay(self._settings, self.address, self._stack)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):
@@ -58,6 +63,10 @@ class Process:
         await self._serve(base, server)
         self._write_ready_file(port)
         _log.info("serving", address=self.address, roles=sorted(self._settings.roles))
+
+    def _reachable(self, host: str) -> str:
+        """What other processes can use: a host that stands for every address names no machine."""
+        return socket.gethostname() if self._settings.redis and host in EVERYWHERE else host
 
     async def _serve(self, base: Foundation, server: GrpcServer) -> None:
         # Taken down in reverse: streams, calls, leases, then what the roles stand on.

@@ -114,6 +114,18 @@ async def greeting(info: bytes) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
 
 
+def test_who_listens_everywhere_tells_others_its_machine(serve: Serve, tmp_path: Path) -> None:
+    beside = Serve(
+        tmp_path, ["--roles", "gateway", "--redis", f"unix://{tmp_path}/data/valkey/redis.sock"], "x"
+    )
+    beside.facts = {"grpc": "0.0.0.0:0"}
+    beside.start()
+    try:
+        assert beside.address == f"{socket.gethostname()}:{beside.facts['port']}"
+    finally:
+        assert beside.stop() == 0
+
+
 async def test_it_drains_and_leaves_nothing_behind(serve: Serve, tmp_path: Path) -> None:
     redis_url = f"unix://{tmp_path}/data/valkey/redis.sock"
     assert answers(redis_url)
