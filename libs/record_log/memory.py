@@ -100,6 +100,12 @@ class MemoryRecordStore:
         log.batches = [batch for batch in log.batches if batch.last_offset >= log.log_start]
         log.segments = [segment for segment in log.segments if segment.end_offset > log.log_start]
 
+    async def partitions(self) -> set[str]:
+        """As the port says."""
+        if self.away:
+            raise LogUnavailable("away on demand")
+        return set(self._partitions)
+
     async def delete(self, partition: str) -> None:
         """As the port says."""
         if self.away:

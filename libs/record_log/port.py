@@ -55,5 +55,8 @@ class RecordStore(Protocol):
         Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
         """
 
+    async def partitions(self) -> set[str]:
+        """Every partition of which anything is kept, also those of deleted topics. Raises LogUnavailable."""
+
     async def delete(self, partition: str) -> None:
         """Forget the log; an append would start at offset 0. Raises LogNotWritten, LogOutcomeUnknown."""

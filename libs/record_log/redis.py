@@ -30,6 +30,7 @@ BOUNDS: Final = lua(HERE, POSITION, "bounds", flags="no-writes")
 
 _FIRST_COUNT: Final = 4
 _LARGEST_COUNT: Final = 256
+_KEYS_AT_A_TIME: Final = 1000
 
 
 class RedisRecordStore:
@@ -99,6 +100,17 @@ class RedisRecordStore:
             self._keys.meta(partition),
         )
         await _written(partition, self._trim.send(keys, (epoch, log_start_offset)))
+
+    async def partitions(self) -> set[str]:
+        """As the port says; a walk over all keys of the server, some at a time."""
+        found: set[str] = set()
+        cursor = b"0"
+        while True:
+            walk = ("SCAN", cursor, "MATCH", self._keys.all_of("partition"), "COUNT", _KEYS_AT_A_TIME)
+            cursor, keys = await _answered("partitions", self._link.send(*walk))
+            found.update(self._keys.resource_of(key.decode()) for key in keys)
+            if cursor == b"0":
+                return found
 
     async def delete(self, partition: str) -> None:
         """As the port says."""

@@ -27,6 +27,15 @@ class Keys:
         """Hash: small facts kept beside the log."""
         return f"{self.prefix}:{{{resource}}}:meta"
 
+    def all_of(self, kind: str) -> str:
+        """A pattern for every key of the resources of a kind."""
+        return f"{self.prefix}:{{{kind}:*}}:*"
+
+    @staticmethod
+    def resource_of(key: str) -> str:
+        """The resource a key belongs to."""
+        return key.partition("{")[2].partition("}")[0]
+
     def members(self) -> str:
         """Hash node id -> announcement: the processes of the cluster."""
         return f"{self.prefix}:members"

@@ -222,6 +222,14 @@ async def test_a_deleted_log_starts_again(stores: Stores) -> None:
     assert await stores.bases(0) == [0]
 
 
+async def test_partitions_are_known_until_they_are_deleted(stores: Stores) -> None:
+    await stores.filled(2)
+    assert await stores.records.partitions() == {NAME}
+    await stores.records.delete(NAME)
+    await stores.leases.remove(NAME)
+    assert await stores.records.partitions() == set()
+
+
 async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
     await stores.filled(1)
     assert await stores.records.read("partition:7f3c:1", 0, 100) == []

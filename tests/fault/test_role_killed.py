@@ -8,12 +8,14 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+import redis
 
 from libs.testkit.brokers import Cluster, Serve, four_processes
 from libs.testkit.waiting import eventually
+from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker.errors import ErrorCode
 from tests.fault.probes import Probes
-from tests.support.client import Client, connected, refusal_of
+from tests.support.client import TIMEOUT, Client, connected, refusal_of
 from tests.support.traffic import Traffic
 
 pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of them
@@ -21,7 +23,7 @@ pytestmark = pytest.mark.xdist_group("fault-roles")  # one cluster for all of th
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with four_processes() as cluster:
+    with four_processes("--set", "log.retention.check.interval.ms=1000") as cluster:
         yield cluster
 
 
@@ -133,3 +135,24 @@ async def _published(client: Client, topic: str, partition: int) -> None:
         return True
 
     await eventually(done, 30.0)
+
+
+async def test_a_topic_deleted_while_its_leader_is_away_leaves_nothing_behind(cluster: Cluster) -> None:
+    process = cluster.process("share-partition-leader")
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(2)
+        group_id = await client.group()
+        await client.publish(topic, ["record"])
+        await client.acquire_all(group_id, topic, 1, "member")
+        await asyncio.to_thread(process.kill)
+        request = cluster_pb.DeleteTopicsRequest()
+        request.topics.add(name=topic)
+        assert not (await client.admin.DeleteTopics(request, timeout=TIMEOUT)).topics[0].error_code
+        assert _keys(cluster, topic_id)
+        await asyncio.to_thread(process.start)
+        await eventually(lambda: not _keys(cluster, topic_id), 30.0)
+
+
+def _keys(cluster: Cluster, topic_id: str) -> list[bytes]:
+    with redis.Redis.from_url(cluster.redis_url) as connection:
+        return [key for key in connection.scan_iter(count=10_000) if topic_id.encode() in key]

@@ -167,6 +167,18 @@ class Leadership:
         """Every partition led now."""
         return list(self._led.values())
 
+    async def remove_leftovers(self) -> None:
+        """Removes what topics left behind that were deleted while their leader was away."""
+        try:
+            kept = await self._ports.store.partitions()
+        except LogError as error:
+            _log.info("logs of deleted topics stay for now", reason=str(error))
+            return
+        for resource in kept:
+            topic_id, _ = names.topic_partition(resource)
+            if self._ports.catalog.is_deleted(topic_id):
+                await self._removed(resource)
+
     def drop_unused(self) -> None:
         """Forgets the share-partitions that nobody uses."""
         for share_partition in self._loaded_everywhere():

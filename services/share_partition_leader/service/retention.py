@@ -46,6 +46,7 @@ class RetentionTask:
     async def apply(self) -> None:
         """Once, on every partition; where it fails, the next time."""
         self._leadership.drop_unused()
+        await self._leadership.remove_leftovers()
         led = self._leadership.partitions()
         consumed: Mapping[TopicPartition, int] | None = {}
         if any(partition.log.settings.retention.consumed for partition in led):

@@ -275,6 +275,29 @@ async def test_a_log_that_another_leads_is_for_that_one_to_remove(world: World) 
     assert RESOURCE in world.records._partitions
 
 
+async def test_what_was_left_of_a_topic_that_was_deleted_meanwhile_is_removed(world: World) -> None:
+    await world.tell(PartitionsRecord(TOPIC, 2))
+    await world.publish(3)
+    await world.publish(3, partition=1)
+    deaf = world.catalog._listeners.copy()
+    world.catalog._listeners.clear()  # the leader is away
+    await world.tell(TopicDeletedRecord(TOPIC, 2))
+    world.catalog._listeners.extend(deaf)
+    world.records.away = True
+    await world.leadership.remove_leftovers()
+    world.records.away = False
+    assert len(world.records._partitions) == 2
+    await world.leadership.remove_leftovers()
+    assert not world.records._partitions
+    assert await world.leases.read([RESOURCE]) == [None]
+
+
+async def test_logs_of_topics_that_are_there_stay(world: World) -> None:
+    await world.publish(3)
+    await world.leadership.remove_leftovers()
+    assert RESOURCE in world.records._partitions
+
+
 async def test_a_topic_deleted_while_its_log_is_opened_is_not_led(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
