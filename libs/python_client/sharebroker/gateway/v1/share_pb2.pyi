@@ -42,7 +42,9 @@ class ConsumeRequest(_message.Message):
         CLIENT_ID_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
-        """Needed with a membership of the client's own; made by the gateway otherwise."""
+        """Needed with a membership of the client's own; made by the gateway otherwise. Whoever opens a stream again
+        because one broke sends the id it had: as another member it would wait until its old session has run out.
+        """
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
         batch_size: _builtins.int
         """Acquired runs have about this many records; 0 takes 500."""
