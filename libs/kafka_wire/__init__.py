@@ -1,0 +1,1 @@
+"""Kafka's wire protocol: message schemas, readers and writers for every version, frames."""

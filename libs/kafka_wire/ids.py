@@ -1,0 +1,26 @@
+"""Topic ids on the wire: 16 bytes, Kafka's text of 22 characters everywhere else; "" stands for none."""
+
+from __future__ import annotations
+
+from base64 import b64decode, urlsafe_b64encode
+from functools import lru_cache
+from typing import Final
+
+ZERO: Final = bytes(16)
+
+
+@lru_cache(4096)
+def id_text(raw: bytes) -> str:
+    """The text of 16 bytes; "" for zeros."""
+    return "" if raw == ZERO else urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+@lru_cache(4096)
+def id_bytes(text: str) -> bytes:
+    """The 16 bytes of a text; zeros for "". Raises ValueError where it is no id."""
+    if not text:
+        return ZERO
+    raw = b64decode(f"{text}==", b"-_", validate=True)
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not an id")
+    return raw

@@ -1,0 +1,58 @@
+"""Requests of real clients: read as they were meant, written as they came, harmless where they are bent."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from libs.kafka_wire.frames import codec, read_header, read_request, request_frame
+from libs.kafka_wire.reading import BadMessage
+from tests.property.kafka_wire.test_hostile_bytes import LENGTHS
+from tests.support.kafka_corpus import Recorded, corpus
+
+RECORDED = list(corpus())
+
+
+def test_the_corpus_has_clients_of_three_makers() -> None:
+    makers = {one.software.rstrip("0123456789.") for one in RECORDED}
+    assert makers == {"apache-kafka-java-", "kafka-python-", "confluent-kafka-python-2.16.1-rdkafka-"}
+    asked = {read_header(one.frame).api_key for one in RECORDED}
+    assert {0, 1, 3, 10, 18, 22, 76, 78, 79} <= asked
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: " ".join(one.line.split(" ")[:3]))
+def test_a_request_is_written_as_it_came(one: Recorded) -> None:
+    header = read_header(one.frame)
+    how = codec(header.api_key, header.version)
+    message = read_request(one.frame, header, how)
+    written = bytes(request_frame(header.correlation_id, header.client_id, how, message))
+    assert written[4:] == one.frame
+
+
+def test_bent_requests_are_refused_or_read() -> None:
+    for one in RECORDED:
+        for at in range(len(one.frame)):
+            take(one.frame[:at])
+            for lie in LENGTHS:
+                take(one.frame[:at] + lie + one.frame[at + len(lie) :])
+
+
+@given(
+    one=st.sampled_from(RECORDED),
+    edits=st.lists(st.tuples(st.integers(0, 700), st.binary(max_size=8), st.integers(0, 8)), max_size=6),
+)
+def test_requests_that_were_edited(one: Recorded, edits: list[tuple[int, bytes, int]]) -> None:
+    frame = one.frame
+    for at, put, out in edits:
+        frame = frame[:at] + put + frame[at + out :]
+    take(frame)
+
+
+def take(frame: bytes) -> None:
+    """As the door does; it knows fewer APIs."""
+    with suppress(BadMessage, KeyError):
+        header = read_header(frame)
+        read_request(frame, header, codec(header.api_key, header.version))

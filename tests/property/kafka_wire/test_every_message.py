@@ -1,0 +1,87 @@
+"""Every API in every version: what is written is what kio writes, and reads back as it was."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from types import NoneType, UnionType
+from typing import Any, get_args
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+from kio.serial import entity_writer
+
+from libs.kafka_wire.frames import codec
+from libs.kafka_wire.ids import id_bytes
+from libs.kafka_wire.reading import read_message
+from libs.kafka_wire.schema import api_schema
+from tests.support.kafka_messages import VERSIONS, requests, responses
+
+
+@pytest.mark.parametrize(("key", "version"), VERSIONS)
+@given(data=st.data())
+@settings(max_examples=6)
+def test_requests_and_answers_are_as_kio_has_them(key: int, version: int, data: st.DataObject) -> None:
+    how = codec(key, version)
+    for messages, write, read, load in (
+        (requests(key, version), how.write_request, how.read_request, load_request_schema),
+        (responses(key, version), how.write_response, how.read_response, load_response_schema),
+    ):
+        message = data.draw(messages)
+        written = bytearray()
+        write(written, message)
+        kind = load(key, version)
+        theirs = _as_kio(message, kind)
+        assert bytes(written) == _written_by_kio(theirs)
+        assert read_message(read, bytes(written), 0) == message
+
+
+def test_the_table_has_the_versions_that_kio_knows() -> None:
+    for key, version in VERSIONS:
+        kind = load_request_schema(key, version)
+        assert kind.__flexible__ == codec(key, version).flexible
+        assert kind.__name__ == f"{api_schema(key).name}Request"
+
+
+def _written_by_kio(entity: Any) -> bytes:
+    with BytesIO() as buffer:
+        entity_writer(type(entity))(buffer, entity)
+        return buffer.getvalue()
+
+
+def _as_kio(message: Any, kind: Any) -> Any:
+    return kind(**{field.name: _value(message, field) for field in fields(kind)})
+
+
+def _value(message: Any, field: Any) -> Any:
+    kafka_type = field.metadata.get("kafka_type", "struct")
+    timed = kafka_type.startswith(("timedelta", "datetime"))
+    value = getattr(message, f"{field.name}_ms" if timed else field.name)
+    alternatives = {*_alternatives(field.type)}
+    (kind,) = alternatives - {NoneType}
+    if value is None or (kafka_type == "datetime_i64" and value == -1 and NoneType in alternatives):
+        return None
+    if isinstance(value, list | tuple):
+        item = get_args(kind)[0]
+        return tuple(_as_kio(one, item) if kafka_type == "struct" else one for one in value)
+    if kafka_type == "struct":
+        return _as_kio(value, kind)
+    return _CONVERTED[kafka_type](value) if kafka_type in _CONVERTED else value
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
+_CONVERTED: dict[str, Any] = {
+    "error_code": ErrorCode,
+    "timedelta_i32": lambda value: timedelta(milliseconds=value),
+    "timedelta_i64": lambda value: timedelta(milliseconds=value),
+    "datetime_i64": lambda value: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=value),
+    "uuid": lambda text: UUID(bytes=id_bytes(text)) if text else None,
+}

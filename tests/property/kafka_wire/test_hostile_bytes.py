@@ -1,0 +1,95 @@
+"""Bytes from anybody: a message or BadMessage, nothing else, and no more memory than a message is worth.
+
+`make fuzz` runs these for long.
+"""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from libs.kafka_wire.frames import codec, read_header, read_request
+from libs.kafka_wire.generate import APIS
+from libs.kafka_wire.reading import MOST_ENTRIES, BadMessage, Reader, read_message
+from libs.kafka_wire.shapes import Message
+from tests.support.kafka_messages import VERSIONS, requests, responses
+
+LENGTHS = [
+    value.to_bytes(size, signed=True)
+    for size in (2, 4)
+    for value in (-1, -2, 0, 1, 1 << (8 * size - 1) - 1, -1 << (8 * size - 1), (1 << (8 * size - 1)) - 1)
+] + [b"\xff\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x08", b"\xff\xff\xff\xff\xff\x01", b"\x00", b"\x7f"]
+"""Lengths as liars write them, plain and compact."""
+
+
+def take(reader: Reader, data: bytes) -> None:
+    """Fails for any exception but BadMessage."""
+    with suppress(BadMessage):
+        read_message(reader, data, 0)
+
+
+@given(version=st.sampled_from(VERSIONS), data=st.data())
+def test_a_message_that_ends_too_early(version: tuple[int, int], data: st.DataObject) -> None:
+    reader, written = data.draw(_written(version))
+    for end in range(len(written)):
+        take(reader, written[:end])
+
+
+@given(version=st.sampled_from(VERSIONS), data=st.data())
+def test_a_message_with_lies_in_it(version: tuple[int, int], data: st.DataObject) -> None:
+    reader, written = data.draw(_written(version))
+    lie = data.draw(st.sampled_from(LENGTHS) | st.binary(min_size=1, max_size=5))
+    for at in range(len(written)):
+        take(reader, written[:at] + lie + written[at + len(lie) :])
+
+
+@given(data=st.binary(max_size=2000), version=st.sampled_from(VERSIONS), answer=st.booleans())
+def test_garbage(data: bytes, version: tuple[int, int], answer: bool) -> None:
+    how = codec(*version)
+    take(how.read_response if answer else how.read_request, data)
+
+
+@given(data=st.binary(max_size=200))
+@example(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n")
+@example(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")
+def test_garbage_as_a_frame(data: bytes) -> None:
+    for key in APIS:
+        frame = key.to_bytes(2) + data
+        with suppress(BadMessage, KeyError):
+            header = read_header(frame)
+            read_request(frame, header, codec(header.api_key, header.version))
+
+
+@pytest.mark.parametrize("size", [1, 100, MOST_ENTRIES])
+def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> None:
+    """Topics of two bytes each are what a message can make the most of."""
+    names = size.to_bytes(4) + b"\0\0" * MOST_ENTRIES * 2
+    reader = codec(3, 1).read_request
+    read_message(reader, b"\0\0\0\0", 0)
+    tracemalloc.start()
+    try:
+        message: Any = read_message(reader, names, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(message.topics) == size
+    assert peak < 4096 + 300 * size
+
+
+def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]]:
+    how = codec(*version)
+    asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
+    told = responses(*version).map(lambda message: (how.read_response, _bytes(how.write_response, message)))
+    return asked | told
+
+
+def _bytes(write: Callable[[bytearray, Message], None], message: Message) -> bytes:
+    out = bytearray()
+    write(out, message)
+    return bytes(out)

@@ -1,0 +1,29 @@
+"""The table of schemas is the one that the generator makes of kio's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from libs.kafka_wire import generate
+
+
+def test_the_table_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["generate", "--check"])
+    assert generate.main() == 0
+
+
+def test_a_table_that_is_not_current_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "messages.json"
+    current = generate.TARGET.read_bytes()
+    table.write_bytes(current + b" ")
+    monkeypatch.setattr(generate, "TARGET", table)
+    monkeypatch.setattr("sys.argv", ["generate", "--check"])
+    assert generate.main() == 1
+    assert "not current" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["generate"])
+    assert generate.main() == 0
+    assert table.read_bytes() == current
