@@ -9,18 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Final
 
+from libs.leases.deaths import BEAT, Deaths
 from libs.leases.names import ROLES, kind_of
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
-from libs.leases.rules import preferred, succeeds
+from libs.leases.rules import preferred, spread, succeeds
+from libs.leases.steps import Steps
+from sharebroker.cancellation import end
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+_NOTICE: Final = 3
+"""Rounds in which every process hears of another's leave, and its clients do."""
+
+_SOON: Final = 0.2
+"""Of the time between two rounds, where something is about to become free."""
 
 
 class LeaseLost(Exception):
@@ -48,23 +55,37 @@ class Holding:
 class LeaseHolder:
     """One a process. `ttl` (seconds) is the life of a lease; `clock` counts seconds and never goes back.
 
+    `deaths` finds others that died; without it their leases run out.
+
     Validity is counted from before a claim or renewal was sent, so it ends here before it ends in the store.
     """
 
     def __init__(
-        self, store: LeaseStore, member: Member, ttl: float = 10.0, *, clock: Callable[[], float] = monotonic
+        self,
+        store: LeaseStore,
+        member: Member,
+        ttl: float = 10.0,
+        *,
+        clock: Callable[[], float] = monotonic,
+        deaths: Deaths | None = None,
     ) -> None:
         self.member = member
         self._store = store
         self._ttl = ttl
         self._clock = clock
+        self._deaths = deaths
+        self._turn = min(ttl / 10, BEAT)
+        self._wake = asyncio.Event()
+        self._search: asyncio.Task[None] | None = None
+        self._gone: frozenset[str] = frozenset()
         self._watches: dict[str, Watch] = {}
         self._held: dict[str, Holding] = {}
         self._members: dict[str, Member] = {}
+        self._announced: tuple[Member, ...] = ()
         self._owners: dict[str, Member] = {}
         self._preferences: dict[str, Member | None] = {}
         self._leaving: set[str] = set()
-        self._steps: dict[str, asyncio.Task[Any]] = {}
+        self._steps = Steps()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
@@ -92,30 +113,42 @@ class LeaseHolder:
         return holding.epoch if holding is not None and holding.valid_until > self._clock() else None
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> tuple[Member, ...]:
         """Processes that are announced, as of the last round."""
-        return list(self._members.values())
+        return self._announced
 
     async def start(self) -> None:
         """Announce, claim what is free, and keep at it until `stop`."""
         await self._try_round()
-        await self._settle()
+        await self._steps.settle()
         self._loop_task = asyncio.create_task(self._keep())
 
-    async def stop(self) -> None:
-        """Hand everything over: withdraw, let each resource finish its work, release it."""
+    async def give_notice(self) -> None:
+        """Take nothing more, and return when others know that they are to take over; `stop` comes next."""
         self._stopping = True
-        if self._loop_task is not None:
-            self._loop_task.cancel()
-            await asyncio.gather(self._loop_task, return_exceptions=True)
+        heirs = (member for member in self._announced if member.owner != self.member.owner)
+        if self._loop_task is None or not any(member.roles & self.member.roles for member in heirs):
+            return
         try:
-            await self._store.withdraw(self.member.owner)
+            await self._announce()
         except LeasesUnavailable:
-            log.info("could not withdraw; others will see this member expire")
-        await self._settle()
-        for resource in list(self._held):
-            self._step(resource, self._hand_over(resource))
-        await self._settle()
+            log.info("could not give notice; others will see this member expire")
+        else:
+            await asyncio.sleep(_NOTICE * self._turn)
+
+    async def stop(self) -> None:
+        """Hand everything over: tell others, let each resource finish its work, release it, withdraw."""
+        if not self._stopping:
+            await self.give_notice()
+        await end([task for task in (self._loop_task, self._search) if task is not None])
+        await self._steps.settle()
+        # What the later kinds stand on goes last: a leader finishes its writes while there are coordinators.
+        for kind in reversed(self._watches):
+            for resource in [resource for resource in self._held if kind_of(resource) == kind]:
+                self._steps.add(resource, self._hand_over(resource))
+            await self._steps.settle()
+        with contextlib.suppress(LeasesUnavailable):
+            await self._store.withdraw(self.member.owner)
 
     async def acquire(self, resource: str) -> Lease:
         """The lease of a resource: ours, claimed if it should be ours and was free, else its holder's.
@@ -148,7 +181,7 @@ class LeaseHolder:
     async def drop(self, resource: str) -> None:
         """End the work on a resource that is no more, and forget its lease. Raises LeasesUnavailable."""
         if resource in self._held:
-            await asyncio.shield(self._step(resource, self._hand_over(resource)))
+            await asyncio.shield(self._steps.add(resource, self._hand_over(resource)))
         await self._store.remove(resource)
         self.forget(resource)
 
@@ -161,6 +194,10 @@ class LeaseHolder:
                 self._owners[resource] = known
         return known
 
+    def known_owner(self, resource: str) -> Member | None:
+        """As `owner_of`, where nobody need be asked; None where that is not so."""
+        return self._owners.get(resource)
+
     def forget(self, resource: str) -> None:
         """Ask the store next time: the remembered owner said that it is not."""
         self._owners.pop(resource, None)
@@ -170,18 +207,31 @@ class LeaseHolder:
         self._drop_expired()
         if self._clock() >= self._renew_at:
             await self._renew()
+        elif self._deaths is not None:
+            await self._announce()
         await self._refresh_members()
-        for resource in [r for r in self._held if r not in self._steps and not self._should_own(r)]:
-            self._step(resource, self._hand_over(resource))
+        given_up = () if self._stopping else self._held
+        for resource in [r for r in given_up if r not in self._steps and not self._should_own(r)]:
+            self._steps.add(resource, self._hand_over(resource))
         for watch in self._watches.values():
             for resource in watch.resources():
                 if resource not in self._held and resource not in self._steps and self._should_own(resource):
                     self._claiming(resource)
+        if self._deaths is not None and (self._search is None or self._search.done()):
+            self._search = asyncio.create_task(self._find_deaths(self._deaths))
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(self._ttl / 10)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._turn):
+                    await self._wake.wait()
+            self._wake.clear()
             await self._try_round()
+
+    async def _find_deaths(self, deaths: Deaths) -> None:
+        with contextlib.suppress(LeasesUnavailable):
+            if await deaths.find(self.member.owner):
+                self._wake.set()
 
     async def _try_round(self) -> None:
         try:
@@ -192,12 +242,20 @@ class LeaseHolder:
         except Exception:
             log.exception("a round of leases failed")
 
+    async def _announce(self) -> None:
+        me = self.member.on_leave() if self._stopping else self.member
+        if await self._store.announce(me, self._ttl):
+            log.warning("others found this process dead, and may have taken its leases")
+            for resource in list(self._held):
+                self._lose(resource)
+
     async def _renew(self) -> None:
         """Announce and extend all at once; due again in a third of a lease's life, and on failure at once."""
         sent = self._clock()
+        await self._announce()
         before = dict(self._held)
-        await self._store.announce(self.member, self._ttl)
-        kept = await self._store.renew(list(before), self.member.owner, self._ttl)
+        epochs = {resource: holding.epoch for resource, holding in before.items()}
+        kept = await self._store.renew(epochs, self.member.owner, self._ttl)
         self._renew_at = sent + self._ttl / 3
         for (resource, holding), ours in zip(before.items(), kept, strict=True):
             current = self._held.get(resource)
@@ -209,9 +267,12 @@ class LeaseHolder:
                 self._lose(resource)
 
     async def _refresh_members(self) -> None:
-        members = {member.owner: member for member in await self._store.members()}
-        if members != self._members:
-            self._members = members
+        known = await self._store.members()
+        members = {member.owner: member for member in known if not member.gone}
+        gone = frozenset(member.owner for member in known if member.gone)
+        if members != self._members or gone != self._gone:
+            self._members, self._gone = members, gone
+            self._announced = tuple(members.values())
             self._preferences.clear()
             self._owners = {r: owner for r, owner in self._owners.items() if owner.owner in members}
 
@@ -223,7 +284,7 @@ class LeaseHolder:
 
     def _lose(self, resource: str) -> None:
         if self._held.pop(resource, None) is not None and resource not in self._leaving:
-            self._step(resource, self._tell_lost(resource))
+            self._steps.add(resource, self._tell_lost(resource))
 
     async def _tell_lost(self, resource: str) -> None:
         self.forget(resource)
@@ -252,7 +313,11 @@ class LeaseHolder:
         sent = self._clock()
         # By force: what we acquire anew gets a new epoch, also where the store still has our old lease.
         lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
+        if lease.owner in self._gone:
+            await self._store.release(resource, lease.owner)
+            lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner != self.member.owner:
+            self._hasten()  # it is being handed over, or is about to run out
             return lease
         self._held[resource] = Holding(lease.epoch, sent + self._ttl)
         try:
@@ -266,7 +331,7 @@ class LeaseHolder:
 
     async def _elsewhere(self, resource: str) -> Lease:
         [lease] = await self._store.read([resource])
-        if lease is not None:
+        if lease is not None and lease.owner not in self._gone:
             return lease
         candidate = self._preferred(resource)
         return Lease(resource, candidate.owner if candidate is not None else "", 0, 0.0)
@@ -280,8 +345,13 @@ class LeaseHolder:
             return self._members[lease.owner]
         heir = self._preferred(resource)
         # Only a later incarnation of its owner may claim a lease that has not run out.
-        free = lease is None or (heir is not None and succeeds(heir.owner, lease.owner))
+        free = lease is None or lease.owner in self._gone
+        free = free or (lease is not None and heir is not None and succeeds(heir.owner, lease.owner))
         return heir if free else None
+
+    def _hasten(self) -> None:
+        """Have the next round soon."""
+        asyncio.get_running_loop().call_later(self._turn * _SOON, self._wake.set)
 
     def _should_own(self, resource: str) -> bool:
         if self._stopping or kind_of(resource) not in self._watches:
@@ -293,14 +363,17 @@ class LeaseHolder:
         if resource not in self._preferences:
             watch = self._watches.get(kind_of(resource))
             role = watch.role if watch is not None else ROLES.get(kind_of(resource), "")
-            self._preferences[resource] = preferred(resource, role, self._members.values())
-        return self._preferences[resource]
+            together = sorted(watch.resources()) if watch is not None else []
+            self._preferences |= spread(together, role, self._members.values())
+            if resource not in together:
+                self._preferences[resource] = preferred(resource, role, self._members.values())
+        return self._preferences.get(resource)
 
     def _claiming(self, resource: str) -> asyncio.Task[Lease]:
         """The claim under way, or a new one behind the resource's other steps."""
         claim = self._claims.get(resource)
         if claim is None:
-            claim = self._claims[resource] = self._step(resource, self._claim(resource))
+            claim = self._claims[resource] = self._steps.add(resource, self._claim(resource))
             claim.add_done_callback(lambda task: self._claimed(resource, task))
         return claim
 
@@ -308,26 +381,3 @@ class LeaseHolder:
         del self._claims[resource]
         if not claim.cancelled() and (error := claim.exception()) is not None:
             log.warning("claiming %s failed: %s", resource, error)
-
-    def _step(self, resource: str, step: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run a step once the resource's earlier steps are done."""
-        before = self._steps.get(resource)
-        task = asyncio.create_task(_after(before, step))
-        self._steps[resource] = task
-        task.add_done_callback(lambda done: self._forget_step(resource, done))
-        return task
-
-    def _forget_step(self, resource: str, done: asyncio.Task[Any]) -> None:
-        if self._steps.get(resource) is done:
-            del self._steps[resource]
-
-    async def _settle(self) -> None:
-        """Wait until no resource has a step to do."""
-        while self._steps:
-            await asyncio.wait(list(self._steps.values()))
-
-
-async def _after(before: asyncio.Task[Any] | None, step: Coroutine[Any, Any, T]) -> T:
-    if before is not None:
-        await asyncio.wait([before])
-    return await step

@@ -8,9 +8,13 @@ from typing import Final
 CATALOG: Final = "catalog"
 """The one resource of its kind: topics and configurations."""
 
+TRANSACTIONS: Final = "transaction-coordinator"
+"""The kind of the transaction coordinator's shards."""
+
 ROLES: Final[Mapping[str, str]] = {
     "catalog": "group-coordinator",
     "group-coordinator": "group-coordinator",
+    TRANSACTIONS: "group-coordinator",
     "share-coordinator": "share-coordinator",
     "partition": "share-partition-leader",
 }

@@ -6,9 +6,12 @@ rises, over releases and expiries too: what carries an older epoch comes from a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+LEAVING: Final = "leaving"
+"""Stands among the roles of a member that is handing over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +26,34 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process of the cluster: `address` is the gRPC host:port others reach it at."""
+    """A process of the cluster: `address` is the gRPC host:port others reach it at.
+
+    `kafka` is the host:port of its Kafka door for clients, "" where it has none.
+    """
 
     owner: str
     node_id: int
     roles: frozenset[str]
     address: str
+    kafka: str = ""
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was found dead: what it still holds is free."""
+        return not self.address and not self.roles
+
+    @property
+    def leaving(self) -> bool:
+        """Whether it is handing over: it serves what it holds, and takes nothing more."""
+        return LEAVING in self.roles
+
+    def left(self) -> Member:
+        """How it is announced once it is dead."""
+        return Member(self.owner, self.node_id, frozenset(), "")
+
+    def on_leave(self) -> Member:
+        """How it announces that it hands over; Kafka clients are to go elsewhere."""
+        return Member(self.owner, self.node_id, self.roles | {LEAVING}, self.address)
 
 
 class LeasesUnavailable(Exception):
@@ -46,8 +71,11 @@ class LeaseStore(Protocol):
         rises too, which fences our own writes of unknown outcome. `ttl` in seconds.
         """
 
-    async def renew(self, resources: Sequence[str], owner: str, ttl: float) -> list[bool]:
-        """Extend what `owner` still owns; False for each lease that it does not own any more."""
+    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool]:
+        """Extend leases, by resource with the epochs that their owner knows.
+
+        False for each that it does not own any more, or not at this epoch: what it writes would be refused.
+        """
 
     async def release(self, resource: str, owner: str) -> None:
         """Free the lease if `owner` owns it; the epoch stays for the next one to raise."""
@@ -58,11 +86,23 @@ class LeaseStore(Protocol):
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
         """The live leases, None for each that is free or expired."""
 
-    async def announce(self, member: Member, ttl: float) -> None:
-        """Make a member known for `ttl` seconds; a newer incarnation replaces older ones of its node."""
+    async def announce(self, member: Member, ttl: float) -> bool:
+        """Make a member known for `ttl` seconds; a newer incarnation replaces older ones of its node.
+
+        Whether it had been deposed: others may have taken its leases.
+        """
 
     async def members(self) -> list[Member]:
         """Members announced and not yet expired, by node id."""
 
+    async def silent(self, ttl: float, since: float) -> list[Member]:
+        """Members that announced themselves for `ttl` seconds, and not again in the last `since` seconds."""
+
+    async def depose(self, member: Member, ttl: float, since: float) -> bool:
+        """Make a silent member known as gone for `ttl` seconds, unless it was heard of meanwhile."""
+
     async def withdraw(self, owner: str) -> None:
         """Take back an announcement, if it is still this incarnation's."""
+
+    async def generation(self, name: str, digest: str) -> int:
+        """How often what `name` stands for has changed: one more when `digest` is not the last one told."""

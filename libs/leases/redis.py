@@ -7,7 +7,7 @@ about many leases sends all of them at once. Leases go on when Redis's memory is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,28 +23,45 @@ HERE: Final = Path(__file__).parent
 
 
 class RedisLeaseStore:
-    """Leases and announcements in Redis; `timeout` in seconds bounds each call."""
+    """Leases and announcements in Redis; `timeout` in seconds bounds each call.
 
-    def __init__(self, link: RedisLink, keys: Keys | None = None, *, timeout: float = 2.0) -> None:
+    Claims go by `writes`, by default the same link: who waits for replicas there begins with what they have.
+    """
+
+    def __init__(
+        self,
+        link: RedisLink,
+        keys: Keys | None = None,
+        *,
+        timeout: float = 2.0,
+        writes: RedisLink | None = None,
+    ) -> None:
         self._keys = keys or Keys()
         self._timeout = timeout
         self._link = link
-        self._claim = link.script(lua(HERE, "now", "succeeds", "claim", flags="allow-oom"))
+        claim = lua(HERE, "now", "succeeds", "claim", flags="allow-oom")
+        self._claim = (writes or link).script(claim, lasting=True)
         self._renew = link.script(lua(HERE, "now", "renew", flags="allow-oom"))
         self._release = link.script(lua(HERE, "release", flags="allow-oom"))
         self._read = link.script(lua(HERE, "now", "read", flags="no-writes"))
         self._announce = link.script(lua(HERE, "now", "succeeds", "announce", flags="allow-oom"))
         self._members = link.script(lua(HERE, "now", "members", flags="no-writes"))
+        self._silent = link.script(lua(HERE, "now", "silent", flags="no-writes"))
+        self._depose = link.script(lua(HERE, "now", "depose", flags="allow-oom"))
         self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
+        self._generation = link.script(lua(HERE, "generation", flags="allow-oom"))
 
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
         """As the port says."""
         [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
         return _lease(resource, reply)
 
-    async def renew(self, resources: Sequence[str], owner: str, ttl: float) -> list[bool]:
+    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool]:
         """As the port says."""
-        replies = await self._run(self._renew, map(self._keys.lease, resources), owner, _ms(ttl))
+        replies = await self._all(
+            self._renew.send((self._keys.lease(resource),), (owner, epoch, _ms(ttl)))
+            for resource, epoch in epochs.items()
+        )
         return [reply == 1 for reply in replies]
 
     async def release(self, resource: str, owner: str) -> None:
@@ -66,25 +83,45 @@ class RedisLeaseStore:
             for resource, reply in zip(resources, replies, strict=True)
         ]
 
-    async def announce(self, member: Member, ttl: float) -> None:
+    async def announce(self, member: Member, ttl: float) -> bool:
         """As the port says."""
-        facts = orjson.dumps([member.owner, member.node_id, sorted(member.roles), member.address])
-        await self._run(self._announce, [self._keys.members()], member.node_id, member.owner, _ms(ttl), facts)
+        facts = (member.node_id, member.owner, _ms(ttl), _facts(member), _facts(member.left()))
+        [reply] = await self._run(self._announce, [self._keys.members()], *facts)
+        return bool(reply)
 
     async def members(self) -> list[Member]:
         """As the port says."""
         [reply] = await self._run(self._members, [self._keys.members()])
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
+    async def silent(self, ttl: float, since: float) -> list[Member]:
+        """As the port says."""
+        [reply] = await self._run(self._silent, [self._keys.members()], _ms(ttl - since))
+        return sorted(map(_member, reply), key=lambda member: member.node_id)
+
+    async def depose(self, member: Member, ttl: float, since: float) -> bool:
+        """As the port says."""
+        facts = (member.node_id, member.owner, _ms(ttl - since), _facts(member.left()), _ms(ttl))
+        [reply] = await self._run(self._depose, [self._keys.members()], *facts)
+        return bool(reply)
+
     async def withdraw(self, owner: str) -> None:
         """As the port says."""
         await self._run(self._withdraw, [self._keys.members()], owner.partition("/")[0], owner)
 
+    async def generation(self, name: str, digest: str) -> int:
+        """As the port says."""
+        [reply] = await self._run(self._generation, [self._keys.generation(name)], digest)
+        return int(reply)
+
     async def _run(self, script: Script, keys: Sequence[str] | map[str], *args: Part) -> list[Any]:
-        """Run a script once a key, all at once, under one deadline."""
-        replies = asyncio.gather(*[script.send((key,), args) for key in keys])
+        """Run a script once a key."""
+        return await self._all(script.send((key,), args) for key in keys)
+
+    async def _all(self, replies: Iterable[Awaitable[Any]]) -> list[Any]:
+        """Wait for all of them, under one deadline."""
         try:
-            return list(await within(self._timeout, replies))
+            return list(await within(self._timeout, asyncio.gather(*replies)))
         except RedisError as error:
             raise LeasesUnavailable(str(error)) from error
 
@@ -98,6 +135,10 @@ def _lease(resource: str, reply: list[Any]) -> Lease:
     return Lease(resource, owner.decode(), epoch, left / 1000)
 
 
+def _facts(member: Member) -> bytes:
+    return orjson.dumps([member.owner, member.node_id, sorted(member.roles), member.address, member.kafka])
+
+
 def _member(announcement: bytes) -> Member:
-    owner, node_id, roles, address = orjson.loads(announcement)
-    return Member(owner, node_id, frozenset(roles), address)
+    owner, node_id, roles, address, kafka = orjson.loads(announcement)
+    return Member(owner, node_id, frozenset(roles), address, kafka)

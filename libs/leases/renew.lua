@@ -1,5 +1,6 @@
--- KEYS lease; ARGV owner, ttl in ms. Returns 1 when it was still the owner's.
+-- KEYS lease; ARGV owner, epoch, ttl in ms. Returns 1 when it was still the owner's, at this epoch.
 local now = now_ms()
-if stored(KEYS[1], now).owner ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + ARGV[2]))
+local lease = stored(KEYS[1], now)
+if lease.owner ~= ARGV[1] or lease.epoch ~= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[1], 'expires_ms', string.format('%.0f', now + ARGV[3]))
 return 1

@@ -5,7 +5,7 @@ Time is an argument, in seconds of whatever clock the caller keeps. May not know
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -46,14 +46,36 @@ def claimed(lease: Held, owner: str, now: float, ttl: float, *, force: bool = Fa
 
 
 def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | None:
-    """The member that should own a resource: rendezvous hashing over the members that have the role.
+    """The member that should own a resource: rendezvous hashing over those of the role that stay.
 
     When a member comes or goes, only the resources it gains or had change their owner.
     """
-    candidates = [member for member in members if role in member.roles]
+    candidates = [member for member in members if role in member.roles and not member.leaving]
     return max(
         candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
     )
+
+
+def spread(resources: Sequence[str], role: str, members: Iterable[Member]) -> dict[str, Member]:
+    """Who should own each resource of a kind: as `preferred`, but nobody gets more than its share.
+
+    Hashing alone gives one of three processes half as many shards again as another; here none has more than
+    one above the rest. It takes the same members and the same resources to come to the same end.
+    """
+    candidates = [member for member in members if role in member.roles and not member.leaving]
+    if not candidates:
+        return {}
+    owned = dict.fromkeys((member.node_id for member in candidates), 0)
+    most, extra = divmod(len(resources), len(candidates))
+    result = {}
+    for resource in resources:
+        full = most if extra == 0 else most + 1
+        open_ = [member for member in candidates if owned[member.node_id] < full]
+        chosen = max(open_, key=lambda member: (_weight(resource, member.node_id), member.node_id))
+        owned[chosen.node_id] += 1
+        extra -= owned[chosen.node_id] == most + 1
+        result[resource] = chosen
+    return result
 
 
 def _weight(resource: str, node_id: int) -> bytes:

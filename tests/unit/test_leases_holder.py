@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import pytest
 
+from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder, LeaseLost
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import LeasesUnavailable, Member
-from libs.leases.rules import preferred
+from libs.leases.rules import preferred, spread
 from libs.testkit.waiting import eventually
 
 ROLE = "share-coordinator"
 SHARDS = [f"{ROLE}:{index}" for index in range(20)]
 TTL = 10.0
+
+
+def share(members: list[Member]) -> dict[str, Member]:
+    """Who is to own which shard."""
+    return spread(sorted(SHARDS), ROLE, members)
 
 
 class World:
@@ -25,6 +31,10 @@ class World:
         self.now = 1000.0
         self.store = MemoryLeaseStore(lambda: self.now)
         self.nodes: list[Node] = []
+        self.nobody_listens: set[str] = set()
+
+    async def refused(self, address: str) -> bool:
+        return address in self.nobody_listens
 
     def node(self, node_id: int, incarnation: int = 1, resources: Iterable[str] = SHARDS) -> Node:
         node = Node(self, node_id, incarnation, list(resources))
@@ -44,7 +54,8 @@ class Node:
 
     def __init__(self, world: World, node_id: int, incarnation: int, resources: list[str]) -> None:
         self.member = Member(f"{node_id}/{incarnation}", node_id, frozenset({ROLE}), f"node{node_id}:9090")
-        self.holder = LeaseHolder(world.store, self.member, TTL, clock=lambda: world.now)
+        deaths = Deaths(world.store, TTL, world.refused)
+        self.holder = LeaseHolder(world.store, self.member, TTL, clock=lambda: world.now, deaths=deaths)
         self.owned: dict[str, int] = {}
         self.story: list[tuple[str, str]] = []
         self.resources = resources
@@ -68,8 +79,10 @@ class Node:
     async def turn(self) -> None:
         """One round, as the loop would make it, and everything it sets off."""
         await self.holder._try_round()
+        if self.holder._search is not None:
+            await self.holder._search
         if self.closing.is_set():
-            await self.holder._settle()
+            await self.holder._steps.settle()
 
     def held(self) -> set[str]:
         return {resource for resource in SHARDS if self.holder.holds(resource) is not None}
@@ -107,7 +120,7 @@ async def test_a_newcomer_is_handed_its_share_and_nothing_is_owned_twice(world: 
     assert first.held() | second.held() == set(SHARDS)
     assert not first.held() & second.held()
     assert second.held() == {
-        shard for shard in SHARDS if preferred(shard, ROLE, [first.member, second.member]) == second.member
+        shard for shard in SHARDS if share([first.member, second.member])[shard] == second.member
     }
     assert all(second.owned[shard] == 2 for shard in second.held())
 
@@ -198,7 +211,7 @@ async def test_acquire_after_a_local_expiry_closes_before_it_opens_again(world: 
     await node.holder.acquire(SHARDS[0])
     world.now += TTL
     await world.store.announce(node.member, TTL)
-    await world.store.renew(SHARDS[:1], "1/1", TTL)  # the store may think otherwise
+    await world.store.renew({SHARDS[0]: 1}, "1/1", TTL)  # the store may think otherwise
     lease = await node.holder.acquire(SHARDS[0])
     assert (lease.owner, lease.epoch) == ("1/1", 2)
     assert [event for event, _ in node.story] == ["acquired", "lost", "acquired"]
@@ -213,9 +226,7 @@ async def test_acquire_works_before_the_first_round_has_been(world: World) -> No
 async def test_acquire_names_who_should_own_it(world: World) -> None:
     first, second = world.node(1, resources=[]), world.node(2, resources=[])
     await world.pass_time(2, first, second)
-    theirs = next(
-        shard for shard in SHARDS if preferred(shard, ROLE, [first.member, second.member]) == second.member
-    )
+    theirs = next(shard for shard in SHARDS if share([first.member, second.member])[shard] == second.member)
     lease = await first.holder.acquire(theirs)
     assert (lease.owner, lease.epoch) == ("2/1", 0)
     await second.holder.acquire(theirs)
@@ -284,7 +295,7 @@ async def test_reclaim_tells_when_another_has_it(world: World) -> None:
     await world.store.claim(SHARDS[0], "1/2", TTL)
     with pytest.raises(LeaseLost):
         await node.holder.reclaim(SHARDS[0])
-    await node.holder._settle()
+    await node.holder._steps.settle()
     assert node.owned == {}
 
 
@@ -301,14 +312,24 @@ async def test_a_renewal_does_not_undo_a_reclaim_made_meanwhile(world: World) ->
     await node.turn()
     renew = world.store.renew
 
-    async def renew_slowly(resources: list[str], owner: str, ttl: float) -> list[bool]:
-        kept = await renew(resources, owner, ttl)
+    async def renew_slowly(epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool]:
+        kept = await renew(epochs, owner, ttl)
         await node.holder.reclaim(SHARDS[0])
         return kept
 
-    world.store.renew = renew_slowly  # type: ignore[assignment,method-assign] # a race on demand
+    world.store.renew = renew_slowly  # type: ignore[method-assign] # a race on demand
     await world.pass_time(4, node)
     assert node.holder.holds(SHARDS[0]) == 2
+
+
+async def test_a_claim_of_ours_that_is_done_late_does_not_fence_us_for_ever(world: World) -> None:
+    """Redis stands still, we connect and claim anew; then it reads what the first connection had sent."""
+    node = world.node(1, resources=SHARDS[:1])
+    await node.turn()
+    await world.store.claim(SHARDS[0], "1/1", TTL, force=True)
+    await world.pass_time(5, node)
+    assert node.holder.holds(SHARDS[0]) == world.store.epoch_of(SHARDS[0])
+    assert node.story == [("acquired", SHARDS[0]), ("lost", SHARDS[0]), ("acquired", SHARDS[0])]
 
 
 async def test_what_is_handed_over_is_finished_under_the_lease_first(world: World) -> None:
@@ -321,7 +342,7 @@ async def test_what_is_handed_over_is_finished_under_the_lease_first(world: Worl
     assert first.held() == set(SHARDS)
     assert second.held() == set()
     first.closing.set()
-    await first.holder._settle()
+    await first.holder._steps.settle()
     await second.turn()
     assert first.held() | second.held() == set(SHARDS)
     assert len(second.held()) > 0
@@ -336,7 +357,7 @@ async def test_what_expires_while_it_is_handed_over_is_closed_once(world: World)
     world.store.away = True
     await world.pass_time(TTL, first)
     first.closing.set()
-    await first.holder._settle()
+    await first.holder._steps.settle()
     assert first.owned == {}
     assert len([event for event, _ in first.story if event == "lost"]) == len(SHARDS)
 
@@ -345,8 +366,8 @@ async def test_what_expires_before_its_hand_over_began_is_closed_once(world: Wor
     node = world.node(1, resources=SHARDS[:1])
     await node.turn()
     node.holder._lose(SHARDS[0])
-    node.holder._step(SHARDS[0], node.holder._hand_over(SHARDS[0]))
-    await node.holder._settle()
+    node.holder._steps.add(SHARDS[0], node.holder._hand_over(SHARDS[0]))
+    await node.holder._steps.settle()
     assert node.story == [("acquired", SHARDS[0]), ("lost", SHARDS[0])]
 
 
@@ -477,3 +498,77 @@ async def test_the_loop_keeps_the_leases_of_a_started_holder() -> None:
     await eventually(lambda: holder.holds(SHARDS[0]) == 3)
     await holder.stop()
     assert events == ["acquired", "lost", "acquired", "lost"]
+
+
+async def test_who_died_is_followed_before_its_leases_run_out(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await world.pass_time(3, first, second)
+    assert first.held()
+    world.nobody_listens.add(first.member.address)
+    await world.pass_time(4, second)
+    assert second.held() == set(SHARDS)
+    assert all(second.owned[shard] == 2 for shard in first.owned)
+    assert second.holder.members == (second.member,)
+
+
+async def test_who_is_silent_and_listens_keeps_its_leases_until_they_run_out(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await world.pass_time(3, first, second)
+    kept = first.held()
+    await world.pass_time(6, second)
+    assert not second.held() & kept
+    assert first.member in second.holder.members
+
+
+async def test_who_announces_itself_is_alive_whatever_its_address_says(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await world.pass_time(3, first, second)
+    kept = dict(first.owned)
+    world.nobody_listens.add(first.member.address)
+    await world.pass_time(6, first, second)
+    assert kept
+    assert first.owned == kept
+
+
+async def test_who_was_taken_for_dead_gives_up_and_claims_its_share_anew(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await world.pass_time(3, first, second)
+    kept = dict(first.owned)
+    first.story.clear()
+    world.nobody_listens.add(first.member.address)
+    await world.pass_time(4, second)
+    world.nobody_listens.clear()
+    await world.pass_time(3, first, second)
+    assert {shard for event, shard in first.story if event == "lost"} == set(kept)
+    assert first.owned == {shard: epoch + 2 for shard, epoch in kept.items()}, "another had them meanwhile"
+
+
+async def test_the_owner_of_what_a_dead_process_held_is_its_heir(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await world.pass_time(3, first, second)
+    looking = LeaseHolder(world.store, Member("3/1", 3, frozenset(), "node3:9090"), TTL)
+    shard = min(first.held())
+    assert await looking.owner_of(shard) == first.member
+    await world.store.depose(first.member, TTL + 5.0, 0.0)
+    looking.forget(shard)
+    await looking.round()
+    assert await looking.owner_of(shard) == second.member
+
+
+async def test_others_know_of_a_leave_before_anything_is_handed_over(world: World) -> None:
+    first, second = world.node(1), world.node(2)
+    await first.holder.start()
+    await second.turn()
+    await first.turn()
+    await first.holder._steps.settle()
+    kept = first.held()
+    await first.holder.give_notice()
+    await first.turn()
+    assert first.held() == kept, "it serves on"
+    await second.turn()
+    [leaving, _] = second.holder.members
+    assert leaving.leaving
+    assert await second.holder.owner_of(min(kept)) == leaving
+    await first.holder.stop()
+    await second.turn()
+    assert second.held() == set(SHARDS)

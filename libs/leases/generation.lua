@@ -1,0 +1,6 @@
+-- KEYS generation; ARGV digest. Returns the generation's number, one higher when the digest is another.
+if redis.call('HGET', KEYS[1], 'digest') == ARGV[1] then
+  return tonumber(redis.call('HGET', KEYS[1], 'number'))
+end
+redis.call('HSET', KEYS[1], 'digest', ARGV[1])
+return redis.call('HINCRBY', KEYS[1], 'number', 1)
