@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from enum import Enum
-from typing import Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from libs import clock
+from libs.backoff import doubling
 from libs.leases.holder import LeaseLost
 from libs.leases.ownership import Ownership
 from libs.leases.port import LeasesUnavailable
-from libs.record_log.core.batch import BatchHeader, Buffer, StoredBatch, assign, parse_headers
+from libs.record_log.appends import Append, Appended, AppendQueue, Group, Records, TransactionEnd
+from libs.record_log.core import notes
+from libs.record_log.core.batch import Buffer, StoredBatch
+from libs.record_log.core.producers import Marker, Verified
+from libs.record_log.core.transactions import Transactions
 from libs.record_log.core.view import LogView
-from libs.record_log.lookup import first_offset_since
+from libs.record_log.lifecycle import MOVES, RETRY_AFTER, LogState, not_leader, storage_error, unavailable
+from libs.record_log.lookup import TimedOffset, first_since
 from libs.record_log.port import RecordStore
+from libs.record_log.recovery import load, restore
 from libs.record_log.settings import LogSettings
 from libs.stream_log.port import (
     LogError,
@@ -30,42 +34,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_READ_BYTES: Final = 1 << 20
-_FIRST_BACKOFF: Final = 0.05
 _LONGEST_BACKOFF: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Appended:
-    """Where a produce request went; `log_append_time` in ms, -1 unless the topic uses LogAppendTime."""
-
-    base_offset: int
-    last_offset: int
-    log_append_time: int
-
-
-class LogState(Enum):
-    """OPEN takes appends; RECOVERING only reads, until the lease is claimed again; CLOSED nothing."""
-
-    OPEN = "open"
-    RECOVERING = "recovering"
-    CLOSED = "closed"
-
-
-_MOVES: Final = {
-    LogState.OPEN: frozenset({LogState.RECOVERING, LogState.CLOSED}),
-    LogState.RECOVERING: frozenset({LogState.OPEN, LogState.CLOSED}),
-    LogState.CLOSED: frozenset[LogState](),
-}
-
-
-@dataclass(slots=True)
-class _Append:
-    data: Buffer
-    headers: list[BatchHeader]
-    answer: asyncio.Future[Appended]
 
 
 class PartitionLog:
@@ -78,7 +47,8 @@ class PartitionLog:
     After an append of unknown outcome the log reclaims the partition's lease (so that the lost write can no
     longer happen), reads its end again and goes on.
 
-    `settings` may be replaced at any time; new `limits` count from the next opening on.
+    `settings` may be replaced at any time; new `limits` count from the next opening on. `transactions` holds
+    what is durable of producers and their transactions; another takes its place when the log is read again.
     """
 
     def __init__(
@@ -98,9 +68,10 @@ class PartitionLog:
         self._store = store
         self._lease = lease
         self._now = now
+        self.transactions = Transactions()
         self._view = LogView(0, 0, (), settings.limits)
-        self._pending: deque[_Append] = deque()
-        self._pending_bytes = 0
+        self._queue = AppendQueue()
+        self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
 
     @classmethod
@@ -118,13 +89,13 @@ class PartitionLog:
         `now` gives seconds of the wall epoch.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR when the store cannot be read.
+            KafkaError: KAFKA_STORAGE_ERROR when the store cannot be read, or a later version wrote it.
         """
         log = cls(partition, epoch, store, lease, settings or LogSettings(), now)
         try:
             await log._load()
-        except LogUnavailable as error:
-            raise _storage_error(error) from error
+        except (LogUnavailable, ValueError) as error:
+            raise storage_error(error) from error
         return log
 
     @property
@@ -137,28 +108,38 @@ class PartitionLog:
         """The offset the next record gets: the high watermark, since only durable records count."""
         return self._view.log_end_offset
 
-    async def append(self, data: Buffer) -> Appended:
+    @property
+    def size(self) -> int:
+        """Bytes of the log's batches, up to one segment more than there are."""
+        return self._view.index.size
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the earliest open transaction begins, else the log end: read_committed ends here."""
+        first = self.transactions.first_unstable_offset()
+        return self.log_end_offset if first is None else max(first, self.log_start_offset)
+
+    async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
         """Append the record batches of one produce request and answer when they are durable.
 
+        A batch that an idempotent producer sent before is answered as it was then. `verified` must be given
+        for the first batch of a transaction.
+
         Raises:
-            KafkaError: what `parse_headers` refuses; THROTTLING_QUOTA_EXCEEDED when too much waits already;
-                KAFKA_STORAGE_ERROR when nothing was written; REQUEST_TIMED_OUT when it may have been;
-                NOT_LEADER_OR_FOLLOWER when another process leads the partition.
+            KafkaError: what `LogSettings.headers` and `check_batch` refuse; THROTTLING_QUOTA_EXCEEDED when
+                too much waits already; KAFKA_STORAGE_ERROR when nothing was written; REQUEST_TIMED_OUT when
+                it may have been; NOT_LEADER_OR_FOLLOWER when another process leads the partition.
         """
-        headers = parse_headers(data, self.settings.max_message_bytes)
-        self._check_state(LogState.OPEN)
-        if self._pending and self._pending_bytes + len(data) > self.settings.max_pending_bytes:
-            raise KafkaError(
-                ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{self._pending_bytes} bytes wait to be appended to {self.partition}.",
-                retry_after=_FIRST_BACKOFF,
-            )
-        append = _Append(data, headers, asyncio.get_running_loop().create_future())
-        self._pending.append(append)
-        self._pending_bytes += len(data)
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write_groups())
-        return await append.answer
+        headers = self.settings.headers(data, round(self._now() * 1000))
+        return await self._enqueue(Records(data, headers, verified, _answer()))
+
+    async def end_transaction(self, marker: Marker) -> Appended:
+        """Append a marker, also where the producer has no transaction here: its epoch fences from then on.
+
+        Raises:
+            KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
+        """
+        return await self._enqueue(TransactionEnd(marker, _answer()))
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
         """Whole batches from the one that contains `offset`, as many as fit, at least one; [] at the log end.
@@ -183,28 +164,30 @@ class PartitionLog:
         try:
             batches = await self._store.read(self.partition, offset, max_bytes)
         except LogUnavailable as error:
-            raise _storage_error(error) from error
+            raise storage_error(error) from error
         self._check_readable()
         # A group may be in the store before its answer is here; it is not durable for readers until then.
         durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
         self._view.keep(durable)
         return durable
 
-    async def offset_for_timestamp(self, timestamp: int) -> int | None:
-        """The earliest offset whose record is not older than `timestamp` (ms), None when all are older.
+    async def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
+        """The first record that is not older than `timestamp` (ms), None when all are older.
 
         Raises:
             KafkaError: as `read`.
         """
-        offset = self._view.index.first_since(timestamp)
-        while offset is not None:
-            offset = max(offset, self.log_start_offset)
-            batches = await self.read(offset, _READ_BYTES)
-            for batch in batches:
-                if batch.max_timestamp >= timestamp:
-                    return max(first_offset_since(batch, timestamp), self.log_start_offset)
-            offset = batches[-1].last_offset + 1 if batches else None
-        return None
+        start = self._view.index.first_since(timestamp)
+        return None if start is None else await first_since(self, start, timestamp)
+
+    async def offset_of_newest(self) -> TimedOffset | None:
+        """The first of the records with the highest timestamp, None when there is no record.
+
+        Raises:
+            KafkaError: as `read`.
+        """
+        newest = self._view.index.newest()
+        return None if newest is None else await first_since(self, newest.base_offset, newest.max_timestamp)
 
     async def apply_retention(self, now: float, consumed_up_to: int | None) -> int:
         """Drop what the topic's retention lets go and return the log start.
@@ -219,6 +202,21 @@ class PartitionLog:
         before = self._view.disposable_before(self.settings.retention, int(now * 1000), consumed_up_to)
         return await self._trim(before)
 
+    async def expire_producers(self, before_ms: int) -> int:
+        """Forget the producers that wrote last before then; how many. Their sequences may begin anew.
+
+        Raises:
+            KafkaError: as `delete_records`.
+        """
+        self._check_state(LogState.OPEN)
+        writing = self._writing.draft.producers if self._writing else {}
+        expired = [id_ for id_ in self.transactions.expired(before_ms) if id_ not in writing]
+        if expired:
+            # Before the store is asked: what is appended meanwhile reaches it later, and is kept.
+            self.transactions.forget(expired)
+            await self._forget(self.log_start_offset, notes.names_of(expired))
+        return len(expired)
+
     async def delete_records(self, before: int) -> int:
         """Move the log start up to `before` (-1: the high watermark) and return it.
 
@@ -228,6 +226,14 @@ class PartitionLog:
         """
         self._check_state(LogState.OPEN)
         return await self._trim(self._view.deletable_before(before))
+
+    async def recheck(self) -> None:
+        """The store may have lost something: recover where it ends before this log. Raises LogUnavailable."""
+        end = self.log_end_offset
+        bounds = await self._store.bounds(self.partition)
+        if bounds.log_end_offset < end and self.state is LogState.OPEN and self._writer is None:
+            self._move(LogState.RECOVERING)
+            self._writer = asyncio.create_task(self._recover_alone())
 
     async def close(self) -> None:
         """Stop: what waits is refused, what is on its way to the store is finished and answered."""
@@ -240,45 +246,51 @@ class PartitionLog:
             await asyncio.wait([writer])
 
     async def _load(self) -> None:
-        """Read bounds, index and the batches no index row covers; memory changes only when all are here."""
-        bounds = await self._store.bounds(self.partition)
-        segments = await self._store.segments(self.partition)
+        """Read what the store has; memory changes when all is here."""
         # A store that lost its newest batches must not make us give their offsets to other records.
-        log_end = max(bounds.log_end_offset, self.log_end_offset)
-        view = LogView(bounds.log_start_offset, log_end, segments, self.settings.limits)
-        now_ms = int(self._now() * 1000)
-        offset = view.unread_from
-        while offset < bounds.log_end_offset and (
-            batches := await self._store.read(self.partition, offset, _READ_BYTES)
-        ):
-            for batch in batches:
-                view.add(batch, now_ms)
-            offset = batches[-1].last_offset + 1
-        self._view = view
+        known_end, limits = self.log_end_offset, self.settings.limits
+        loading = load(self._store, self.partition, known_end, limits, self._now_ms())
+        self._view, self.transactions = await loading
+
+    # Appending
+
+    async def _enqueue(self, append: Append) -> Appended:
+        self._check_state(LogState.OPEN)
+        self._queue.add(append, self.settings.max_pending_bytes)
+        if self._writer is None:
+            self._writer = asyncio.create_task(self._write_groups())
+        return await append.answer
 
     async def _write_groups(self) -> None:
         try:
-            while self._pending:
-                await self._write(self._next_group())
+            while self._queue:
+                self._writing = self._next_group()
+                await self._write(self._writing)
         finally:
-            self._writer = None
+            self._writer = self._writing = None
 
-    def _next_group(self) -> list[_Append]:
-        group, size = [], 0
-        while self._pending and size < self.settings.max_group_bytes:
-            append = self._pending.popleft()
-            size += len(append.data)
-            group.append(append)
-        self._pending_bytes -= size
+    def _next_group(self) -> Group:
+        """The next appends, each at its place. Offsets count as taken only when they are durable."""
+        now_ms = self._now_ms()
+        stamp = now_ms if self.settings.log_append_time else None
+        group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
+        for append in self._queue.take(self.settings.max_group_bytes):
+            group.add(append)
         return group
 
-    async def _write(self, group: list[_Append]) -> None:
-        """Make one group durable and answer it. Offsets are taken only when it is."""
-        now_ms = int(self._now() * 1000)
-        batches, answers = self._assign(group, now_ms)
+    async def _write(self, group: Group) -> None:
+        """Make one group durable and answer it."""
+        if group.batches:
+            await self._store_group(group)
+        elif self._lease.holds(self.epoch):
+            group.answer()
+        else:
+            group.refuse(not_leader(self.partition))
+
+    async def _store_group(self, group: Group) -> None:
         segments = self._view.index.unsaved
         try:
-            await self._store.append(self.partition, self.epoch, batches, segments)
+            await self._store.append(self.partition, self.epoch, group.batches, segments, group.notes)
         except Exception as error:  # whatever it was, nobody may wait for ever
             if not isinstance(error, LogError):
                 _log.exception("%s: the store failed in a way it does not promise", self.partition)
@@ -289,82 +301,82 @@ class PartitionLog:
             return
         if segments:
             self._view.index.saved(segments[-1].end_offset)
-        for batch in batches:
-            self._view.add(batch, now_ms)
-        for append, answer in zip(group, answers, strict=True):
-            if not append.answer.done():
-                append.answer.set_result(answer)
+        for batch in group.batches:
+            self._view.add(batch, group.now_ms)
+        self.transactions.commit(group.draft)
+        group.answer()
         self._wake()
 
-    def _assign(self, group: list[_Append], now_ms: int) -> tuple[list[StoredBatch], list[Appended]]:
-        stamp = now_ms if self.settings.log_append_time else None
-        offset = self.log_end_offset
-        batches: list[StoredBatch] = []
-        answers = []
-        for append in group:
-            batches += assign(append.data, append.headers, offset, self.epoch, stamp)
-            last = batches[-1].last_offset
-            answers.append(Appended(offset, last, -1 if stamp is None else stamp))
-            offset = last + 1
-        return batches, answers
-
-    def _refuse(self, group: Sequence[_Append], error: LogError) -> None:
+    def _refuse(self, group: Group, error: LogError) -> None:
         """Answer a group that failed, and see what its failure says about this log."""
         if isinstance(error, LogFenced):
             self._move(LogState.CLOSED)
         elif isinstance(error, LogOutcomeUnknown | LogOutOfOrder):
             self._move(LogState.RECOVERING)
-        for append in group:
-            _answer(append, self._refusal(error))
+        group.refuse(self._refusal(error))
 
     def _refusal(self, error: LogError) -> KafkaError:
         if isinstance(error, LogFenced):
-            return self._not_leader()
+            return not_leader(self.partition)
         if isinstance(error, LogOutcomeUnknown):
             return KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"The store did not answer, the records may be written: {error}"
             )
-        return _storage_error(error)
+        return storage_error(error)
 
     async def _recover(self) -> None:
-        """Claim the lease anew, so that nothing more can be written under the old epoch; then read again."""
+        """Claim the lease anew, so that nothing more can be written under the old epoch; then read again.
+
+        What the store lost since it had it is written again, as far as memory still has it.
+        """
+        pauses, fenced = doubling(RETRY_AFTER, _LONGEST_BACKOFF), False
+        while self.state is LogState.RECOVERING:
+            try:
+                if not fenced:
+                    self.epoch, fenced = await self._lease.reclaim(), True
+                await restore(self._store, self.partition, self.epoch, self._view, self.transactions)
+                await self._load()
+            except (LeaseLost, LogFenced):
+                self._move(LogState.CLOSED)
+            except (LeasesUnavailable, LogError) as error:
+                fenced = fenced and not isinstance(error, LogOutcomeUnknown)
+                await asyncio.sleep(next(pauses))
+            else:
+                self._move(LogState.OPEN)
+                self._wake()
+
+    async def _recover_alone(self) -> None:
         try:
-            self.epoch = await _persistently(self._lease.reclaim)
-        except LeaseLost:
-            self._move(LogState.CLOSED)
-            return
-        await _persistently(self._load)
-        self._move(LogState.OPEN)
-        self._wake()
+            await self._recover()
+        finally:
+            self._writer = None
 
     async def _trim(self, before: int) -> int:
-        epoch = self.epoch
         if before > self.log_start_offset:
-            try:
-                await self._store.trim(self.partition, epoch, before)
-            except LogFenced as error:
-                # While recovering it is our own new epoch that fences the old one.
-                if self.state is LogState.OPEN and epoch == self.epoch:
-                    self._move(LogState.CLOSED)
-                raise self._unavailable() from error
-            except LogError as error:
-                raise _storage_error(error) from error
+            await self._forget(before, notes.names_of((), self.transactions.aborted_before(before)))
             self._view.move_log_start(before)
+            self.transactions.drop_before(before)
         return self.log_start_offset
+
+    async def _forget(self, before: int, names: Sequence[str]) -> None:
+        """Have the store drop what lies before the offset, and notes."""
+        epoch = self.epoch
+        try:
+            await self._store.trim(self.partition, epoch, before, names)
+        except LogFenced as error:
+            # While recovering it is our own new epoch that fences the old one.
+            if self.state is LogState.OPEN and epoch == self.epoch:
+                self._move(LogState.CLOSED)
+            raise unavailable(self.partition, self.state) from error
+        except LogError as error:
+            raise storage_error(error) from error
 
     def _move(self, state: LogState) -> None:
         """Enter `state` if the present one allows it; only an open log keeps appends waiting."""
-        if state in _MOVES[self.state]:
+        if state in MOVES[self.state]:
             self.state = state
             if state is not LogState.OPEN:
-                self._refuse_pending()
-
-    def _refuse_pending(self) -> None:
-        """Refuse the appends that wait; none of them has been sent."""
-        pending, self._pending = self._pending, deque()
-        self._pending_bytes = 0
-        for append in pending:
-            _answer(append, self._unavailable())
+                self._queue.refuse_all(unavailable(self.partition, state))
 
     def _wake(self) -> None:
         for callback in self.on_append:
@@ -372,42 +384,17 @@ class PartitionLog:
 
     def _check_state(self, *allowed: LogState) -> None:
         if self.state not in allowed:
-            raise self._unavailable()
+            raise unavailable(self.partition, self.state)
 
     def _check_readable(self) -> None:
         self._check_state(LogState.OPEN, LogState.RECOVERING)
         if not self._lease.holds(self.epoch):
             # No write tells a process that stood still: others may have finished what it would hand out.
-            raise self._not_leader()
+            raise not_leader(self.partition)
 
-    def _unavailable(self) -> KafkaError:
-        if self.state is LogState.CLOSED:
-            return self._not_leader()
-        return _storage_error("an append's outcome is being found out")
-
-    def _not_leader(self) -> KafkaError:
-        return KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This process does not lead {self.partition} any more."
-        )
+    def _now_ms(self) -> int:
+        return int(self._now() * 1000)
 
 
-def _storage_error(reason: object) -> KafkaError:
-    return KafkaError(
-        ErrorCode.KAFKA_STORAGE_ERROR, f"The store refused: {reason}", retry_after=_FIRST_BACKOFF
-    )
-
-
-async def _persistently(step: Callable[[], Awaitable[T]]) -> T:
-    """Try a step of the recovery until the store answers."""
-    backoff = _FIRST_BACKOFF
-    while True:
-        try:
-            return await step()
-        except (LeasesUnavailable, LogUnavailable):
-            await asyncio.sleep(backoff)
-            backoff = min(2 * backoff, _LONGEST_BACKOFF)
-
-
-def _answer(append: _Append, error: KafkaError) -> None:
-    if not append.answer.done():
-        append.answer.set_exception(error)
+def _answer() -> asyncio.Future[Appended]:
+    return asyncio.get_running_loop().create_future()

@@ -6,12 +6,15 @@ of that resource's lease may append or trim; the comparison and the write are on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.core.segments import Segment
+
+NO_NOTES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +34,11 @@ class RecordStore(Protocol):
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
+        notes: Mapping[str, bytes] = NO_NOTES,
     ) -> None:
         """Append all batches, none below the log end, and index rows of earlier ones, or nothing.
+
+        With them go `notes`, small values by name, which replace those of the same name.
 
         Raises LogFenced, LogOutOfOrder, LogNotWritten, LogOutcomeUnknown.
         """
@@ -49,8 +55,13 @@ class RecordStore(Protocol):
     async def segments(self, partition: str) -> list[Segment]:
         """The index rows in order, but those below the log start. Raises LogUnavailable."""
 
-    async def trim(self, partition: str, epoch: int, log_start_offset: int) -> None:
-        """Move the log start up (never down) and drop batches and rows that end below it.
+    async def notes(self, partition: str) -> dict[str, bytes]:
+        """All notes; trimming batches leaves them as they are. Raises LogUnavailable."""
+
+    async def trim(
+        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+    ) -> None:
+        """Move the log start up (never down), drop batches and rows that end below it, and `forgotten` notes.
 
         Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
         """

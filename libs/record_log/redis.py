@@ -1,4 +1,4 @@
-"""Record logs in Redis: a stream of batches a partition, a small stream of index rows, and the log start.
+"""Record logs in Redis: a stream of batches a partition, a small stream of index rows, the log start, notes.
 
 The id of an entry is the batch's last offset plus one (Redis has no id 0-0): Redis itself refuses what is out
 of order, a range query finds the batch of an offset, and the last id is the log end.
@@ -7,18 +7,18 @@ of order, a range query finds the batch of an offset, and the last id is the log
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.core.segments import Segment
-from libs.record_log.port import Bounds
+from libs.record_log.port import NO_NOTES, Bounds
 from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
 from libs.redis_link.link import Part, RedisLink
 from libs.redis_link.lua import lua
-from libs.stream_log.port import LogUnavailable
+from libs.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
 from libs.stream_log.redis import write_failure
 
 HERE: Final = Path(__file__).parent
@@ -34,14 +34,19 @@ _KEYS_AT_A_TIME: Final = 1000
 
 
 class RedisRecordStore:
-    """Batches in Redis; no method waits longer than the link lets a silent server wait."""
+    """Batches in Redis; no method waits longer than the link lets a silent server wait.
 
-    def __init__(self, link: RedisLink, keys: Keys | None = None) -> None:
+    Appends, and what they have to know before, go by `writes`, by default the same link.
+    """
+
+    def __init__(self, link: RedisLink, keys: Keys | None = None, *, writes: RedisLink | None = None) -> None:
         self._link = link
+        self._writes = writes or link
         self._keys = keys or Keys()
-        self._append = link.script(APPEND)
+        self._append = self._writes.script(APPEND, lasting=True)
         self._trim = link.script(TRIM)
-        self._bounds = link.script(BOUNDS)
+        self._bounds = self._writes.script(BOUNDS)
+        self._seen: dict[str, int] = {}
 
     async def append(
         self,
@@ -49,14 +54,24 @@ class RedisRecordStore:
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
+        notes: Mapping[str, bytes] = NO_NOTES,
     ) -> None:
-        """As the port says."""
-        args: list[Part] = [epoch, batches[0].base_offset, len(batches)]
+        """As the port says; where another server answers than before, it looks first where the log ends."""
+        while self._seen.setdefault(partition, self._writes.generation) != self._writes.generation:
+            await self._check_end(partition, batches[0].base_offset)
+        args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
         for batch in batches:
             args += (f"{batch.last_offset + 1}-0", batch.data)
         for row in segments:
             args += (f"{row.end_offset}-0", row.base_offset, row.size, row.max_timestamp)
-        keys = (self._keys.lease(partition), self._keys.log(partition), self._index(partition))
+        for note in notes.items():
+            args += note
+        keys = (
+            self._keys.lease(partition),
+            self._keys.log(partition),
+            self._index(partition),
+            self._notes(partition),
+        )
         await _written(partition, self._append.send(keys, args))
 
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
@@ -79,8 +94,9 @@ class RedisRecordStore:
 
     async def bounds(self, partition: str) -> Bounds:
         """As the port says."""
-        keys = (self._keys.log(partition), self._keys.meta(partition))
+        keys, generation = (self._keys.log(partition), self._keys.meta(partition)), self._writes.generation
         log_start, log_end = await _answered(partition, self._bounds.send(keys, ()))
+        self._seen[partition] = generation
         return Bounds(int(log_start), log_end)
 
     async def segments(self, partition: str) -> list[Segment]:
@@ -91,15 +107,23 @@ class RedisRecordStore:
         segments = [_segment(row_id, fields) for row_id, fields in await _answered(partition, rows)]
         return [segment for segment in segments if segment.end_offset > start]
 
-    async def trim(self, partition: str, epoch: int, log_start_offset: int) -> None:
+    async def notes(self, partition: str) -> dict[str, bytes]:
+        """As the port says."""
+        pairs = iter(await _answered(partition, self._link.send("HGETALL", self._notes(partition))))
+        return {name.decode(): note for name, note in zip(pairs, pairs, strict=True)}
+
+    async def trim(
+        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+    ) -> None:
         """As the port says; works when Redis is out of memory too."""
         keys = (
             self._keys.lease(partition),
             self._keys.log(partition),
             self._index(partition),
             self._keys.meta(partition),
+            self._notes(partition),
         )
-        await _written(partition, self._trim.send(keys, (epoch, log_start_offset)))
+        await _written(partition, self._trim.send(keys, (epoch, log_start_offset, *forgotten)))
 
     async def partitions(self) -> set[str]:
         """As the port says; a walk over all keys of the server, some at a time."""
@@ -114,11 +138,29 @@ class RedisRecordStore:
 
     async def delete(self, partition: str) -> None:
         """As the port says."""
-        keys = (self._keys.log(partition), self._index(partition), self._keys.meta(partition))
+        keys = (
+            self._keys.log(partition),
+            self._index(partition),
+            self._keys.meta(partition),
+            self._notes(partition),
+        )
+        self._seen.pop(partition, None)
         await _written(partition, self._link.send("UNLINK", *keys))
+
+    async def _check_end(self, partition: str, base_offset: int) -> None:
+        """A server that lost its newest batches would take later ones in, and nobody would notice the gap."""
+        try:
+            end = (await self.bounds(partition)).log_end_offset
+        except LogUnavailable as error:
+            raise LogNotWritten(str(error)) from error
+        if end != base_offset:
+            raise LogOutOfOrder(f"{partition}: the log ends at {end} on another server than before")
 
     def _index(self, partition: str) -> str:
         return f"{self._keys.log(partition)}:index"
+
+    def _notes(self, partition: str) -> str:
+        return f"{self._keys.log(partition)}:notes"
 
 
 def _segment(row_id: bytes, fields: Sequence[bytes]) -> Segment:

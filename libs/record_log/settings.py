@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from libs.config.topic import TopicConfig
+from libs.record_log.core.batch import BatchHeader, Buffer, parse_headers
 from libs.record_log.core.retention import Retention
+from libs.record_log.core.times import Times
 from libs.record_log.core.view import Limits
 
 
@@ -19,6 +21,7 @@ class LogSettings:
 
     max_message_bytes: int = 1_048_588
     log_append_time: bool = False
+    times: Times = field(default_factory=Times)
     retention: Retention = field(default_factory=Retention)
     limits: Limits = field(default_factory=Limits)
     max_pending_bytes: int = 32 << 20
@@ -30,7 +33,15 @@ class LogSettings:
         return cls(
             max_message_bytes=topic.max_message_bytes,
             log_append_time=topic.message_timestamp_type == "LogAppendTime",
+            times=Times(topic.message_timestamp_before_max_ms, topic.message_timestamp_after_max_ms),
             retention=Retention(
                 topic.retention_ms, topic.retention_bytes, consumed=topic.retention_policy == "consumed"
             ),
         )
+
+    def headers(self, data: Buffer, now_ms: int) -> list[BatchHeader]:
+        """The headers of a produce request's batches. Raises KafkaError as `parse_headers`, `Times.check`."""
+        headers = parse_headers(data, self.max_message_bytes)
+        if not self.log_append_time:
+            self.times.check(headers, now_ms)
+        return headers

@@ -168,7 +168,9 @@ class EmbeddedRedis:
         try:
             await asyncio.wait((connecting, ending), return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
-                raise EmbeddedRedisFailed(f"the embedded server did not start: {self._last_words()}")
+                raise EmbeddedRedisFailed(
+                    f"the embedded server did not start: {self._last_words()} ({self._dir})"
+                )
             await connecting.result().close()
         except RedisUnavailable as error:
             raise EmbeddedRedisFailed(f"the embedded server does not answer: {error}") from error

@@ -34,6 +34,10 @@ class RedisTooOld(RedisError):
     """The server lacks what the scripts need: Redis before 7.0 or Valkey before 8."""
 
 
+class RedisUnfit(RedisError):
+    """The server runs in a way that would lose what it is told, or that we do not support."""
+
+
 class RedisUrlInvalid(RedisError):
     """A Redis URL that leads nowhere."""
 

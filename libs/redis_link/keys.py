@@ -39,3 +39,7 @@ class Keys:
     def members(self) -> str:
         """Hash node id -> announcement: the processes of the cluster."""
         return f"{self.prefix}:members"
+
+    def generation(self, name: str) -> str:
+        """Hash {digest, number}: how often what is named has changed."""
+        return f"{self.prefix}:{name}:generation"

@@ -16,13 +16,16 @@ from typing import Any, Final, cast
 
 import hiredis
 
+from libs.backoff import doubling
 from libs.redis_link.errors import (
     RedisError,
     RedisOutcomeUnknown,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
+    RedisUnfit,
 )
+from libs.redis_link.replicas import Confirmations, Replicas
 from libs.redis_link.target import Server, Target
 from libs.redis_link.wire import ScriptFuture, Wire
 
@@ -35,10 +38,11 @@ pack: Final = cast("Callable[[tuple[Part, ...]], bytes]", hiredis.pack_command)
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Bounds of a link: about `queue_bytes` may wait to be sent; the rest are seconds.
+    """Bounds of a link: about `queue_bytes` may wait to be sent; times are seconds.
 
     `stall`: silence after which a connection with commands in flight is broken;
-    `attempt`: one try to connect; `backoff` to `backoff_max`: pause between tries.
+    `attempt`: one try to connect; `backoff` to `backoff_max`: pause between tries. `replicas` must have
+    what a lasting script wrote before it is answered.
     """
 
     queue_bytes: int = 64 * 1024 * 1024
@@ -46,6 +50,7 @@ class LinkSettings:
     attempt: float = 3.0
     backoff: float = 0.05
     backoff_max: float = 1.0
+    replicas: Replicas | None = None
 
 
 class RedisLink:
@@ -53,10 +58,15 @@ class RedisLink:
 
     A reply that is an error raises RedisRefused; a command that surely did not reach Redis RedisUnavailable;
     one that may have, RedisOutcomeUnknown. While the server is away commands fail at once.
+
+    `generation` rises when another server answers than before, or the same one after a restart: what was
+    written may be gone. `on_new_server` holds callbacks for that moment.
     """
 
     def __init__(self, target: Target, settings: LinkSettings) -> None:
         self.server = Server("redis", "0")
+        self.generation = 0
+        self.on_new_server: list[Callable[[], None]] = []
         self._target = target
         self._settings = settings
         self._loop = asyncio.get_running_loop()
@@ -64,6 +74,7 @@ class RedisLink:
         self._up = asyncio.Event()
         self._why_down = "it does not answer"
         self._scripts: list[Script] = []
+        self._confirmations = Confirmations(self.send, settings.replicas) if settings.replicas else None
         self._mending: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -107,9 +118,12 @@ class RedisLink:
         """Send a command and wait for its answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
         return await within(timeout, self.send(*parts))
 
-    def script(self, source: str) -> Script:
-        """A Lua script by source; it is loaded again with every connection."""
-        script = Script(self, source)
+    def script(self, source: str, *, lasting: bool = False) -> Script:
+        """A Lua script by source; it is loaded again with every connection.
+
+        A `lasting` one is answered when the replicas of the link's settings have what it wrote.
+        """
+        script = Script(self, source, self._confirmations if lasting else None)
         self._scripts.append(script)
         return script
 
@@ -133,11 +147,11 @@ class RedisLink:
 
     async def _establish(self, *, patient: bool) -> None:
         """Try until connected; when not `patient`, a server that refuses us for good raises."""
-        pause = self._settings.backoff
+        pauses = doubling(self._settings.backoff, self._settings.backoff_max)
         while True:
             try:
                 await self._attempt()
-            except (RedisTooOld, RedisRefused) as refusal:
+            except (RedisTooOld, RedisUnfit, RedisRefused) as refusal:
                 if not patient and not _passing(refusal):
                     raise
                 self._why_down = str(refusal)
@@ -145,25 +159,28 @@ class RedisLink:
                 self._why_down = _reason(error)
             else:
                 return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, self._settings.backoff_max)
+            await asyncio.sleep(next(pauses))
 
     async def _attempt(self) -> None:
         wire = Wire(self._settings.queue_bytes, self._settings.stall, self._lost)
         try:
             async with asyncio.timeout(self._settings.attempt):
                 await self._target.open(lambda: wire)
-                self.server = await self._greet(wire)
+                server = await self._greet(wire)
         except BaseException:
             wire.abort()
             raise
-        self._wire = wire
+        before, self.server, self._wire = self.server, server, wire
+        if before.history not in ("", server.history):
+            self.generation += 1
+            for callback in self.on_new_server:
+                self._loop.call_soon(callback)
         self._up.set()
 
     async def _greet(self, wire: Wire) -> Server:
         """Log in, learn the server's release and load the scripts, in one round trip."""
         # A server that still reads its data answers INFO, but not PING.
-        commands = [*self._target.greeting(), ("INFO", "server"), ("PING",)]
+        commands = [*self._target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
         commands += [("SCRIPT", "LOAD", script.source) for script in self._scripts]
         replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
         for command, reply in zip(commands, replies, strict=True):
@@ -178,6 +195,7 @@ class RedisLink:
             raise failures[0]
         server = Server.from_info(replies[len(self._target.greeting())].result())
         server.require_supported()
+        server.require_dependable()
         return server
 
     def _lost(self, wire: Wire) -> None:
@@ -199,10 +217,11 @@ class RedisLink:
 class Script:
     """A Lua script of a link; make it with `RedisLink.script`."""
 
-    __slots__ = ("_link", "_sha", "source")
+    __slots__ = ("_confirmations", "_link", "_sha", "source")
 
-    def __init__(self, link: RedisLink, source: str) -> None:
+    def __init__(self, link: RedisLink, source: str, confirmations: Confirmations | None) -> None:
         self.source = source
+        self._confirmations = confirmations
         self._link = link
         self._sha = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
@@ -211,7 +230,7 @@ class Script:
         reply = ScriptFuture(loop=self._link._loop)
         reply.source_command = lambda: pack(("EVAL", self.source, len(keys), *keys, *args))
         self._link._send(pack(("EVALSHA", self._sha, len(keys), *keys, *args)), reply)
-        return reply
+        return reply if self._confirmations is None else self._confirmations.hold(reply)
 
     async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
         """Run and wait for the answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
@@ -234,5 +253,5 @@ def _reason(error: Exception) -> str:
 
 
 def _passing(refusal: RedisError) -> bool:
-    """Whether a refusal goes away by itself: a server that still reads its data, or waits for its primary."""
-    return isinstance(refusal, RedisRefused) and refusal.code in ("LOADING", "MASTERDOWN", "BUSY")
+    """Whether a refusal goes away by itself: the server still reads its data, or is not the primary yet."""
+    return isinstance(refusal, RedisRefused) and refusal.code in ("LOADING", "MASTERDOWN", "BUSY", "READONLY")

@@ -6,10 +6,10 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from libs.redis_link.errors import RedisTooOld, RedisUnavailable, RedisUrlInvalid
+from libs.redis_link.errors import RedisRefused, RedisTooOld, RedisUnavailable, RedisUnfit, RedisUrlInvalid
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -76,24 +76,59 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The product at the other end: "redis" or "valkey", and its release."""
+    """The product at the other end: "redis" or "valkey", its release, and what it says of itself.
+
+    `history` names what it has been told since its start or its promotion; two that are equal have the same.
+    """
 
     product: str
     version: str
+    history: str = ""
+    role: str = "master"
+    eviction: str = "noeviction"
+    cluster: bool = False
+
+    SECTIONS: ClassVar = ("server", "replication", "memory", "cluster")
+    """The sections of INFO that `from_info` reads."""
 
     @classmethod
     def from_info(cls, info: bytes) -> Server:
-        """Read the reply of `INFO server`. Raises RedisUnavailable when it is none.
+        """Read the reply of `INFO`. Raises RedisUnavailable when it is none.
 
         Valkey also claims a Redis version there, for old clients.
         """
         lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
         facts = {name: value.strip() for name, _, value in lines}
+        history = f"{facts.get('run_id', '')} {facts.get('master_replid', '')}"
+        rest = (
+            history,
+            facts.get("role", "master"),
+            facts.get("maxmemory_policy", "noeviction"),
+            facts.get("cluster_enabled") == "1",
+        )
         if "valkey_version" in facts:
-            return cls("valkey", facts["valkey_version"])
+            return cls("valkey", facts["valkey_version"], *rest)
         if "redis_version" not in facts:
             raise RedisUnavailable("what answers there is not Redis")
-        return cls("redis", facts["redis_version"])
+        return cls("redis", facts["redis_version"], *rest)
+
+    def require_dependable(self) -> None:
+        """Raise RedisUnfit of a cluster, or where keys like ours may be evicted; RedisRefused of a replica.
+
+        Ours have no expiry, so that policies for keys that have one never take them.
+        """
+        if self.cluster:
+            raise RedisUnfit(
+                f"this {self.product.title()} is part of a cluster, which is not supported: "
+                "take a single server, with replicas if you like"
+            )
+        if self.eviction.startswith("allkeys"):
+            raise RedisUnfit(
+                f"this {self.product.title()} may evict what it keeps (maxmemory-policy {self.eviction}): "
+                "set it to noeviction"
+            )
+        if self.role != "master":
+            raise RedisRefused("READONLY", "it is a replica, and takes no writes")
 
     def require_supported(self) -> None:
         """Raise RedisTooOld unless the release will do."""

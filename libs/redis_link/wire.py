@@ -136,6 +136,8 @@ class Wire(asyncio.Protocol):
             self._watchdog = self._loop.call_later(left, self._watch)
 
     def _refuse(self, future: asyncio.Future[Any], refusal: RedisRefused) -> None:
+        if refusal.code == "READONLY" and self._transport is not None:
+            self._loop.call_soon(self.abort)  # demoted: the address may lead to the new primary by now
         if future.done():
             return
         if refusal.code == "NOSCRIPT" and isinstance(future, ScriptFuture):

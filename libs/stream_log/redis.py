@@ -25,18 +25,22 @@ from libs.stream_log.port import (
 )
 
 HERE: Final = Path(__file__).parent
-APPEND: Final = lua(HERE, "position", "fence", "append")
-TRIM: Final = lua(HERE, "fence", "trim", flags="allow-oom")  # trimming is the way out of a full memory
+# Both are the way out of a full memory: acknowledgements let records go, deletions whole logs.
+APPEND: Final = lua(HERE, "position", "fence", "append", flags="allow-oom")
+TRIM: Final = lua(HERE, "fence", "trim", flags="allow-oom")
 LAST_POSITION: Final = lua(HERE, "position", "last", flags="no-writes")
 
 
 class RedisStreamLog:
-    """Logs in Redis; no method waits longer than the link lets a silent server wait."""
+    """Logs in Redis; no method waits longer than the link lets a silent server wait.
 
-    def __init__(self, link: RedisLink, keys: Keys | None = None) -> None:
+    Appends go by `writes`, by default the same link.
+    """
+
+    def __init__(self, link: RedisLink, keys: Keys | None = None, *, writes: RedisLink | None = None) -> None:
         self._link = link
         self._keys = keys or Keys()
-        self._append = link.script(APPEND)
+        self._append = (writes or link).script(APPEND, lasting=True)
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
 

@@ -24,10 +24,17 @@ _TIMESTAMP_PATCH: Final = struct.Struct(">hiqq")
 _CRC: Final = struct.Struct(">I")
 
 HEADER_SIZE: Final = _HEADER.size
-_LENGTH_STARTS: Final = 12  # batchLength counts the bytes after itself
+LENGTH_STARTS: Final = 12  # batchLength counts the bytes after itself
 _EPOCH_ENDS: Final = _PREFIX.size
 _CRC_AT: Final = 17
 _CRC_COVERS_FROM: Final = 21
+LEADER_EPOCH: Final = 0
+"""The partition leader epoch of every batch.
+
+Consumers compare it with the leader epochs that brokers tell them, which are no lease's: after an epoch above
+those they would wait for it for ever. No log is ever cut off at its end, so one epoch does for all.
+"""
+
 _SMALLEST_RECORD: Final = 7  # a record without key, value and headers
 
 _CODEC_MASK: Final = 0x07
@@ -57,7 +64,7 @@ class BatchHeader(NamedTuple):
     @property
     def size(self) -> int:
         """Bytes of the whole batch, header included."""
-        return self.length + _LENGTH_STARTS
+        return self.length + LENGTH_STARTS
 
     @property
     def last_offset(self) -> int:
@@ -87,18 +94,19 @@ class BatchHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch with its offsets assigned; `data` is what a consumer receives."""
+    """One batch with its offsets assigned; `data` is what a consumer receives, `control` tells a marker."""
 
     base_offset: int
     last_offset: int
     data: bytes
     max_timestamp: int
+    control: bool = False
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredBatch:
         """Take back a batch the store has kept; its checks were done when it was appended."""
         header = header_of(data)
-        return cls(header.base_offset, header.last_offset, data, header.max_timestamp)
+        return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
 
 
 def header_of(data: Buffer, position: int = 0) -> BatchHeader:
@@ -114,11 +122,14 @@ def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
     Raises:
         KafkaError: CORRUPT_MESSAGE when bytes are missing, left over or fail the CRC; MESSAGE_TOO_LARGE;
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send (no batch, another
-            magic, no records, a count that lies, control batches, LogAppendTime, an id without sequence).
+            magic, no records, a count that lies, control batches, LogAppendTime, an id without sequence,
+            more than one batch where there is an id).
     """
     headers = list(_checked(data, max_message_bytes))
     if not headers:
         raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
+    if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "An idempotent producer sends its batches one by one.")
     return headers
 
 
@@ -206,8 +217,14 @@ def _refusal(header: BatchHeader) -> str | None:
         return f"The batch counts {count} records but ends at offset delta {delta}."
     if header.codec == 0 and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
         return f"The batch counts {count} records, more than its {header.size} bytes can hold."
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        return f"Producer {header.producer_id} sent no sequence number."
+    return _producer_refusal(header)
+
+
+def _producer_refusal(header: BatchHeader) -> str | None:
+    if header.producer_id < 0:
+        return "A transactional batch needs a producer id." if header.transactional else None
+    if header.base_sequence < 0 or header.producer_epoch < 0:
+        return f"Producer {header.producer_id} sent no sequence number or no epoch."
     return None
 
 

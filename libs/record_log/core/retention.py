@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from libs.record_log.core.segments import Segment
+from libs.record_log.core.tail import HotTail
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,38 +21,44 @@ class Retention:
     consumed: bool = False
 
 
-def expired_before(segments: Sequence[Segment], oldest_ms: int) -> int:
-    """End of the leading segments whose newest record is older than `oldest_ms`; 0 when there is none."""
-    end = 0
+def expired_before(segments: Sequence[Segment], tail: HotTail, log_start: int, oldest_ms: int) -> int:
+    """End of the leading segments, and where these reach the tail of its batches, older than `oldest_ms`."""
+    end = log_start
     for segment in segments:
         if segment.max_timestamp >= oldest_ms:
             break
         end = segment.end_offset
-    return end
-
-
-def oversized_before(segments: Sequence[Segment], max_bytes: int) -> int:
-    """End of the leading segments without which `max_bytes` are still there; 0 when there is none."""
-    end = 0
-    excess = sum(segment.size for segment in segments) - max_bytes
-    for segment in segments:
-        excess -= segment.size
-        if excess < 0:
+    for batch in tail.batches() if end >= tail.start else ():
+        if not 0 <= batch.max_timestamp < oldest_ms:  # one without a time is as old as its segment
             break
-        end = segment.end_offset
+        end = max(end, batch.last_offset + 1)
     return end
 
 
-def disposable_before(retention: Retention, segments: Sequence[Segment], now_ms: int, consumed: int) -> int:
-    """The offset below which `retention` lets everything go.
+def oversized_before(segments: Sequence[Segment], tail: HotTail, max_bytes: int) -> int:
+    """The batch boundary behind which `max_bytes` still lie, and as little more as is known of.
 
-    `consumed` is the batch boundary below which every share group has finished, 0 when no group has.
+    To the batch within the tail, to the segment before it; 0 when all is needed.
     """
-    ends = [0]
+    # Counted from the end: the first segment may be half gone.
+    excess = tail.size - max_bytes
+    if excess >= 0:
+        return tail.droppable_before(excess)
+    for segment in reversed(segments):
+        if segment.end_offset <= tail.start:
+            excess += segment.size
+            if excess >= 0:
+                return segment.base_offset
+    return 0
+
+
+def disposable_before(
+    retention: Retention, segments: Sequence[Segment], tail: HotTail, log_start: int, now_ms: int
+) -> int:
+    """The offset below which age and size let everything go; never below `log_start`."""
+    ends = [log_start]
     if retention.retention_ms >= 0:
-        ends.append(expired_before(segments, now_ms - retention.retention_ms))
+        ends.append(expired_before(segments, tail, log_start, now_ms - retention.retention_ms))
     if retention.retention_bytes >= 0:
-        ends.append(oversized_before(segments, retention.retention_bytes))
-    if retention.consumed:
-        ends.append(consumed)
+        ends.append(oversized_before(segments, tail, retention.retention_bytes))
     return max(ends)

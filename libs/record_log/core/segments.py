@@ -49,15 +49,23 @@ class SegmentIndex:
         """All segments in order, the open one last."""
         return self._closed if self._open is None else [*self._closed, self._open]
 
+    @property
+    def size(self) -> int:
+        """Bytes of all segments; of the first also those below the log start."""
+        return sum(segment.size for segment in self.segments())
+
     def add(self, batch: StoredBatch, now_ms: int) -> None:
-        """Count a batch in; one without a timestamp is as old as `now_ms` says."""
+        """Count a batch in; one without a timestamp is as old as `now_ms` says.
+
+        When a marker was written is nobody's time.
+        """
         time = batch.max_timestamp if batch.max_timestamp >= 0 else now_ms
         segment = self._open
         if segment is None:
             self._opened_ms = time
-            segment = Segment(batch.base_offset, batch.base_offset, 0, time)
+            segment = Segment(batch.base_offset, batch.base_offset, 0, -1)
         size = segment.size + len(batch.data)
-        newest = max(segment.max_timestamp, time)
+        newest = segment.max_timestamp if batch.control else max(segment.max_timestamp, time)
         self._open = Segment(segment.base_offset, batch.last_offset + 1, size, newest)
         if size >= self._max_bytes or newest - self._opened_ms >= self._max_ms:
             self._close(self._open)
@@ -84,6 +92,10 @@ class SegmentIndex:
             if segment.max_timestamp >= timestamp:
                 return segment.base_offset
         return None
+
+    def newest(self) -> Segment | None:
+        """The first segment with the highest time, None when there is none."""
+        return max(self.segments(), key=lambda segment: segment.max_timestamp, default=None)
 
     def _below(self, offset: int) -> int:
         return bisect_right(self._closed, offset, key=lambda segment: segment.end_offset)

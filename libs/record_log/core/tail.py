@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 
 from libs.record_log.core.batch import StoredBatch
 
@@ -44,6 +46,20 @@ class HotTail:
             return None
         first = bisect_left(self._lasts, offset, self._head)
         return take(self._batches, first, max_bytes)
+
+    def batches(self) -> Iterator[StoredBatch]:
+        """All batches, oldest first."""
+        return islice(self._batches, self._head, None)
+
+    def droppable_before(self, max_bytes: int) -> int:
+        """End of the leading batches that `max_bytes` hold; `start` when not even one fits."""
+        end, left = self.start, max_bytes
+        for batch in self.batches():
+            left -= len(batch.data)
+            if left < 0:
+                break
+            end = batch.last_offset + 1
+        return end
 
     def floor(self, offset: int) -> int:
         """The last batch boundary at or below `offset`, which must lie between `start` and `end`."""

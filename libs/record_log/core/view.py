@@ -74,9 +74,10 @@ class LogView:
 
         `consumed_up_to` is the lowest start offset (SPSO) of the topic's share groups, None without groups.
         """
-        consumed = 0 if consumed_up_to is None else self._floor(min(consumed_up_to, self.log_end_offset))
-        before = disposable_before(retention, self.index.segments(), now_ms, consumed)
-        return min(max(before, self.log_start_offset), self.log_end_offset)
+        before = disposable_before(retention, self.index.segments(), self.tail, self.log_start_offset, now_ms)
+        if retention.consumed and consumed_up_to is not None:
+            before = max(before, self._floor(min(consumed_up_to, self.log_end_offset)))
+        return min(before, self.log_end_offset)
 
     def deletable_before(self, before: int) -> int:
         """The log start that a request to delete records below `before` (-1: all there are) asks for.

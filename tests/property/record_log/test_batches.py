@@ -23,9 +23,9 @@ batches = st.builds(
     st.integers(0, 40),
     time=st.integers(0, 2**40),
     codec=st.sampled_from(range(5)),
-    producer=st.sampled_from([(-1, -1, -1), (9, 0, 0)]),
 )
-requests = st.lists(batches, min_size=1, max_size=4)
+idempotent = st.builds(batch, st.integers(1, 6), st.integers(0, 40), producer=st.just((9, 0, 0)))
+requests = st.lists(batches, min_size=1, max_size=4) | idempotent.map(lambda data: [data])
 
 
 def assigned(data: bytes, limit: int = LIMIT) -> list[bytes] | ErrorCode:

@@ -8,9 +8,11 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from libs.record_log.appends import Appended
 from libs.record_log.core.view import Limits
+from libs.record_log.lifecycle import LogState
 from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import Appended, LogState, PartitionLog
+from libs.record_log.partition_log import PartitionLog
 from libs.record_log.settings import LogSettings
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually

@@ -92,6 +92,22 @@ def test_retention(
     )
 
 
+@given(logs(), limits, retentions)
+def test_retention_leaves_no_batch_of_the_tail_that_may_go(
+    batches: list[StoredBatch], bounds: Limits, retention: Retention
+) -> None:
+    view = view_of(batches, bounds)
+    while (before := view.disposable_before(retention, NOW, None)) > view.log_start_offset:
+        view.move_log_start(before)
+    kept = [b for b in batches if b.last_offset >= before]
+    if not kept or before < view.tail.start:
+        return
+    rest = sum(len(b.data) for b in kept[1:])
+    assert retention.retention_bytes < 0 or rest < retention.retention_bytes
+    oldest = NOW - retention.retention_ms
+    assert retention.retention_ms < 0 or not 0 <= kept[0].max_timestamp < oldest
+
+
 @given(logs(), limits, st.integers(0, 70))
 def test_the_index_counts_everything_once(batches: list[StoredBatch], bounds: Limits, start: int) -> None:
     view = view_of(batches, bounds)

@@ -9,17 +9,23 @@ from aiokafka.record.default_records import DefaultRecordBatch
 
 from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
+from libs.record_log.appends import Appended
 from libs.record_log.core.batch import StoredBatch, header_of
+from libs.record_log.core.producers import Marker, Verified
 from libs.record_log.core.retention import Retention
+from libs.record_log.core.times import Times
 from libs.record_log.core.view import Limits
+from libs.record_log.lifecycle import LogState
+from libs.record_log.lookup import TimedOffset
 from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import Appended, LogState, PartitionLog
+from libs.record_log.partition_log import PartitionLog
 from libs.record_log.settings import LogSettings
 from libs.stream_log.memory import Fault
+from libs.stream_log.port import LogUnavailable
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.support.lease import Lease
-from tests.unit.record_log.batches import batch
+from tests.unit.record_log.batches import batch, stored
 
 NAME = "partition:t:0"
 NOW = 1_700_000_000.0
@@ -51,6 +57,11 @@ async def error_of(call: Awaitable[Any]) -> KafkaError:
 
 async def code_of(call: Awaitable[Any]) -> ErrorCode:
     return (await error_of(call)).code
+
+
+async def offset_since(log: PartitionLog, timestamp: int) -> int | None:
+    found = await log.offset_for_timestamp(timestamp)
+    return None if found is None else found.offset
 
 
 def offsets(batches: list[Any] | None) -> list[tuple[int, int]]:
@@ -94,11 +105,12 @@ async def test_a_leader_whose_lease_may_be_over_reads_nothing(world: World) -> N
     assert await code_of(log.read(0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_batches_carry_the_lease_epoch_as_leader_epoch(world: World) -> None:
+async def test_batches_carry_no_lease_epoch_as_leader_epoch(world: World) -> None:
+    """Kafka's consumers compare it with the brokers', which is another count."""
     world.lease.epoch = 7
     log = await world.open()
     await log.append(batch())
-    assert [header_of(b.data).leader_epoch for b in await log.read(0, 1)] == [7]
+    assert [header_of(b.data).leader_epoch for b in await log.read(0, 1)] == [0]
 
 
 async def test_log_append_time_comes_from_the_clock(world: World) -> None:
@@ -106,6 +118,19 @@ async def test_log_append_time_comes_from_the_clock(world: World) -> None:
     assert (await log.append(batch())).log_append_time == int(NOW * 1000)
     (stored,) = await log.read(0, 1)
     assert {r.timestamp for r in DefaultRecordBatch(stored.data)} == {int(NOW * 1000)}
+
+
+async def test_times_far_from_now_are_refused(world: World) -> None:
+    now = round(NOW * 1000)
+    times = Times(before_max_ms=5000, after_max_ms=1000)
+    log = await world.open(LogSettings(times=times))
+    for time in (now - 5000, now, now + 998, -1):
+        await log.append(batch(1 if time < 0 else 3, time=time))
+    for time in (now - 5001, now + 999, 0):
+        assert await code_of(log.append(batch(3, time=time))) is ErrorCode.INVALID_TIMESTAMP
+    assert log.log_end_offset == 10
+    log.settings = LogSettings(times=times, log_append_time=True)
+    await log.append(batch(3, time=0))
 
 
 async def test_bad_batches_take_no_offsets(world: World) -> None:
@@ -296,17 +321,67 @@ async def test_a_log_that_moved_behind_our_back_is_read_again(world: World) -> N
     assert (await log.append(batch())).base_offset == 4
 
 
-async def test_offsets_the_store_has_lost_are_not_given_out_again(world: World) -> None:
-    log = await world.open()
-    await log.append(batch(3))
-    await log.append(batch(3))
+async def test_what_the_store_has_lost_is_written_again_as_far_as_memory_has_it(world: World) -> None:
+    log = await world.open(LogSettings(limits=Limits(tail_bytes=2 * SIZE)))
+    for _ in range(3):
+        await log.append(batch(3))
     await world.store.delete(NAME)
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await until_open(log)
-    assert await log.read(2, 10**6) == []
-    assert await log.append(batch(2)) == Appended(6, 7, -1)
-    assert offsets(await log.read(2, 10**6)) == [(6, 7)]
+    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(3, 5), (6, 8)]
+    assert await log.append(batch(2)) == Appended(9, 10, -1)
+    assert offsets(await log.read(0, 10**6)) == [(3, 5), (6, 8), (9, 10)]
+
+
+async def test_a_log_that_is_idle_notices_what_the_store_has_lost(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(3))
+    await log.recheck()
+    assert (log.state, log.epoch) == (LogState.OPEN, 1)
+    await world.store.delete(NAME)
+    world.store.away = True
+    with pytest.raises(LogUnavailable):
+        await log.recheck()
+    world.store.away = False
+    await log.recheck()
+    assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
+    await until_open(log)
+    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(0, 2)]
+
+
+async def test_what_is_written_again_may_be_written_or_not(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(3))
+    await world.store.delete(NAME)
+    for fault in (Fault.LOST_UNKNOWN, Fault.NOT_WRITTEN, Fault.DONE_UNKNOWN):
+        world.store.fail_next_append(fault)
+    await log.recheck()
+    await until_open(log)
+    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(0, 2)]
+    assert world.lease.reclaims == 3  # before each write that an earlier one may still overtake
+
+
+async def test_who_lost_its_lease_writes_nothing_again(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(3))
+    await world.store.delete(NAME)
+    world.store.fail_next_append(Fault.FENCED)
+    await log.recheck()
+    await eventually(lambda: log.state is LogState.CLOSED)
+    assert await world.store.read(NAME, 0, 10**6) == []
+
+
+async def test_a_store_that_lost_batches_gets_back_what_is_known_of_producers(world: World) -> None:
+    log = await world.open()
+    sent = batch(3, producer=(7, 0, 0))
+    await log.append(sent)
+    await world.store.delete(NAME)
+    await log.recheck()
+    await until_open(log)
+    again = await world.open()
+    assert await again.append(sent) == Appended(0, 2, -1)  # recognised, not appended
+    assert again.log_end_offset == 3
 
 
 async def test_opening_takes_up_where_the_log_was_left(world: World) -> None:
@@ -420,9 +495,10 @@ async def test_offset_for_timestamp(world: World, codec: int) -> None:
     for i in range(5):
         await log.append(batch(4, time=1000 * i, codec=codec))
     expected = [(0, 0), (1, 1), (3, 3), (4, 4), (1000, 4), (2002, 10), (2004, 12), (4003, 19), (4004, None)]
-    assert [(ts, await log.offset_for_timestamp(ts)) for ts, _ in expected] == expected
+    assert [(ts, await offset_since(log, ts)) for ts, _ in expected] == expected
     await log.delete_records(5)
-    assert await log.offset_for_timestamp(0) == 5
+    assert await log.offset_for_timestamp(0) == TimedOffset(5, 1001)
+    assert await log.offset_for_timestamp(1003) == TimedOffset(7, 1003)
 
 
 async def test_offset_for_timestamp_with_log_append_time(world: World) -> None:
@@ -430,7 +506,7 @@ async def test_offset_for_timestamp_with_log_append_time(world: World) -> None:
     await log.append(batch(4))
     world.now = NOW + 1
     await log.append(batch(4))
-    assert await log.offset_for_timestamp(int(NOW * 1000) + 1) == 4
+    assert await log.offset_for_timestamp(int(NOW * 1000) + 1) == TimedOffset(4, int(NOW * 1000) + 1000)
 
 
 async def test_offset_for_timestamp_of_a_batch_nobody_can_read(world: World) -> None:
@@ -439,7 +515,7 @@ async def test_offset_for_timestamp_of_a_batch_nobody_can_read(world: World) -> 
     log = await world.open()
     garbage = batch(4, codec=1)
     await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))
-    assert await log.offset_for_timestamp(1002) == 0
+    assert await offset_since(log, 1002) == 0
 
 
 async def test_offset_for_timestamp_passes_records_without_one(world: World) -> None:
@@ -484,3 +560,141 @@ async def test_an_outcome_unknown_while_closing_does_not_reopen(world: World) ->
     assert await code_of(sent) is ErrorCode.REQUEST_TIMED_OUT
     await closing
     assert (log.state, world.lease.epoch) == (LogState.CLOSED, 1)
+
+
+def sent(sequence: int, count: int = 3, *, epoch: int = 0, transactional: bool = False) -> bytes:
+    return batch(count, producer=(7, epoch, sequence), transactional=transactional)
+
+
+def verified(log: PartitionLog) -> Verified:
+    return Verified(log.log_end_offset, renews_epoch=False)
+
+
+async def test_a_batch_sent_again_is_answered_with_its_first_offsets(world: World) -> None:
+    log = await world.open()
+    for n in range(3):
+        await log.append(sent(3 * n))
+    assert await log.append(sent(3)) == Appended(3, 5, -1)
+    assert (log.log_end_offset, len(world.store.appends)) == (9, 3)
+
+
+async def test_sequences_count_over_what_is_on_its_way(world: World) -> None:
+    log = await world.open()
+    world.store.hold()
+    appends = [sent(0), sent(3), sent(6), sent(3), sent(12), batch(1)]
+    answers = [asyncio.ensure_future(log.append(data)) for data in appends]
+    await settled()
+    world.store.release()
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert [r.base_offset for r in results if isinstance(r, Appended)] == [0, 3, 6, 3, 9]
+    assert isinstance(results[4], KafkaError)
+    assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_a_group_that_failed_leaves_no_sequences(world: World) -> None:
+    log = await world.open()
+    world.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert await code_of(log.append(sent(0))) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.transactions.producers() == {}
+    assert await log.append(sent(0)) == Appended(0, 2, -1)
+
+
+@pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 3), (Fault.LOST_UNKNOWN, 3)])
+async def test_a_batch_of_unknown_outcome_can_be_sent_again(world: World, fault: Fault, end: int) -> None:
+    log = await world.open()
+    world.store.fail_next_append(fault)
+    assert await code_of(log.append(sent(0))) is ErrorCode.REQUEST_TIMED_OUT
+    await until_open(log)
+    assert await log.append(sent(0)) == Appended(0, 2, -1)
+    assert log.log_end_offset == end
+
+
+async def test_notes_of_a_later_version_are_not_led(world: World) -> None:
+    log = await world.open()
+    await world.store.append(NAME, log.epoch, [stored(0)], (), {"p7": b"\x09"})
+    assert await code_of(world.open()) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_who_may_not_lead_any_more_says_nothing_of_sequences(world: World) -> None:
+    log = await world.open()
+    await log.append(sent(0))
+    world.lease.held = False
+    for data in (sent(0), sent(9)):
+        assert await code_of(log.append(data)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_with_log_append_time_a_repeated_batch_has_its_first_time(world: World) -> None:
+    log = await world.open(LogSettings(log_append_time=True))
+    first = await log.append(sent(0))
+    world.now = NOW + 60
+    assert await log.append(sent(0)) == first == Appended(0, 2, int(NOW * 1000))
+
+
+async def test_an_idempotent_producer_sends_one_batch_at_a_time(world: World) -> None:
+    log = await world.open()
+    assert await code_of(log.append(sent(0) + sent(3))) is ErrorCode.INVALID_RECORD
+
+
+async def test_open_transactions_hold_the_last_stable_offset(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(2))
+    assert await code_of(log.append(sent(0, transactional=True))) is ErrorCode.INVALID_TXN_STATE
+    await log.append(sent(0, transactional=True), verified(log))
+    await log.append(sent(3, transactional=True))
+    await log.append(batch(2))
+    assert (log.last_stable_offset, log.log_end_offset) == (2, 10)
+    await log.delete_records(4)
+    assert log.last_stable_offset == 4
+    woken: list[int] = []
+    log.on_append.append(lambda: woken.append(log.last_stable_offset))
+    assert await log.end_transaction(Marker(7, 0, 1, commit=False)) == Appended(10, 10, -1)
+    assert woken == [11]
+    assert [t[:3] for t in log.transactions.aborted_in(0, 11)] == [(7, 2, 10)]
+    assert await code_of(log.end_transaction(Marker(7, 0, 0, commit=False))) is (
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    )
+
+
+async def test_a_marker_that_overtakes_a_verified_batch_makes_it_unverified(world: World) -> None:
+    log = await world.open()
+    await log.append(batch(2))
+    seen = verified(log)
+    await log.end_transaction(Marker(7, 0, 1, commit=False))
+    assert await code_of(log.append(sent(0, transactional=True), seen)) is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_silent_producers_are_forgotten_but_not_those_that_are_writing(world: World) -> None:
+    log = await world.open()
+    await log.append(sent(0))
+    await log.append(batch(1, producer=(8, 0, 0)))
+    now_ms = int(NOW * 1000)
+    assert await log.expire_producers(now_ms) == 0
+    world.store.hold()
+    again = asyncio.ensure_future(log.append(sent(3)))
+    await settled()
+    assert await log.expire_producers(now_ms + 1) == 1
+    world.store.release()
+    await again
+    assert list(log.transactions.producers()) == [7]
+    assert set(await world.store.notes(NAME)) == {"p7"}
+    world.store.away = True
+    assert await code_of(log.expire_producers(now_ms + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_the_newest_record_is_found_and_a_marker_is_none(world: World) -> None:
+    log = await world.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+    assert await log.offset_of_newest() is None
+    for i in (0, 5, 3, 5, 1):
+        await log.append(batch(4, time=1000 * i))
+        await log.end_transaction(Marker(7, 0, 1, commit=True))
+    assert await log.offset_of_newest() == TimedOffset(8, 5003)
+    assert await log.offset_for_timestamp(5004) is None
+
+
+async def test_a_batch_that_claims_a_newer_record_than_it_has_is_passed(world: World) -> None:
+    from tests.unit.record_log.test_batch import patched
+
+    log = await world.open()
+    await log.append(patched(batch(3, time=1000), 35, ">q", 9000))
+    await log.append(batch(3, time=5000))
+    assert await log.offset_for_timestamp(4000) == TimedOffset(3, 5000)

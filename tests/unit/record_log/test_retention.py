@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from libs.record_log.core.batch import StoredBatch
 from libs.record_log.core.retention import Retention, disposable_before, expired_before, oversized_before
 from libs.record_log.core.segments import Segment, SegmentIndex
+from libs.record_log.core.tail import HotTail
 from tests.unit.record_log.batches import stored
 
 SEGMENTS = [
@@ -15,24 +17,70 @@ SEGMENTS = [
 SIZE = len(stored(0).data)
 
 
+def tail(*batches: StoredBatch, start: int = 0, limit: int = 10**9) -> HotTail:
+    """A tail of these batches, or an empty one at `start`."""
+    hot = HotTail(limit, start)
+    for batch in batches:
+        hot.add(batch)
+    return hot
+
+
+def of_size(base: int, size: int, time: int) -> StoredBatch:
+    return StoredBatch(base, base + 4, b"x" * size, time)
+
+
+COLD = tail(start=40)
+"""Nothing is hot."""
+HALF = tail(*(of_size(base, 50, 1_500 + 250 * i) for i, base in enumerate((25, 30, 35))), start=25)
+"""The last one and a half segments are hot."""
+
+
 @pytest.mark.parametrize(
     ("oldest", "end"), [(0, 0), (1_000, 0), (1_001, 10), (2_500, 10), (3_001, 30), (4_000, 30), (4_001, 40)]
 )
 def test_expired_is_what_lies_before_the_first_young_segment(oldest: int, end: int) -> None:
-    assert expired_before(SEGMENTS, oldest) == end
+    assert expired_before(SEGMENTS, COLD, 0, oldest) == end
 
 
 @pytest.mark.parametrize(
-    ("limit", "end"), [(1000, 0), (400, 0), (301, 0), (300, 10), (299, 10), (100, 30), (1, 30), (0, 40)]
+    ("log_start", "oldest", "end"), [(0, 1_800, 10), (0, 3_500, 40), (25, 1_500, 25), (25, 1_501, 30)]
+)
+def test_within_the_tail_single_batches_expire(log_start: int, oldest: int, end: int) -> None:
+    rows = [row for row in SEGMENTS if row.end_offset > log_start]
+    assert expired_before(rows, HALF, log_start, oldest) == end
+
+
+def test_a_batch_without_time_waits_for_its_segment() -> None:
+    hot = tail(of_size(0, 50, 1_000), of_size(5, 50, -1), of_size(10, 50, 1_000))
+    assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 1_500) == 5
+    assert expired_before([Segment(0, 15, 150, 2_000)], hot, 0, 2_001) == 15
+
+
+@pytest.mark.parametrize(
+    ("limit", "end"),
+    [(1000, 0), (401, 0), (400, 0), (399, 0), (301, 0), (300, 10), (299, 10), (100, 30), (1, 30)],
 )
 def test_oversized_leaves_at_least_the_limit(limit: int, end: int) -> None:
-    assert oversized_before(SEGMENTS, limit) == end
+    assert oversized_before(SEGMENTS, COLD, limit) == end
 
 
-@pytest.mark.parametrize("rule", [expired_before, oversized_before])
-def test_nothing_to_drop_from_nothing(rule: object) -> None:
-    assert callable(rule)
-    assert rule([], 0) == 0
+def test_without_any_limit_everything_goes() -> None:
+    assert oversized_before(SEGMENTS, COLD, 0) == 40
+
+
+@pytest.mark.parametrize(
+    ("limit", "end"),
+    [(0, 40), (1, 35), (50, 35), (51, 30), (149, 25), (150, 25), (151, 10), (250, 10), (251, 0), (351, 0)],
+)
+def test_within_the_tail_single_batches_are_too_many(limit: int, end: int) -> None:
+    """The segment that is hot in part counts as far as it is hot."""
+    assert oversized_before(SEGMENTS, HALF, limit) == end
+
+
+def test_nothing_to_drop_from_nothing() -> None:
+    assert expired_before([], tail(), 0, 1) == 0
+    assert oversized_before([], tail(), 0) == 0
+    assert oversized_before([], tail(), 1) == 0
 
 
 @pytest.mark.parametrize(
@@ -42,13 +90,12 @@ def test_nothing_to_drop_from_nothing(rule: object) -> None:
         (Retention(2_000, -1), 10),
         (Retention(-1, 100), 30),
         (Retention(2_000, 100), 30),
-        (Retention(-1, -1, consumed=True), 25),
-        (Retention(-1, 100, consumed=True), 30),
-        (Retention(0, -1, consumed=True), 40),
+        (Retention(0, 100), 40),
     ],
 )
 def test_the_most_generous_rule_wins(retention: Retention, end: int) -> None:
-    assert disposable_before(retention, SEGMENTS, now_ms=4_500, consumed=25) == end
+    assert disposable_before(retention, SEGMENTS, COLD, 0, now_ms=4_500) == end
+    assert disposable_before(retention, SEGMENTS, COLD, 35, now_ms=4_500) == max(end, 35)
 
 
 def index(max_bytes: int = 2 * SIZE, max_ms: int = 10**9) -> SegmentIndex:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from libs.config.broker import BrokerConfig
 from libs.config.topic import resolve_topic
 from libs.record_log.core.retention import Retention
+from libs.record_log.core.times import Times
 from libs.record_log.settings import LogSettings
 
 
@@ -15,6 +16,8 @@ def test_a_topic_s_settings_reach_its_log() -> None:
         {
             "max.message.bytes": "2000",
             "message.timestamp.type": "LogAppendTime",
+            "message.timestamp.before.max.ms": "7000",
+            "message.timestamp.after.max.ms": "6000",
             "retention.ms": "1000",
             "retention.bytes": "5000",
             "retention.policy": "consumed",
@@ -22,5 +25,8 @@ def test_a_topic_s_settings_reach_its_log() -> None:
         BrokerConfig(),
     )
     assert LogSettings.of_topic(topic) == LogSettings(
-        max_message_bytes=2000, log_append_time=True, retention=Retention(1000, 5000, consumed=True)
+        max_message_bytes=2000,
+        log_append_time=True,
+        times=Times(7000, 6000),
+        retention=Retention(1000, 5000, consumed=True),
     )

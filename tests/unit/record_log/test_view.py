@@ -83,9 +83,25 @@ def test_log_start_never_moves_back() -> None:
     assert log.log_start_offset == 7
 
 
-@pytest.mark.parametrize(("now", "start"), [(2_000, 0), (2_003, 6), (4_003, 12)])
-def test_age_frees_whole_segments_and_in_the_end_the_open_one(now: int, start: int) -> None:
+@pytest.mark.parametrize(("now", "start"), [(2_000, 0), (2_003, 6), (3_003, 9), (4_003, 12)])
+def test_age_frees_whole_segments_before_the_tail_and_batches_within_it(now: int, start: int) -> None:
     assert view(4, segment_batches=2).disposable_before(Retention(1_000, -1), now, None) == start
+
+
+@pytest.mark.parametrize(
+    ("batches_kept", "start"), [(0, 12), (1, 9), (1.5, 6), (2, 6), (2.5, 0), (3, 0), (4, 0), (5, 0)]
+)
+def test_size_frees_whole_segments_before_the_tail_and_batches_within_it(
+    batches_kept: float, start: int
+) -> None:
+    assert view(4).disposable_before(Retention(-1, int(batches_kept * SIZE)), 0, None) == start
+
+
+def test_a_log_smaller_than_a_segment_shrinks_to_its_limit() -> None:
+    log = view(4, tail_batches=100, segment_batches=100)
+    log.move_log_start(log.disposable_before(Retention(-1, 2 * SIZE), 0, None))
+    assert (log.log_start_offset, log.tail.size) == (6, 2 * SIZE)
+    assert log.disposable_before(Retention(-1, 2 * SIZE), 0, None) == 6
 
 
 def test_records_are_deleted_up_to_any_offset() -> None:
