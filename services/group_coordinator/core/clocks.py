@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable
+from typing import Generic, NamedTuple, TypeVar
 
 from services.group_coordinator.core.model import TopicPartition
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Session(NamedTuple):
@@ -16,35 +18,74 @@ class Session(NamedTuple):
     member_id: str
 
 
-class Sessions:
-    """When each member is to be fenced. Members found in the log begin with a full session."""
+class Deadlines(Generic[K]):
+    """When something is due for each key. One that moves away costs nothing until the old time has come."""
 
-    __slots__ = ("_armed", "_deadlines", "_heap", "_new")
+    __slots__ = ("_armed", "_deadlines", "_heap")
 
     def __init__(self) -> None:
-        self._deadlines: dict[Session, float] = {}
-        self._heap: list[tuple[float, Session]] = []
-        # The heap entry that counts for each session; others are left-overs.
-        self._armed: dict[Session, float] = {}
+        self._deadlines: dict[K, float] = {}
+        self._heap: list[tuple[float, K]] = []
+        # The heap entry that counts for each key; others are left-overs.
+        self._armed: dict[K, float] = {}
+
+    def touch(self, key: K, deadline: float) -> None:
+        """Due at `deadline`, not before."""
+        self._deadlines[key] = deadline
+        if deadline < self._armed.get(key, float("inf")):
+            self._arm(key)
+
+    def drop(self, key: K) -> None:
+        """Never due."""
+        self._deadlines.pop(key, None)
+        self._armed.pop(key, None)
+
+    def next_deadline(self) -> float | None:
+        """When to look again, perhaps too early."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float, limit: int) -> list[K]:
+        """Keys that are due now, at most `limit`; each is named once."""
+        found: list[K] = []
+        while self._heap and self._heap[0][0] <= now and len(found) < limit:
+            when, key = heapq.heappop(self._heap)
+            if self._armed.get(key) != when:
+                continue
+            del self._armed[key]
+            if self._deadlines[key] <= now:
+                found.append(key)
+            else:
+                self._arm(key)
+        return found
+
+    def _arm(self, key: K) -> None:
+        self._armed[key] = self._deadlines[key]
+        heapq.heappush(self._heap, (self._deadlines[key], key))
+
+
+class Sessions(Deadlines[Session]):
+    """When each member is to be fenced. Members found in the log begin with a full session."""
+
+    __slots__ = ("_new",)
+
+    def __init__(self) -> None:
+        super().__init__()
         self._new: dict[Session, None] = {}
 
-    def touch(self, session: Session, deadline: float) -> None:
+    def touch(self, key: Session, deadline: float) -> None:
         """The member was heard of: fence it at `deadline`, not before."""
-        self._new.pop(session, None)
-        self._deadlines[session] = deadline
-        if deadline < self._armed.get(session, float("inf")):
-            self._arm(session)
+        self._new.pop(key, None)
+        super().touch(key, deadline)
 
     def track(self, session: Session) -> None:
         """The member exists; it needs a deadline if it has none."""
         if session not in self._deadlines:
             self._new[session] = None
 
-    def drop(self, session: Session) -> None:
+    def drop(self, key: Session) -> None:
         """The member is gone."""
-        self._new.pop(session, None)
-        self._deadlines.pop(session, None)
-        self._armed.pop(session, None)
+        self._new.pop(key, None)
+        super().drop(key)
 
     def new(self) -> list[Session]:
         """Members without a deadline."""
@@ -52,27 +93,7 @@ class Sessions:
 
     def next_deadline(self) -> float | None:
         """When to look again: at once for members without a deadline, perhaps too early for others."""
-        if self._new:
-            return 0.0
-        return self._heap[0][0] if self._heap else None
-
-    def due(self, now: float, limit: int) -> list[Session]:
-        """Members to fence now, at most `limit`; each is named once."""
-        found: list[Session] = []
-        while self._heap and self._heap[0][0] <= now and len(found) < limit:
-            when, session = heapq.heappop(self._heap)
-            if self._armed.get(session) != when:
-                continue
-            del self._armed[session]
-            if self._deadlines[session] <= now:
-                found.append(session)
-            else:
-                self._arm(session)
-        return found
-
-    def _arm(self, session: Session) -> None:
-        self._armed[session] = self._deadlines[session]
-        heapq.heappush(self._heap, (self._deadlines[session], session))
+        return 0.0 if self._new else super().next_deadline()
 
 
 class Attempts:

@@ -26,12 +26,27 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Stay:
+    """A heartbeat like the member's last one, and answered alike: True where nothing but its session is to be
+    kept alive. False: it has to be sent as a Heartbeat.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class InitializeState:
-    """Partitions whose share state is to be initialised now, each with its start offset."""
+    """Partitions whose share state is to be initialised now, each with its start offset.
+
+    `keep_existing`: where it was initialised before, and nobody noted it, it stays.
+    """
 
     group_id: str
     state_epoch: int
     start_offsets: Mapping[TopicPartition, int]
+    keep_existing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +137,13 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeletePlan:
-    """Partitions whose state is to be deleted, then reported by `StateDeleted`; topics refused by name."""
+    """Partitions whose state is to be deleted, then reported by `StateDeleted`; topics refused by name.
+
+    State of a higher epoch than `state_epoch` will have come later, and is not to be touched.
+    """
 
     partitions: frozenset[TopicPartition]
+    state_epoch: int
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
 
 
@@ -143,6 +162,7 @@ class StateDeleted:
 
 Command = (
     Heartbeat
+    | Stay
     | StateInitialized
     | DescribeGroup
     | ListGroups

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.group_coordinator.core.model import ShareGroup
-from services.group_coordinator.core.records import Record
+from services.group_coordinator.core.records import OfGroup
 from services.group_coordinator.core.replay import apply_to
 
 
@@ -14,9 +14,9 @@ class Draft:
 
     def __init__(self, group: ShareGroup) -> None:
         self.group = group
-        self.records: list[Record] = []
+        self.records: list[OfGroup] = []
 
-    def put(self, record: Record) -> None:
+    def put(self, record: OfGroup) -> None:
         """Adds a record to the decision."""
         if not self.records:
             self.group = self.group.copy()

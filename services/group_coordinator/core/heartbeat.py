@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from libs.catalog.records import Topic
+from libs.config.broker import BrokerConfig
 from services.group_coordinator.core import share_state
 from services.group_coordinator.core.assignor import assign
 from services.group_coordinator.core.commands import LEAVE, Heartbeat, HeartbeatReply, InitializeState
@@ -53,15 +54,15 @@ class Circumstances:
     may_assign: bool = True
 
 
-def check(group: ShareGroup | None, heartbeat: Heartbeat, view: ClusterView) -> None:
-    """Everything that can be wrong with a heartbeat.
+def check(group: ShareGroup | None, heartbeat: Heartbeat, view: ClusterView, groups: int) -> None:
+    """Everything that can be wrong with a heartbeat to a shard of so many `groups`.
 
     Raises UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
     GROUP_MAX_SIZE_REACHED.
     """
     check_heartbeat(heartbeat, view.broker)
     if heartbeat.member_epoch == 0:
-        _check_room(group, heartbeat, view.broker.group_share_max_size)
+        _check_room(group, heartbeat, view.broker, groups)
         return
     member = known_member(known_group(group, heartbeat.group_id), heartbeat.member_id)
     if heartbeat.member_epoch > 0:
@@ -91,7 +92,14 @@ def remove(draft: Draft, member_id: str) -> None:
     draft.put(GroupRecord(group.group_id, group.epoch + 1, group.metadata_hash))
 
 
-def _check_room(group: ShareGroup | None, heartbeat: Heartbeat, most: int) -> None:
+def _check_room(group: ShareGroup | None, heartbeat: Heartbeat, broker: BrokerConfig, groups: int) -> None:
+    most = broker.group_share_max_size
+    if group is None and groups >= broker.group_share_max_groups:
+        raise KafkaError(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            f"There are {groups} share groups in this shard of the coordinator, and no more may be.",
+            metadata={"group_id": heartbeat.group_id},
+        )
     if group is not None and heartbeat.member_id not in group.members and len(group.members) >= most:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -136,12 +144,7 @@ def _unassigned(group: ShareGroup, topics: list[Topic]) -> bool:
     """Whether there is state that the target assignment, being up to date otherwise, does not know of."""
     if group.assignment_epoch < group.epoch:
         return False
-    assignable = share_state.initialized(group, topics)
-    covered: dict[str, set[int]] = {}
-    for member in group.members.values():
-        for topic_id, partitions in member.target.items():
-            covered.setdefault(topic_id, set()).update(partitions)
-    return covered != assignable
+    return group.covered != share_state.initialized(group, topics)
 
 
 def _initialize(draft: Draft, topics: list[Topic], around: Circumstances) -> InitializeState | None:
@@ -150,7 +153,7 @@ def _initialize(draft: Draft, topics: list[Topic], around: Circumstances) -> Ini
         return None
     group = draft.group
     offsets = {some: group.topics[some.topic_id].start_offset(some.partition) for some in sorted(wanted)}
-    return InitializeState(group.group_id, group.epoch, offsets)
+    return InitializeState(group.group_id, group.epoch, offsets, keep_existing=True)
 
 
 def _assign(draft: Draft, topics: list[Topic]) -> None:

@@ -28,11 +28,13 @@ from services.group_coordinator.core.commands import (
     Reply,
     StateDeleted,
     StateInitialized,
+    Stay,
 )
 from services.group_coordinator.core.draft import Draft
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import (
     CurrentRecord,
+    FloorRecord,
     GroupRecord,
     Key,
     MemberRecord,
@@ -49,11 +51,14 @@ from sharebroker.errors import ErrorCode, KafkaError
 FENCES_A_DEADLINE: Final = 100
 
 _Decision = Decision[Record, Reply]
+_Stamp = tuple[int, int, int]
 Fenced = Callable[[str, str], None]
 
 
 class GroupMachine:
-    """The groups of one shard. `fenced` is told group id and member id of members whose session ran out."""
+    """The groups of one shard. `fenced` is told group id and member id of members whose session ran out, when
+    that is decided. Groups that begin, begin above the epoch `floor`.
+    """
 
     def __init__(self, view: ClusterView, fenced: Fenced) -> None:
         self.groups: dict[str, ShareGroup] = {}
@@ -63,9 +68,12 @@ class GroupMachine:
         self._sessions = Sessions()
         self._attempts = Attempts()
         self._assigned_at: dict[str, float] = {}
+        self._steady: dict[Session, _Stamp] = {}
+        self.floor = 0
         self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
             {
                 Heartbeat: self._heartbeat,
+                Stay: self._stay,
                 StateInitialized: self._state_initialized,
                 DescribeGroup: self._describe,
                 ListGroups: self._list,
@@ -85,10 +93,15 @@ class GroupMachine:
 
     def apply(self, record: Record, position: int) -> None:
         """Takes the record at `position` in."""
+        if isinstance(record, FloorRecord):
+            self.floor = record.epoch
+            self._live.put(record.key, position)
+            return
         group = self.groups.get(record.group_id)
         if group is None:
             group = self.groups[record.group_id] = ShareGroup(record.group_id)
         apply_to(group, record)
+        group.revision += 1
         if isinstance(record, GroupRecord) and record.epoch is None:
             del self.groups[record.group_id]
             self._drop_group(record, position)
@@ -120,16 +133,31 @@ class GroupMachine:
 
     def _heartbeat(self, command: Heartbeat, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
-        heartbeat.check(group, command, self._view)
-        draft = Draft(group or ShareGroup(command.group_id))
+        heartbeat.check(group, command, self._view, len(self.groups))
+        draft = Draft(group or ShareGroup(command.group_id, self.floor))
         reply = heartbeat.beat(draft, command, self._circumstances(command.group_id, now))
         if draft.group.assignment_epoch != (group.assignment_epoch if group else 0):
             self._assigned_at[command.group_id] = now
         if reply.initialize is not None:
             self._begin(command.group_id, reply.initialize.start_offsets, now)
         if command.member_epoch != LEAVE:
-            self._touch(Session(command.group_id, command.member_id), now)
+            session = Session(command.group_id, command.member_id)
+            self._touch(session, now)
+            if not draft.records and draft.group.settled:
+                self._steady[session] = self._stamp(draft.group, reply.member_epoch)
         return Decision(tuple(draft.records), reply)
+
+    def _stay(self, command: Stay, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        session = Session(command.group_id, command.member_id)
+        if group is None or self._steady.get(session) != self._stamp(group, command.member_epoch):
+            return Decision((), False)
+        self._touch(session, now)
+        return Decision((), True)
+
+    def _stamp(self, group: ShareGroup, member_epoch: int) -> _Stamp:
+        """As long as it is the same, a member whose heartbeat changed nothing gets the same answer again."""
+        return member_epoch, group.revision, self._view.revision
 
     def _circumstances(self, group_id: str, now: float) -> heartbeat.Circumstances:
         interval = self._view.group_config(group_id).share_assignment_interval_ms / 1000
@@ -178,7 +206,7 @@ class GroupMachine:
     def _alter(self, command: AlterOffsets, now: float) -> _Decision:
         check_group_id(command.group_id)
         self._check_idle(command.group_id, now)
-        draft = Draft(self.groups.get(command.group_id) or ShareGroup(command.group_id))
+        draft = Draft(self.groups.get(command.group_id) or ShareGroup(command.group_id, self.floor))
         plan = offsets.alter(draft, command, self._view, int(now * 1000))
         self._begin(command.group_id, plan.initialize.start_offsets, now)
         return Decision(tuple(draft.records), plan)
@@ -193,7 +221,7 @@ class GroupMachine:
         draft = self._admin_draft(command.group_id, now)
         plan = offsets.forget_group(draft, self._view)
         self._begin(command.group_id, plan.partitions, now)
-        return Decision(tuple(draft.records), plan)
+        return Decision((*draft.records, *self._raised_floor(plan.state_epoch, not plan.partitions)), plan)
 
     def _state_deleted(self, command: StateDeleted, now: float) -> _Decision:
         self._attempts.end(command.group_id, command.done | command.failed)
@@ -202,7 +230,11 @@ class GroupMachine:
             return Decision((), True)
         draft = Draft(group)
         gone = offsets.finish_deletion(draft, command)
-        return Decision(tuple(draft.records), gone)
+        return Decision((*draft.records, *self._raised_floor(group.epoch, gone)), gone)
+
+    def _raised_floor(self, epoch: int, gone: bool) -> Iterable[Record]:
+        """Where a group of this epoch is gone: whatever begins now begins above it."""
+        return (FloorRecord(epoch),) if gone and epoch > self.floor else ()
 
     def _admin_draft(self, group_id: str, now: float) -> Draft:
         check_group_id(group_id)
@@ -237,6 +269,7 @@ class GroupMachine:
     def _drop_member(self, record: MemberRecord, position: int) -> None:
         group_id, member_id = record.group_id, record.member_id
         self._sessions.drop(Session(group_id, member_id))
+        self._steady.pop(Session(group_id, member_id), None)
         for gone in (
             record,
             TargetRecord(group_id, member_id, {}),
@@ -248,6 +281,8 @@ class GroupMachine:
         return [self._record(*key) for key in self._live.stale(written)]
 
     def _record(self, kind: str, group_id: str, member_id: str) -> Record:
+        if kind == "floor":
+            return FloorRecord(self.floor)
         group = self.groups[group_id]
         if kind == "group":
             return GroupRecord(group_id, group.epoch, group.metadata_hash)

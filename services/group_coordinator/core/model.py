@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -81,17 +81,35 @@ class TopicState:
 class ShareGroup:
     """A share group. `epoch` rises with every change that asks for a new assignment, `assignment_epoch`
     follows when there is one. `metadata_hash` is over the subscribed topics as the epoch saw them.
+    `revision` rises with every record that is folded in.
     """
 
-    __slots__ = ("assignment_epoch", "epoch", "group_id", "members", "metadata_hash", "topics")
+    __slots__ = (
+        "_covered",
+        "_subscribed",
+        "assignment_epoch",
+        "epoch",
+        "group_id",
+        "members",
+        "metadata_hash",
+        "revision",
+        "topics",
+    )
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
-        self.epoch = 0
+        self.epoch = epoch
         self.metadata_hash = 0
         self.assignment_epoch = 0
+        self.revision = 0
         self.members: dict[str, Member] = {}
         self.topics: dict[str, TopicState] = {}
+        self.members_changed()
+
+    def members_changed(self) -> None:
+        """Members came or went, are subscribed to something else, or have another target."""
+        self._subscribed: Set[str] | None = None
+        self._covered: Mapping[str, Set[int]] | None = None
 
     def copy(self) -> ShareGroup:
         """A group that can be changed without this one: members and topics are values."""
@@ -99,7 +117,16 @@ class ShareGroup:
         twin.epoch, twin.assignment_epoch = self.epoch, self.assignment_epoch
         twin.metadata_hash = self.metadata_hash
         twin.members, twin.topics = dict(self.members), dict(self.topics)
+        # Every heartbeat asks, and has a copy: what it would find out about all members stays here.
+        twin._subscribed, twin._covered = self.subscribed, self.covered
         return twin
+
+    @property
+    def settled(self) -> bool:
+        """Whether the target assignment is up to date, and all share state there."""
+        return self.assignment_epoch == self.epoch and not any(
+            state.initializing or state.deleting for state in self.topics.values()
+        )
 
     @property
     def state(self) -> GroupState:
@@ -107,9 +134,22 @@ class ShareGroup:
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     @property
-    def subscribed(self) -> set[str]:
+    def subscribed(self) -> Set[str]:
         """Names of all topics any member is subscribed to."""
-        return set[str]().union(*(member.profile.subscribed for member in self.members.values()))
+        if self._subscribed is None:
+            self._subscribed = set[str]().union(*(one.profile.subscribed for one in self.members.values()))
+        return self._subscribed
+
+    @property
+    def covered(self) -> Mapping[str, Set[int]]:
+        """Partitions that are in some member's target, by topic id."""
+        if self._covered is None:
+            covered: dict[str, set[int]] = {}
+            for member in self.members.values():
+                for topic_id, partitions in member.target.items():
+                    covered.setdefault(topic_id, set()).update(partitions)
+            self._covered = covered
+        return self._covered
 
 
 def partitions_of(assignment: Assignment) -> Iterator[TopicPartition]:

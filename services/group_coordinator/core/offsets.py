@@ -58,7 +58,7 @@ def forget_topics(draft: Draft, command: DeleteOffsets, view: ClusterView) -> De
             )
         else:
             chosen.append(topic.topic_id)
-    return DeletePlan(share_state.mark_deleting(draft, chosen), refused)
+    return DeletePlan(share_state.mark_deleting(draft, chosen), draft.group.epoch, refused)
 
 
 def forget_group(draft: Draft, view: ClusterView) -> DeletePlan:
@@ -66,9 +66,10 @@ def forget_group(draft: Draft, view: ClusterView) -> DeletePlan:
     check_empty(draft.group)
     share_state.forget_deleted_topics(draft, view)
     partitions = share_state.mark_deleting(draft, tuple(draft.group.topics))
+    plan = DeletePlan(partitions, draft.group.epoch)
     if not partitions:
         draft.put(GroupRecord(draft.group.group_id, None))
-    return DeletePlan(partitions)
+    return plan
 
 
 def finish_deletion(draft: Draft, command: StateDeleted) -> bool:

@@ -98,4 +98,19 @@ class StateRecord:
         return ("state", self.group_id, "")
 
 
-Record = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
+@dataclass(frozen=True, slots=True)
+class FloorRecord:
+    """The highest epoch of all groups that were deleted. What is late of one of them is older than any
+    state of the group that has its id next.
+    """
+
+    epoch: int
+
+    @property
+    def key(self) -> Key:
+        """See `Key`."""
+        return ("floor", "", "")
+
+
+OfGroup = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
+Record = OfGroup | FloorRecord

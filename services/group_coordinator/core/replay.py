@@ -12,7 +12,7 @@ from services.group_coordinator.core.records import (
     CurrentRecord,
     GroupRecord,
     MemberRecord,
-    Record,
+    OfGroup,
     StateRecord,
     TargetEpochRecord,
     TargetRecord,
@@ -21,7 +21,7 @@ from services.group_coordinator.core.records import (
 _UNSAID: Final = Profile(None, "", "", frozenset())
 
 
-def apply_to(group: ShareGroup, record: Record) -> None:
+def apply_to(group: ShareGroup, record: OfGroup) -> None:
     """Takes a record of this group in; a GroupRecord that ends the group empties it."""
     _APPLY[type(record)](group, record)
 
@@ -29,6 +29,7 @@ def apply_to(group: ShareGroup, record: Record) -> None:
 def _group(group: ShareGroup, record: GroupRecord) -> None:
     if record.epoch is None:
         group.members.clear()
+        group.members_changed()
         group.topics.clear()
         group.assignment_epoch = 0
     group.epoch, group.metadata_hash = record.epoch or 0, record.metadata_hash
@@ -39,6 +40,7 @@ def _member(group: ShareGroup, record: MemberRecord) -> None:
         group.members.pop(record.member_id, None)
     else:
         group.members[record.member_id] = replace(_known(group, record.member_id), profile=record.profile)
+    group.members_changed()
 
 
 def _target_epoch(group: ShareGroup, record: TargetEpochRecord) -> None:
@@ -47,6 +49,7 @@ def _target_epoch(group: ShareGroup, record: TargetEpochRecord) -> None:
 
 def _target(group: ShareGroup, record: TargetRecord) -> None:
     group.members[record.member_id] = replace(_known(group, record.member_id), target=record.target)
+    group.members_changed()
 
 
 def _current(group: ShareGroup, record: CurrentRecord) -> None:

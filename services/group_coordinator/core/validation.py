@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from libs.catalog import names
 from libs.config.broker import BrokerConfig
 from services.group_coordinator.core.commands import LEAVE, Heartbeat
 from services.group_coordinator.core.model import Member, ShareGroup
@@ -18,8 +19,7 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Share groups are switched off (group.share.enable).")
     if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
         raise _illegal("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
-    if not heartbeat.group_id:
-        raise _illegal("group_id", "GroupId can't be empty.")
+    names.check_group_id(heartbeat.group_id)
     if heartbeat.rack_id == "":
         raise _illegal("rack_id", "RackId can't be empty.")
     if heartbeat.member_epoch == 0 and not heartbeat.topics:
@@ -29,9 +29,8 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
 
 
 def check_group_id(group_id: str) -> None:
-    """Raises INVALID_GROUP_ID for the empty one."""
-    if not group_id:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id must not be empty.")
+    """Raises INVALID_GROUP_ID for one that is empty or too long."""
+    names.check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
 
 
 def known_group(group: ShareGroup | None, group_id: str) -> ShareGroup:

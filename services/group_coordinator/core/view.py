@@ -16,6 +16,10 @@ class ClusterView(Protocol):
     def broker(self) -> BrokerConfig:
         """Broker properties."""
 
+    @property
+    def revision(self) -> int:
+        """Rises with every change of what this view shows."""
+
     def topic(self, name: str) -> Topic | None:
         """The topic of this name."""
 

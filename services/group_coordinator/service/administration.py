@@ -96,7 +96,7 @@ class Administration:
         plan = await self._shards.ask(command, request.group_id, DeletePlan)
         failures: Failures = {}
         if plan.partitions:
-            _, failures = await self._states.delete(request.group_id, plan.partitions)
+            _, failures = await self._states.delete(request.group_id, plan)
             self._changed(request.group_id)
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
         return pb.DeleteShareGroupOffsetsResponse(
@@ -113,7 +113,7 @@ class Administration:
         plan = await self._shards.ask(DeleteGroup(group_id), group_id, DeletePlan)
         if not plan.partitions:
             return
-        gone, failures = await self._states.delete(group_id, plan.partitions, with_group=True)
+        gone, failures = await self._states.delete(group_id, plan, with_group=True)
         self._changed(group_id)
         for error in failures.values():
             raise error

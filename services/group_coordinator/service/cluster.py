@@ -14,6 +14,7 @@ from libs.catalog.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    ListEdit,
     NameCluster,
 )
 from libs.catalog.decide import CatalogReply
@@ -35,6 +36,8 @@ _logger = logging.getLogger(__name__)
 _NAMING_PAUSE: Final = 0.1
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
+
+_EDITS: Final = frozenset({pb.CONFIG_OPERATION_APPEND, pb.CONFIG_OPERATION_SUBTRACT})
 
 _NOT_HERE: Final = frozenset(
     {
@@ -129,17 +132,11 @@ class Cluster(ClusterServiceServicer):
     async def _alter(
         self, asked: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool
     ) -> pb.IncrementalAlterConfigsResponse.Resource:
-        changes = {some.name: some.value if some.HasField("value") else None for some in asked.configs}
-        outcome: CatalogReply | KafkaError
-        kind = _RESOURCE_TYPES.get(asked.resource_type)
-        if kind is None:
-            outcome = KafkaError(ErrorCode.INVALID_REQUEST, "A resource is a topic, a broker or a group.")
-        else:
-            resource = ConfigResource(kind, asked.resource_name)
-            outcome = await self._ask(AlterConfigs(resource, changes, validate_only))
-        return pb.IncrementalAlterConfigsResponse.Resource(
-            resource_type=asked.resource_type, resource_name=asked.resource_name, **_in_band(outcome)
-        )
+        try:
+            command = _alteration(asked, validate_only)
+        except KafkaError as error:
+            return _altered(asked, error)
+        return _altered(asked, await self._ask(command))
 
     async def _ask(self, command: CatalogCommand) -> CatalogReply | KafkaError:
         try:
@@ -150,6 +147,41 @@ class Cluster(ClusterServiceServicer):
             return error
         self._follower.nudge()
         return reply
+
+
+def _alteration(asked: pb.IncrementalAlterConfigsRequest.Resource, validate_only: bool) -> AlterConfigs:
+    kind = _RESOURCE_TYPES.get(asked.resource_type)
+    if kind is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "A resource is a topic, a broker or a group.")
+    changes = {some.name: _change(some) for some in asked.configs}
+    return AlterConfigs(ConfigResource(kind, asked.resource_name), changes, validate_only, asked.replace)
+
+
+def _change(asked: pb.IncrementalAlterConfigsRequest.Config) -> str | ListEdit | None:
+    value = asked.value if asked.HasField("value") else None
+    if asked.config_operation == pb.CONFIG_OPERATION_UNSPECIFIED:
+        return value
+    if asked.config_operation not in _EDITS or value is None:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{asked.name} cannot be changed by operation {asked.config_operation} and value {value!r}.",
+        )
+    return ListEdit(value, subtract=asked.config_operation == pb.CONFIG_OPERATION_SUBTRACT)
+
+
+def _altered(
+    asked: pb.IncrementalAlterConfigsRequest.Resource, outcome: CatalogReply | KafkaError
+) -> pb.IncrementalAlterConfigsResponse.Resource:
+    changed = outcome if isinstance(outcome, Mapping) else {}
+    return pb.IncrementalAlterConfigsResponse.Resource(
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=[
+            pb.IncrementalAlterConfigsResponse.Config(name=name, value=value)
+            for name, value in changed.items()
+        ],
+        **_in_band(outcome),
+    )
 
 
 def _in_band(outcome: CatalogReply | KafkaError) -> dict[str, Any]:

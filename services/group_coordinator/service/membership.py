@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from services.group_coordinator.core.commands import LEAVE, Heartbeat, HeartbeatReply
+from services.group_coordinator.core.commands import LEAVE, Heartbeat, HeartbeatReply, Reply, Stay
 from services.group_coordinator.service.finishing import to_the_end
 from services.group_coordinator.service.shards import Shards
 from services.group_coordinator.service.share_states import ShareStates
+from sharebroker.errors import ErrorCode, KafkaError
 
 
 class Membership:
@@ -23,6 +24,17 @@ class Membership:
         self._states = states
         self._departed = departed
         self._wait = wait
+
+    def stays(self, member: Stay) -> bool:
+        """Keeps the session of a member alive for which nothing else is to be done; False: let it `beat`."""
+        try:
+            deciding = self._shards.submit(member, member.group_id)
+        except KafkaError:
+            return False
+        if deciding.done():
+            return deciding.result() is True
+        deciding.cancel()  # what it rests on is not durable yet
+        return False
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         """The answer to a heartbeat. Raises KafkaError.
@@ -40,11 +52,18 @@ class Membership:
         return reply
 
     async def _decided(self, heartbeat: Heartbeat) -> HeartbeatReply:
+        deciding = self._shards.submit(heartbeat, heartbeat.group_id)
+        if deciding.done():  # nothing was written, as for most heartbeats
+            return self._begun(deciding.result())
         # A caller that goes away must not leave state behind that nobody initialises.
-        return await to_the_end(self._decide(heartbeat))
+        return await to_the_end(self._written(deciding))
 
-    async def _decide(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        reply = await self._shards.ask(heartbeat, heartbeat.group_id, HeartbeatReply)
+    async def _written(self, deciding: Awaitable[Reply]) -> HeartbeatReply:
+        return self._begun(await deciding)
+
+    def _begun(self, reply: Reply) -> HeartbeatReply:
+        if not isinstance(reply, HeartbeatReply):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A heartbeat was answered with {reply!r}.")
         if reply.initialize is not None:
             self._states.begin(reply.initialize)
         return reply

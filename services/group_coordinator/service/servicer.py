@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import Any
 
 from libs.persister.port import Persister
+from libs.tasks import Tasks
 from services.group_coordinator.clients.log_ends import LogEnds
 from services.group_coordinator.config import GroupCoordinatorConfig
-from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups
+from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups, Stay
 from services.group_coordinator.core.machine import Fenced
 from services.group_coordinator.core.view import ClusterView
 from services.group_coordinator.service.administration import Administration
@@ -30,6 +32,8 @@ from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoo
 
 PROTOCOL = "share"
 
+_logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Ports:
@@ -48,6 +52,8 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     def __init__(self, host: Host, config: GroupCoordinatorConfig, ports: Ports) -> None:
         self._view = ports.view
+        self._departed = ports.departed
+        self._tasks = Tasks(_failed)
         self._shards = Shards(host, config)
         self._states = ShareStates(ports.persister, self._shards, config.state_timeout)
         self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
@@ -58,7 +64,16 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     async def close(self) -> None:
         """Gives up what is under way in the background."""
+        await self._tasks.stop()
         await self._states.close()
+
+    def fenced(self, group_id: str, member_id: str) -> None:
+        """Takes note that a member's session ran out: it has departed as soon as that is durable."""
+        self._tasks.spawn(self._fence(group_id, member_id))
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """See Members."""
+        return self._membership.stays(Stay(group_id, member_id, member_epoch))
 
     async def ShareGroupHeartbeat(
         self, request: pb.ShareGroupHeartbeatRequest, _context: Any
@@ -113,9 +128,23 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         """Kafka: DeleteShareGroupOffsets (92)."""
         return await self._administration.delete_offsets(request)
 
+    async def _fence(self, group_id: str, member_id: str) -> None:
+        try:
+            # Answered when all is durable that was decided before.
+            group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
+        except KafkaError as error:
+            _logger.info("member %s of group %s is not fenced yet: %s", member_id, group_id, error)
+            return
+        if member_id not in group.members:
+            self._departed(group_id, member_id)
+
     async def _describe(self, group_id: str) -> Described:
         try:
             group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
         except KafkaError as error:
             return not_described(group_id, error)
         return described(group, self._view)
+
+
+def _failed(error: BaseException) -> None:
+    _logger.error("telling of a fenced member failed", exc_info=error)

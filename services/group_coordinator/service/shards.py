@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TypeVar
 
 from libs.coordinator_runtime.hashing import shard_of
@@ -19,16 +20,16 @@ Host = ShardHost[Command, Record, Reply]
 R = TypeVar("R", bound=Reply)
 
 
-def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, departed: Fenced) -> Host:
+def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, fenced: Fenced) -> Host:
     """The group coordinator's shards; start it with the process's lease holder.
 
-    `departed` is called with group id and member id when a session ran out: leaders can free its records.
+    `fenced` is called with group id and member id when a session ran out, before that is durable.
     """
     return ShardHost(
         "group-coordinator",
         config.shards,
         log,
-        lambda _: GroupMachine(view, departed),
+        lambda _: GroupMachine(view, fenced),
         GroupCodec(),
         config.runtime,
     )
@@ -44,14 +45,18 @@ class Shards:
 
     async def ask(self, command: Command, group_id: str, kind: type[R]) -> R:
         """The reply to a command about one group, once what it rests on is durable."""
-        reply = await self._host.shard(shard_of(group_id, self._shards)).write(command, timeout=self._timeout)
+        reply = await self.submit(command, group_id)
         if not isinstance(reply, kind):
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{command} was answered with {reply!r}.")
         return reply
 
     async def tell(self, command: Command, group_id: str) -> None:
         """A command whose reply says nothing."""
-        await self._host.shard(shard_of(group_id, self._shards)).write(command, timeout=self._timeout)
+        await self.submit(command, group_id)
+
+    def submit(self, command: Command, group_id: str) -> asyncio.Future[Reply]:
+        """`ask` without waiting: decided when this returns."""
+        return self._host.shard(shard_of(group_id, self._shards)).submit(command, timeout=self._timeout)
 
     async def list(self, command: ListGroups) -> tuple[dict[str, str], list[int]]:
         """States by group id of the groups of all shards held here, and these shards."""

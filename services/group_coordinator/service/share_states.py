@@ -7,9 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from libs.persister.port import Persister, ShareKey
-from services.group_coordinator.core.commands import InitializeState, StateDeleted, StateInitialized
+from services.group_coordinator.core.commands import (
+    DeletePlan,
+    InitializeState,
+    StateDeleted,
+    StateInitialized,
+)
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.service.shards import Shards
+from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
@@ -47,17 +53,18 @@ class ShareStates:
 
     async def close(self) -> None:
         """Gives up what is under way; the next coordinator begins it again."""
-        tasks = [task for running in self._running.values() for task in running]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(task for running in self._running.values() for task in running)
 
     async def initialize(self, plan: InitializeState) -> Failures:
         """Initialises and reports; what failed, by partition. Raises KafkaError if it cannot be reported."""
 
         def start(partition: TopicPartition) -> Awaitable[None]:
-            key = ShareKey(plan.group_id, *partition)
-            return self._persister.initialize(key, plan.state_epoch, plan.start_offsets[partition])
+            return self._persister.initialize(
+                ShareKey(plan.group_id, *partition),
+                plan.state_epoch,
+                plan.start_offsets[partition],
+                keep_existing=plan.keep_existing,
+            )
 
         done, failures = await self._each(plan.start_offsets, start)
         if plan.start_offsets:
@@ -65,12 +72,14 @@ class ShareStates:
         return failures
 
     async def delete(
-        self, group_id: str, partitions: frozenset[TopicPartition], *, with_group: bool = False
+        self, group_id: str, plan: DeletePlan, *, with_group: bool = False
     ) -> tuple[bool, Failures]:
         """Deletes and reports; whether the group is gone, and what failed. Raises KafkaError."""
-        done, failures = await self._each(
-            partitions, lambda partition: self._persister.delete(ShareKey(group_id, *partition))
-        )
+
+        def remove(partition: TopicPartition) -> Awaitable[None]:
+            return self._persister.delete(ShareKey(group_id, *partition), plan.state_epoch)
+
+        done, failures = await self._each(plan.partitions, remove)
         gone = await self._shards.ask(
             StateDeleted(group_id, done, frozenset(failures), with_group), group_id, bool
         )

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from services.group_coordinator.core.model import Assignment, Profile, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
+    FloorRecord,
     GroupRecord,
     MemberRecord,
     Record,
@@ -75,6 +76,8 @@ def _message(record: Record) -> pb.GroupRecord:
                 member_id=member_id,
                 current_member_assignment=_current(record),
             )
+        case FloorRecord(epoch):
+            return pb.GroupRecord(kind=_KIND.KIND_EPOCH_FLOOR, epoch_floor=pb.GroupEpochFloor(epoch=epoch))
         case _:
             return pb.GroupRecord(
                 kind=_KIND.KIND_STATE_PARTITION_METADATA,
@@ -157,6 +160,8 @@ def _record(message: pb.GroupRecord) -> Record:
             )
         case "state_partition_metadata":
             return StateRecord(group_id, dict(_topics(message.state_partition_metadata)))
+        case "epoch_floor":
+            return FloorRecord(message.epoch_floor.epoch)
         case _:
             return _tombstone(message)
 

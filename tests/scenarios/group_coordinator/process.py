@@ -55,12 +55,18 @@ class ShareStateTable:
         self.open.set()
         self.calls: list[tuple[str, ShareKey]] = []
 
-    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+    async def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+    ) -> None:
         await self._enter("initialize", key)
-        self.states[key] = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
+        fresh = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
+        known = self.states.get(key) if keep_existing else None
+        self.states[key] = fresh if known is None else known._replace(state_epoch=state_epoch)
 
-    async def delete(self, key: ShareKey) -> None:
+    async def delete(self, key: ShareKey, state_epoch: int) -> None:
         await self._enter("delete", key)
+        if key in self.states and self.states[key].state_epoch > state_epoch:
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self.states.pop(key, None)
 
     async def read_summary(self, key: ShareKey) -> StateSummary:
@@ -122,12 +128,15 @@ class Process:
         settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
         member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         self.holder = LeaseHolder(world.leases, member)
-        self.host = make_host(world.log, settings, self.follower, self._depart)
+        self.host = make_host(world.log, settings, self.follower, self._fenced)
         self.catalog_host = make_catalog_host(world.log, settings, self.follower)
         self.cluster = Cluster(self.catalog_host, settings, self.follower)
         self.groups = GroupCoordinator(
             self.host, settings, Ports(self.follower, world.states, world.ends, self._depart)
         )
+
+    def _fenced(self, group_id: str, member_id: str) -> None:
+        self.groups.fenced(group_id, member_id)
 
     async def start(self) -> None:
         await self.follower.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 import pytest
 
@@ -80,11 +81,22 @@ async def test_settings_come_into_force_everywhere(world: World, process: Proces
     group.configs.add(name="share.isolation.level")
     request.resources.add(resource_type=pb.RESOURCE_TYPE_TOPIC, resource_name="zzz")
     request.resources.add(resource_name="nothing")
+    for edit in (
+        pb.IncrementalAlterConfigsRequest.Config(
+            name="share.auto.offset.reset", config_operation=pb.CONFIG_OPERATION_APPEND
+        ),
+        pb.IncrementalAlterConfigsRequest.Config(
+            name="share.auto.offset.reset", value="x", config_operation=cast("Any", 7)
+        ),
+    ):
+        request.resources.add(resource_type=pb.RESOURCE_TYPE_GROUP, resource_name="edited", configs=[edit])
     answer = await process.until(lambda: process.cluster.IncrementalAlterConfigs(request, CONTEXT))
     assert [(some.resource_name, some.error_code) for some in answer.responses] == [
         ("g", 0),
         ("zzz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("nothing", ErrorCode.INVALID_REQUEST),
+        ("edited", ErrorCode.INVALID_REQUEST),
+        ("edited", ErrorCode.INVALID_REQUEST),
     ]
     resource = ConfigResource(ResourceType.GROUP, "g")
     await other.follower.wait_for(lambda catalog: bool(catalog.configs(resource)), 5)

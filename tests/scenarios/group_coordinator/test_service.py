@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from libs.coordinator_runtime.hashing import shard_of
 from libs.persister.port import ShareKey, StateSummary
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
@@ -94,6 +95,32 @@ async def test_steady_heartbeat_has_no_assignment(process: Process) -> None:
     answer = await process.beat("m", epoch)
     assert answer.member_epoch == epoch
     assert not answer.HasField("assignment")
+
+
+async def test_a_member_that_stays_is_known_at_once(world: World, process: Process) -> None:
+    await process.create("a", 1)
+    epoch = (await process.beat("m", 0, "a")).member_epoch
+    await process.beat("m", epoch)
+    assert process.groups.stays("g", "m", epoch)
+    assert not process.groups.stays("g", "m", epoch + 1)
+    assert not (await world.start(2)).groups.stays("g", "m", epoch)
+
+
+async def test_nobody_stays_while_it_is_not_durable_what_that_rests_on(
+    world: World, process: Process
+) -> None:
+    await process.create("a", 1)
+    epoch = (await process.beat("m", 0, "a")).member_epoch
+    await process.beat("m", epoch)
+    (other,) = [f"h{some}" for some in range(500) if shard_of(f"h{some}", 50) == shard_of("g", 50)][:1]
+    world.log.hold()
+    joining = asyncio.create_task(process.beat("n", 0, "a", group=other))
+    shard = process.host.shard(shard_of("g", 50))
+    await eventually(lambda: shard._pending.applied > shard._pending.durable)
+    assert not process.groups.stays("g", "m", epoch)
+    world.log.release()
+    await joining
+    await eventually(lambda: process.groups.stays("g", "m", epoch))
 
 
 async def test_new_topic_of_a_member_comes_with_the_same_answer(process: Process) -> None:
@@ -196,14 +223,16 @@ async def test_heartbeat_whose_record_was_not_written_has_not_happened(
     assert parts(await process.beat("m", 0, "a"))
 
 
+SHORT_SESSIONS = (
+    "group.share.min.session.timeout.ms=1",
+    "group.share.session.timeout.ms=50",
+    "group.share.min.heartbeat.interval.ms=1",
+    "group.share.heartbeat.interval.ms=10",
+)
+
+
 async def test_fenced_and_leaving_members_are_told_of(world: World) -> None:
-    process = await world.start(
-        1,
-        "group.share.min.session.timeout.ms=1",
-        "group.share.session.timeout.ms=50",
-        "group.share.min.heartbeat.interval.ms=1",
-        "group.share.heartbeat.interval.ms=10",
-    )
+    process = await world.start(1, *SHORT_SESSIONS)
     await process.create("a", 1)
     await process.beat("leaves", 0, "a")
     assert (await process.beat("leaves", -1)).member_epoch == -1
@@ -213,6 +242,21 @@ async def test_fenced_and_leaving_members_are_told_of(world: World) -> None:
     with pytest.raises(KafkaError) as caught:
         await process.beat("silent", 1)
     assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_nobody_hears_of_a_fenced_member_before_that_is_durable(world: World) -> None:
+    """Its records must not go to others while the group may still have it."""
+    process = await world.start(1, *SHORT_SESSIONS)
+    await process.create("a", 1)
+    await process.beat("silent", 0, "a")
+    world.log.hold()
+    shard = process.host.shard(shard_of("g", 50))
+    await eventually(lambda: shard._pending.applied > shard._pending.durable)  # it was decided
+    await asyncio.sleep(0.05)
+    assert process.departed == []
+    world.log.fail_next_append(Fault.NOT_WRITTEN)
+    world.log.release()
+    await eventually(lambda: process.departed == [("g", "silent")])  # decided again, after another session
 
 
 async def test_describe_names_topics_and_leaves_out_deleted_ones(process: Process) -> None:

@@ -7,6 +7,7 @@ import pytest
 from services.group_coordinator.core.model import Profile, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
+    FloorRecord,
     GroupRecord,
     MemberRecord,
     Record,
@@ -18,6 +19,7 @@ from services.group_coordinator.store.codec import GroupCodec
 from sharebroker.storage.v1 import group_pb2 as pb
 
 RECORDS: list[Record] = [
+    FloorRecord(7),
     GroupRecord("g", 3, (1 << 63) - 1),
     GroupRecord("g", 0),
     GroupRecord("g", None),

@@ -39,7 +39,8 @@ def shard(cluster: Cluster) -> Shard:
     [
         (Heartbeat("g", "", 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("g", "x" * 37, 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
-        (Heartbeat("", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "GroupId can't be empty."),
+        (Heartbeat("", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "The group id must not be empty."),
+        (Heartbeat("ü" * 2**14, "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "at most 32767 bytes"),
         (Heartbeat("g", "m", 0, ("a",), rack_id=""), ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
         (Heartbeat("g", "m", 0), ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first"),
         (Heartbeat("g", "m", 0, ()), ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first"),
@@ -75,7 +76,7 @@ def test_first_heartbeat_makes_the_group_and_asks_for_state(shard: Shard) -> Non
     reply = shard.beat("m", 0, "a", rack_id="r", client_id="c", client_host="h")
     offsets = {TopicPartition("id-a", 0): -1, TopicPartition("id-a", 1): -1}
     assert reply == HeartbeatReply(
-        "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets), pending=True
+        "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets, keep_existing=True), pending=True
     )
     group = shard.group()
     assert (group.epoch, group.assignment_epoch) == (1, 1)
@@ -134,6 +135,17 @@ def test_known_member_may_join_again_at_any_time(shard: Shard) -> None:
     again = shard.beat("m", 0, "a")
     assert (again.member_epoch, again.assignment) == (before.member_epoch, before.assignment)
     assert list(shard.group().members) == ["m"]
+
+
+def test_shard_has_a_greatest_number_of_groups() -> None:
+    cluster = Cluster("group.share.max.groups=1")
+    cluster.create("a", 1)
+    shard = Shard(cluster)
+    shard.join("m1", "a")
+    shard.join("m2", "a")
+    error = shard.refuses(Heartbeat("another", "m3", 0, ("a",)))
+    assert error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert "1 share groups" in error.message
 
 
 def test_group_has_a_greatest_size() -> None:
@@ -234,7 +246,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
     cluster.grow("a", 4)
     reply = shard.beat("m", epoch)
     assert reply.initialize == InitializeState(
-        "g", epoch + 1, {TopicPartition("id-a", 2): 0, TopicPartition("id-a", 3): 0}
+        "g", epoch + 1, {TopicPartition("id-a", 2): 0, TopicPartition("id-a", 3): 0}, keep_existing=True
     )
     shard.initialize(reply)
     assert shard.beat("m", epoch + 1).assignment == {"id-a": frozenset(range(4))}
@@ -243,7 +255,9 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
 def test_partitions_of_a_new_topic_start_where_the_policy_says(shard: Shard) -> None:
     epoch = shard.join("m", "a").member_epoch
     reply = shard.beat("m", epoch, "a", "b")
-    assert reply.initialize == InitializeState("g", epoch + 1, {TopicPartition("id-b", 0): -1})
+    assert reply.initialize == InitializeState(
+        "g", epoch + 1, {TopicPartition("id-b", 0): -1}, keep_existing=True
+    )
 
 
 def test_failed_initialisation_is_tried_again_with_the_same_offsets(shard: Shard, cluster: Cluster) -> None:
@@ -301,7 +315,9 @@ def test_deleted_topic_is_forgotten_and_its_successor_is_new(shard: Shard, clust
     assert list(shard.group().topics) == ["id-b"]
     cluster.create("a", 1, "id-a2")
     reply = shard.beat("m", epoch + 1)
-    assert reply.initialize == InitializeState("g", epoch + 2, {TopicPartition("id-a2", 0): -1})
+    assert reply.initialize == InitializeState(
+        "g", epoch + 2, {TopicPartition("id-a2", 0): -1}, keep_existing=True
+    )
 
 
 def test_topic_that_is_not_heard_of_yet_is_not_forgotten(shard: Shard, cluster: Cluster) -> None:

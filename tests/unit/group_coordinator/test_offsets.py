@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.group_coordinator.core.commands import (
@@ -11,6 +13,7 @@ from services.group_coordinator.core.commands import (
     DeleteGroup,
     DeleteOffsets,
     DeletePlan,
+    DescribeGroup,
     InitializeState,
     ListGroups,
     ListOffsetPartitions,
@@ -20,6 +23,9 @@ from services.group_coordinator.core.commands import (
 from services.group_coordinator.core.model import TopicPartition
 from sharebroker.errors import ErrorCode
 from tests.unit.group_coordinator.world import Cluster, Shard, tp
+
+EPOCH = 3
+"""Of a group with state that one member joined, and left."""
 
 
 @pytest.fixture
@@ -43,6 +49,16 @@ def empty(shard: Shard) -> Shard:
     return shard
 
 
+def test_what_was_initialised_before_a_deletion_has_no_higher_epoch(empty: Shard) -> None:
+    plan = altered(empty, {("a", 0): 5})
+    assert empty.ask(DeleteGroup("g"), DeletePlan).state_epoch == plan.initialize.state_epoch == EPOCH + 1
+    again = empty.beat("m", 0, "a")
+    empty.tell(StateDeleted("g", frozenset(), failed=tp("id-a", 0, 1, 2)))
+    initialize = empty.beat("m", again.member_epoch).initialize
+    assert initialize is not None
+    assert initialize.state_epoch > EPOCH + 1  # a deletion that comes late does not touch it
+
+
 def altered(shard: Shard, offsets: dict[tuple[str, int], int]) -> AlterPlan:
     plan = shard.ask(AlterOffsets("g", offsets), AlterPlan)
     shard.tell(StateInitialized("g", frozenset(plan.initialize.start_offsets)))
@@ -63,8 +79,11 @@ def test_unknown_group_has_nothing_to_delete(shard: Shard, command: Command) -> 
     assert shard.refuses(command).code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-@pytest.mark.parametrize("command", [AlterOffsets("", {}), DeleteOffsets("", ()), DeleteGroup("")])
-def test_group_id_is_never_empty(shard: Shard, command: Command) -> None:
+@pytest.mark.parametrize("name", ["", "x" * 32_768, "\N{EURO SIGN}" * 10_923])
+@pytest.mark.parametrize("kind", [AlterOffsets, DeleteOffsets, DeleteGroup, DescribeGroup])
+def test_group_id_is_never_empty_nor_too_long(shard: Shard, kind: Any, name: str) -> None:
+    offsets: dict[type, tuple[object, ...]] = {AlterOffsets: ({},), DeleteOffsets: ((),)}
+    command = kind(name, *offsets.get(kind, ()))
     assert shard.refuses(command).code is ErrorCode.INVALID_GROUP_ID
 
 
@@ -150,7 +169,7 @@ def test_altered_partition_of_a_half_deleted_topic_has_state_again(empty: Shard)
 
 def test_forgotten_topic_starts_as_if_never_seen(empty: Shard) -> None:
     plan = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
-    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2), EPOCH)
     assert empty.ask(ListOffsetPartitions("g"), dict) == {}
     assert empty.ask(StateDeleted("g", plan.partitions), bool) is False
     assert empty.group().topics == {}
@@ -173,7 +192,7 @@ def test_deletion_that_failed_can_be_asked_for_again(empty: Shard) -> None:
     empty.tell(DeleteOffsets("g", ("a",)))
     empty.tell(StateDeleted("g", tp("id-a", 0, 1), failed=tp("id-a", 2)))
     plan = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
-    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2), EPOCH)
 
 
 def test_member_that_comes_after_a_failed_deletion_gets_state_by_policy(empty: Shard) -> None:
@@ -197,13 +216,44 @@ def test_member_that_comes_during_a_deletion_waits_for_its_end(empty: Shard) -> 
 
 def test_group_goes_when_its_state_is_gone(empty: Shard) -> None:
     plan = empty.ask(DeleteGroup("g"), DeletePlan)
-    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2), EPOCH)
     assert empty.ask(ListGroups(), dict) == {"g": "Empty"}
     assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
     assert empty.ask(ListGroups(), dict) == {}
     assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
-    assert empty.machine.trim_before() == len(empty.log) + 1
-    assert empty.beat("m", 0, "a").member_epoch == 1
+    assert empty.machine.trim_before() == len(empty.log)  # what is left is the floor under epochs to come
+
+
+def ended(shard: Shard, group_id: str) -> int:
+    """Deletes the group; the highest epoch at which its state was changed."""
+    plan = shard.ask(DeleteGroup(group_id), DeletePlan)
+    shard.tell(StateDeleted(group_id, plan.partitions, with_group=True))
+    return plan.state_epoch
+
+
+def test_group_that_begins_anew_is_above_all_that_is_late_of_the_old_one(empty: Shard) -> None:
+    empty.join("m", "a", group="young")
+    empty.beat("m", -1, group="young")
+    altered(empty, {("a", 0): 5})
+    old = ended(empty, "g")
+    assert old == EPOCH + 1
+    assert ended(empty, "young") < old  # does not lower the floor
+    empty.reload()
+    begun = empty.beat("m", 0, "a")
+    assert begun.member_epoch == old + 1
+    assert begun.initialize is not None
+    assert begun.initialize.state_epoch == old + 1
+    plan = empty.ask(AlterOffsets("another", {("a", 0): 5}), AlterPlan)
+    assert plan.initialize.state_epoch == old + 1
+
+
+def test_floor_of_epochs_moves_with_a_log_that_is_trimmed(empty: Shard) -> None:
+    old = ended(empty, "g")
+    while empty.machine.trim_before() < 100:
+        joined = empty.beat("m", 0, "zzz", group="busy")
+        empty.beat("m", joined.member_epoch, "a", "zzz", group="busy")
+        empty.beat("m", -1, group="busy")
+    assert empty.replayed().floor == old
 
 
 def test_group_stays_while_some_state_could_not_be_deleted(empty: Shard) -> None:
@@ -217,13 +267,14 @@ def test_group_stays_while_some_state_could_not_be_deleted(empty: Shard) -> None
 def test_group_without_state_goes_at_once(shard: Shard) -> None:
     shard.beat("m", 0, "zzz")
     shard.beat("m", -1)
-    assert shard.ask(DeleteGroup("g"), DeletePlan) == DeletePlan(frozenset())
+    assert shard.ask(DeleteGroup("g"), DeletePlan).partitions == frozenset()
     assert shard.machine.groups == {}
+    assert shard.machine.floor > 0
 
 
 def test_state_of_deleted_topics_does_not_hold_a_group_back(empty: Shard, cluster: Cluster) -> None:
     cluster.delete("a")
-    assert empty.ask(DeleteGroup("g"), DeletePlan) == DeletePlan(frozenset())
+    assert empty.ask(DeleteGroup("g"), DeletePlan) == DeletePlan(frozenset(), EPOCH)
     assert empty.machine.groups == {}
 
 
@@ -237,7 +288,7 @@ def test_interrupted_deletion_is_finished_by_the_next_coordinator(empty: Shard) 
     empty.tell(DeleteGroup("g"))
     empty.reload()
     plan = empty.ask(DeleteGroup("g"), DeletePlan)
-    assert plan == DeletePlan(tp("id-a", 0, 1, 2))
+    assert plan == DeletePlan(tp("id-a", 0, 1, 2), EPOCH)
     assert empty.ask(StateDeleted("g", plan.partitions, with_group=True), bool) is True
 
 

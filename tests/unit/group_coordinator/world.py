@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TypeVar
 
 import pytest
@@ -25,6 +26,7 @@ from services.group_coordinator.core.commands import (
     HeartbeatReply,
     Reply,
     StateInitialized,
+    Stay,
 )
 from services.group_coordinator.core.machine import GroupMachine
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
@@ -63,6 +65,10 @@ class Cluster:
         assert topic is not None
         return topic.topic_id
 
+    @property
+    def revision(self) -> int:
+        return self.catalog.position
+
     def topic(self, name: str) -> Topic | None:
         return self.catalog.topic(name)
 
@@ -92,6 +98,7 @@ class Shard:
         self.machine = self._machine()
 
     def ask(self, command: Command, kind: type[R]) -> R:
+        self.check_those_who_stay()
         records, reply = self.machine.decide(command, self.now)
         self.take(records)
         assert isinstance(reply, kind)
@@ -101,6 +108,24 @@ class Shard:
         records, _ = self.machine.decide(command, self.now)
         self.take(records)
         return records
+
+    def stay(self, member: str, epoch: int, group: str = "g") -> bool:
+        """A heartbeat like the last one; what a True leaves out is checked with every command."""
+        return self.ask(Stay(group, member, epoch), bool)
+
+    def check_those_who_stay(self) -> None:
+        """A heartbeat of theirs would change nothing, and be answered as the last one."""
+        before = deepcopy(self.machine._sessions)
+        for group in list(self.machine.groups.values()):
+            for member_id, member in group.members.items():
+                if self.machine.decide(Stay(group.group_id, member_id, member.epoch), self.now).reply:
+                    who = (member.profile.rack_id, member.profile.client_id, member.profile.client_host)
+                    same = Heartbeat(group.group_id, member_id, member.epoch, None, *who)
+                    records, reply = self.machine.decide(same, self.now)
+                    assert isinstance(reply, HeartbeatReply)
+                    assert (records, reply.assignment, reply.initialize) == ((), None, None)
+                    assert (reply.member_epoch, reply.pending) == (member.epoch, False)
+        self.machine._sessions = before
 
     def refuses(self, command: Command) -> KafkaError:
         before = facts(self.machine)
@@ -159,7 +184,7 @@ class Shard:
 
 
 def facts(machine: GroupMachine) -> object:
-    return {
+    return machine.floor, {
         group_id: (group.epoch, group.assignment_epoch, group.metadata_hash, group.members, group.topics)
         for group_id, group in machine.groups.items()
     }

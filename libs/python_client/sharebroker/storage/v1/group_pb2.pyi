@@ -222,6 +222,27 @@ class GroupStatePartitionMetadata(_message.Message):
 Global___GroupStatePartitionMetadata: _TypeAlias = GroupStatePartitionMetadata  # noqa: Y015
 
 @_typing.final
+class GroupEpochFloor(_message.Message):
+    """No group deleted so far had a higher epoch: groups of the shard that begin, begin above it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupEpochFloor: _TypeAlias = GroupEpochFloor  # noqa: Y015
+
+@_typing.final
 class GroupRecord(_message.Message):
     """One entry of a group shard's stream."""
 
@@ -240,6 +261,8 @@ class GroupRecord(_message.Message):
         KIND_TARGET_ASSIGNMENT_MEMBER: GroupRecord._Kind.ValueType  # 4
         KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord._Kind.ValueType  # 5
         KIND_STATE_PARTITION_METADATA: GroupRecord._Kind.ValueType  # 6
+        KIND_EPOCH_FLOOR: GroupRecord._Kind.ValueType  # 7
+        """Of the shard, with no group's id."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: GroupRecord.Kind.ValueType  # 0
@@ -249,6 +272,8 @@ class GroupRecord(_message.Message):
     KIND_TARGET_ASSIGNMENT_MEMBER: GroupRecord.Kind.ValueType  # 4
     KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord.Kind.ValueType  # 5
     KIND_STATE_PARTITION_METADATA: GroupRecord.Kind.ValueType  # 6
+    KIND_EPOCH_FLOOR: GroupRecord.Kind.ValueType  # 7
+    """Of the shard, with no group's id."""
 
     KIND_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
@@ -259,6 +284,7 @@ class GroupRecord(_message.Message):
     TARGET_ASSIGNMENT_MEMBER_FIELD_NUMBER: _builtins.int
     CURRENT_MEMBER_ASSIGNMENT_FIELD_NUMBER: _builtins.int
     STATE_PARTITION_METADATA_FIELD_NUMBER: _builtins.int
+    EPOCH_FLOOR_FIELD_NUMBER: _builtins.int
     kind: Global___GroupRecord.Kind.ValueType
     group_id: _builtins.str
     member_id: _builtins.str
@@ -275,6 +301,8 @@ class GroupRecord(_message.Message):
     def current_member_assignment(self) -> Global___GroupCurrentMemberAssignment: ...
     @_builtins.property
     def state_partition_metadata(self) -> Global___GroupStatePartitionMetadata: ...
+    @_builtins.property
+    def epoch_floor(self) -> Global___GroupEpochFloor: ...
     def __init__(
         self,
         *,
@@ -287,12 +315,13 @@ class GroupRecord(_message.Message):
         target_assignment_member: Global___GroupTargetAssignmentMember | None = ...,
         current_member_assignment: Global___GroupCurrentMemberAssignment | None = ...,
         state_partition_metadata: Global___GroupStatePartitionMetadata | None = ...,
+        epoch_floor: Global___GroupEpochFloor | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "member", b"member", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

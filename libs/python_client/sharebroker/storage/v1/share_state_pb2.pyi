@@ -135,6 +135,7 @@ class ShareDelta(_message.Message):
     START_OFFSET_FIELD_NUMBER: _builtins.int
     DELIVERY_COMPLETE_COUNT_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
+    WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     delta_index: _builtins.int
     """Part of the key: rolls over, never starts anew with a checkpoint."""
     checkpoint_epoch: _builtins.int
@@ -143,6 +144,8 @@ class ShareDelta(_message.Message):
     start_offset: _builtins.int
     """Absent: not changed."""
     delivery_complete_count: _builtins.int
+    write_timestamp_ms: _builtins.int
+    """Milliseconds since the Unix epoch; 0 where the record was written before times were kept."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
     def __init__(
@@ -154,10 +157,11 @@ class ShareDelta(_message.Message):
         start_offset: _builtins.int | None = ...,
         delivery_complete_count: _builtins.int = ...,
         state_batches: _abc.Iterable[Global___ShareStateBatch] | None = ...,
+        write_timestamp_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch", "_start_offset", b"_start_offset", "checkpoint_epoch", b"checkpoint_epoch", "delivery_complete_count", b"delivery_complete_count", "delta_index", b"delta_index", "leader_epoch", b"leader_epoch", "start_offset", b"start_offset", "state_batches", b"state_batches", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__leader_epoch: _TypeAlias = _typing.Literal["leader_epoch"]  # noqa: Y015
     _WhichOneofArgType__leader_epoch: _TypeAlias = _typing.Literal["_leader_epoch", b"_leader_epoch"]  # noqa: Y015
@@ -176,12 +180,17 @@ class ShareCheckpointTombstone(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
+    write_timestamp_ms: _builtins.int
+    """As in ShareDelta."""
     def __init__(
         self,
+        *,
+        write_timestamp_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -194,15 +203,19 @@ class ShareDeltaTombstone(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DELTA_INDEX_FIELD_NUMBER: _builtins.int
+    WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     delta_index: _builtins.int
+    write_timestamp_ms: _builtins.int
+    """As in ShareDelta."""
     def __init__(
         self,
         *,
         delta_index: _builtins.int = ...,
+        write_timestamp_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta_index", b"delta_index"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta_index", b"delta_index", "write_timestamp_ms", b"write_timestamp_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

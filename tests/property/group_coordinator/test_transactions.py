@@ -1,0 +1,325 @@
+"""Producers, a coordinator and partitions together: whatever is interrupted, transactions are all or nothing.
+
+After every record the shard is replayed and compared with the live one (`TransactionShard.take`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from libs.record_log.core import notes
+from libs.record_log.core.batch import parse_headers
+from libs.record_log.core.producers import Marker, UnverifiedError, Verified
+from libs.record_log.core.transactions import Draft, Transactions
+from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.core.transactions import model, rules
+from services.group_coordinator.core.transactions.commands import (
+    AddPartitions,
+    AskEnding,
+    End,
+    Ended,
+    Initialize,
+    Producer,
+    VerifyPartitions,
+)
+from services.group_coordinator.core.transactions.model import PREPARE_COMMIT, RENEWS_EPOCH, Transaction
+from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.group_coordinator.transactions.shard import TransactionShard
+from tests.unit.record_log.batches import LIMIT, batch
+
+NAMES, PARTITIONS = ("a", "b"), (0, 1)
+MOST_CLIENTS = 6
+names, partitions = st.sampled_from(NAMES), st.sampled_from(PARTITIONS)
+kinds = st.sampled_from([1, RENEWS_EPOCH])
+Tag = tuple[int, int]
+
+
+@dataclass
+class Partition:
+    """A partition's log: which transaction each batch was sent in, by offset."""
+
+    transactions: Transactions = field(default_factory=Transactions)
+    kept: dict[str, bytes] = field(default_factory=dict)
+    end: int = 0
+    tags: dict[int, tuple[int, Tag]] = field(default_factory=dict)
+
+    def append(self, producer: Producer, sequence: int, tag: Tag, verified: Verified | None) -> None:
+        epoch, id_ = producer.producer_epoch, producer.producer_id
+        (header,) = parse_headers(batch(1, producer=(id_, epoch, sequence), transactional=True), LIMIT)
+        draft = self.transactions.draft()
+        assert draft.append(header, self.end, 1, verified) is None
+        self.tags[self.end] = id_, tag
+        self._commit(draft)
+
+    def mark(self, marker: Marker) -> None:
+        draft = self.transactions.draft()
+        draft.end(marker, self.end, 1)
+        self._commit(draft)
+
+    def restart(self) -> None:
+        """Another leader opens the log."""
+        self.transactions = notes.load(self.kept)
+
+    def committed(self) -> Iterator[tuple[Tag, bool]]:
+        """Each transaction that has a record here, and whether that one is committed."""
+        for offset, (producer_id, tag) in self.tags.items():
+            aborted = self.transactions.aborted_in(offset, offset + 1)
+            yield tag, producer_id not in {one.producer_id for one in aborted}
+
+    def _commit(self, draft: Draft) -> None:
+        self.kept |= notes.of_draft(draft)
+        self.transactions.commit(draft)
+        self.end += 1
+
+
+@dataclass
+class Client:
+    """A producer; it goes on until it is told that another has its transactional id."""
+
+    number: int
+    name: str
+    version: int
+    producer: Producer
+    round: int = 0
+    open: bool = False
+    broken: bool = False
+    fenced: bool = False
+    last: bool = False
+    ending: bool | None = None
+    sequences: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    @property
+    def tag(self) -> Tag:
+        return self.number, self.round
+
+    def go_on(self, following: Producer) -> None:
+        assert following.producer_epoch <= model.LAST_EPOCH
+        if following != self.producer:
+            self.sequences.clear()
+        self.producer = following
+        self.round += 1
+        self.open = self.broken = False
+        self.fenced = self.last  # it does not know which of its sequences count
+        self.ending = None
+
+
+class Cluster(RuleBasedStateMachine):
+    """`outcomes` are the transactions whose end was answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        for module in (model, rules):
+            self.patch.setattr(module, "LAST_EPOCH", 3)
+        self.shard = TransactionShard()
+        self.coordinator_epoch = 1
+        self.partitions = {number: Partition() for number in PARTITIONS}
+        self.clients: list[Client] = []
+        self.outcomes: dict[Tag, bool] = {}
+        self.late: list[tuple[int, Producer, Tag, Verified]] = []
+
+    @initialize(versions=st.tuples(kinds, kinds))
+    def begin(self, versions: tuple[int, int]) -> None:
+        for name, version in zip(NAMES, versions, strict=True):
+            self.start(name, version)
+
+    @precondition(lambda self: len(self.clients) < MOST_CLIENTS)
+    @rule(name=names, version=kinds)
+    def start(self, name: str, version: int) -> None:
+        """A new producer takes the transactional id over."""
+        for _ in range(3):  # the end of a transaction, then of an open one that is aborted
+            with contextlib.suppress(KafkaError):
+                records, reply = self.shard.machine.decide(Initialize(name, 60_000), self.shard.now)
+                self.shard.take(records)
+                if isinstance(reply, Producer):
+                    self.clients.append(Client(len(self.clients), name, version, reply))
+                    return
+            self.finish(name)
+        raise AssertionError(f"{name} cannot be initialised")
+
+    @rule(data=st.data(), where=st.lists(partitions, min_size=1, max_size=3))
+    def write(self, data: st.DataObject, where: list[int]) -> None:
+        client = self.client(data)
+        for partition in where:
+            if client.ending is None and not client.broken and not client.fenced:
+                client.open = True
+                try:
+                    self.append(client, partition)
+                except KafkaError as error:
+                    self.refused(client, error)
+
+    def append(self, client: Client, partition: int) -> None:
+        """One record. Raises KafkaError."""
+        log, sequence = self.partitions[partition], client.sequences[partition]
+        if client.version < RENEWS_EPOCH:
+            self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+        try:
+            log.append(client.producer, sequence, client.tag, None)
+        except UnverifiedError:
+            log.append(client.producer, sequence, client.tag, self.verify(client, partition))
+        client.sequences[partition] += 1
+
+    @rule(data=st.data(), partition=partitions)
+    def write_late(self, data: st.DataObject, partition: int) -> None:
+        """A record whose leader has asked the coordinator, and does not come to append it for long."""
+        client = self.client(data)
+        if client.ending is not None or client.broken or client.fenced or client.sequences[partition]:
+            return
+        client.open = client.broken = client.last = True
+        with contextlib.suppress(KafkaError):
+            if client.version < RENEWS_EPOCH:
+                self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+            verified = self.verify(client, partition)
+            self.late.append((partition, client.producer, client.tag, verified))
+
+    @precondition(lambda self: self.late)
+    @rule()
+    def append_late(self) -> None:
+        partition, producer, tag, verified = self.late.pop()
+        with contextlib.suppress(KafkaError):
+            self.partitions[partition].append(producer, 0, tag, verified)
+
+    @rule(data=st.data(), commit=st.booleans(), lost=st.sampled_from([False, False, True]))
+    def end(self, data: st.DataObject, commit: bool, lost: bool) -> None:
+        """A producer ends its transaction, or asks again after an answer that was lost."""
+        client = self.client(data)
+        if not client.open or client.fenced:
+            return
+        if client.ending is None:
+            client.ending = commit and not client.broken
+        command = End(client.name, client.producer, client.ending, client.version)
+        try:
+            records, reply = self.shard.machine.decide(command, self.shard.now)
+        except KafkaError as error:
+            self.refused(client, error)
+            return
+        self.shard.take(records)
+        if lost:
+            return
+        assert isinstance(reply, Producer)
+        self.outcomes[client.tag] = client.ending
+        client.go_on(reply)
+
+    @rule(name=names, partition=st.none() | partitions)
+    def mark(self, name: str, partition: int | None) -> None:
+        """One partition gets its marker, perhaps once more, or all do and the coordinator notes that."""
+        ending = self.ending(name)
+        if partition is None:
+            self.finish(name)
+        elif ending is not None and TopicPartition("t", partition) in ending.partitions:
+            self.partitions[partition].mark(self.marker(ending))
+
+    def finish(self, name: str) -> None:
+        ending = self.ending(name)
+        if ending is not None:
+            for partition in ending.partitions:
+                self.partitions[partition.partition].mark(self.marker(ending))
+            ended = Ended(name, Producer(ending.producer_id, ending.producer_epoch))
+            self.shard.take(self.shard.machine.decide(ended, self.shard.now).records)
+
+    def ending(self, name: str) -> Transaction | None:
+        _, ending = self.shard.machine.decide(AskEnding(name), self.shard.now)
+        return ending if isinstance(ending, Transaction) else None
+
+    @rule(partition=st.none() | partitions)
+    def another_owner(self, partition: int | None) -> None:
+        """Of the coordinator's shard, or of a partition."""
+        if partition is not None:
+            self.partitions[partition].restart()
+        else:
+            self.shard.reload()
+            self.coordinator_epoch += 1
+
+    @rule(seconds=st.sampled_from([1, 20, 61]))
+    def wait(self, seconds: int) -> None:
+        self.shard.pass_time(seconds)
+
+    @invariant()
+    def what_was_answered_is_so_already(self) -> None:
+        for transaction in self.shard.machine.transactions.values():
+            assert transaction.producer_epoch <= model.LAST_EPOCH + 1
+        for partition in self.partitions.values():
+            stable = partition.transactions.first_unstable_offset()
+            for offset, (_, tag) in partition.tags.items():
+                if stable is not None and offset >= stable:
+                    break
+                committed = dict(partition.committed())[tag]
+                assert self.outcomes.get(tag, committed) == committed
+
+    def teardown(self) -> None:
+        """In the end everything is decided, the same way everywhere, and as it was answered."""
+        try:
+            self.settle()
+        finally:
+            self.patch.undo()
+
+    def settle(self) -> None:
+        self.shard.pass_time(61)
+        for name in NAMES:
+            self.finish(name)
+        while self.late:
+            self.append_late()
+        fates: dict[Tag, set[bool]] = defaultdict(set)
+        for partition in self.partitions.values():
+            assert partition.transactions.first_unstable_offset() is None
+            for tag, committed in partition.committed():
+                fates[tag].add(committed)
+        for tag, fate in fates.items():
+            assert len(fate) == 1
+            assert self.outcomes.get(tag, fate == {True}) == (fate == {True})
+
+    def client(self, data: st.DataObject) -> Client:
+        """One that is in use, seldom one that was replaced."""
+        latest = list({client.name: client for client in self.clients}.values())
+        return data.draw(st.sampled_from(latest * 4 + self.clients))
+
+    def verify(self, client: Client, partition: int) -> Verified:
+        """What a leader does before a transaction's first batch."""
+        verified = Verified(self.partitions[partition].end, client.version >= RENEWS_EPOCH)
+        if client.version >= RENEWS_EPOCH:
+            self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
+        else:
+            asked = VerifyPartitions(client.name, client.producer, at(partition))
+            if self.shard.machine.decide(asked, self.shard.now).reply != at(partition):
+                raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
+        return verified
+
+    def tell(self, command: AddPartitions) -> None:
+        self.shard.take(self.shard.machine.decide(command, self.shard.now).records)
+
+    def refused(self, client: Client, error: KafkaError) -> None:
+        if error.code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.TRANSACTION_ABORTABLE):
+            client.broken |= error.code is ErrorCode.TRANSACTION_ABORTABLE
+            return
+        # Only who was replaced, or was too slow, is refused for good.
+        assert error.code in (
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            ErrorCode.INVALID_TXN_STATE,
+        )
+        client.fenced = True
+
+    def marker(self, ending: Transaction) -> Marker:
+        return Marker(
+            ending.producer_id,
+            ending.producer_epoch,
+            self.coordinator_epoch,
+            ending.state is PREPARE_COMMIT,
+        )
+
+
+def at(partition: int) -> frozenset[TopicPartition]:
+    return frozenset({TopicPartition("t", partition)})
+
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = settings(stateful_step_count=60, max_examples=150)

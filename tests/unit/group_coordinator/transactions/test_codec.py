@@ -1,0 +1,44 @@
+"""Records of transactions as bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.core.transactions.model import Transaction, TransactionState
+from services.group_coordinator.core.transactions.records import (
+    ProducerIdsRecord,
+    Record,
+    TransactionRecord,
+)
+from services.group_coordinator.store.transactions import TransactionCodec
+from sharebroker.storage.v1 import transaction_pb2 as pb
+
+PARTITIONS = frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)})
+RECORDS: list[Record] = [
+    ProducerIdsRecord(3000),
+    TransactionRecord("x", None),
+    TransactionRecord("", Transaction(0, 0, 1)),
+    *(
+        TransactionRecord("x", Transaction(7, 3, 60_000, state, PARTITIONS, 2, 6, 8, 10, 11, 2))
+        for state in TransactionState
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_record_comes_back_as_it_was(record: Record) -> None:
+    assert TransactionCodec().decode(TransactionCodec().encode(record)) == record
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"\xff",
+        b"",
+        pb.TransactionRecord(transactional_id="x", metadata=pb.TransactionMetadata()).SerializeToString(),
+    ],
+)
+def test_what_is_no_record_is_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="transaction"):
+        TransactionCodec().decode(payload)
