@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from sharebroker.errors import ErrorCode, KafkaError
 
 
@@ -33,3 +35,10 @@ class ConnectionLostError(KafkaError):
     def __init__(self, detail: str = "") -> None:
         text = "The connection was lost before the answer came"
         super().__init__(ErrorCode.NETWORK_EXCEPTION, f"{text}: {detail}" if detail else text + ".")
+
+
+def warn_unclosed(what: object) -> None:
+    """Tell whoever dropped a client that still was at work (`python -X dev` shows it)."""
+    name = type(what).__name__
+    text = f"A {name} was dropped without close(): use it in a `with` block."
+    warnings.warn(text, ResourceWarning, stacklevel=3, source=what)

@@ -38,33 +38,57 @@ class ErrorCode(IntEnum):
     NOT_COORDINATOR = 16
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
+    INVALID_REQUIRED_ACKS = 21
     INVALID_GROUP_ID = 24
     UNKNOWN_MEMBER_ID = 25
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
     INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
     INVALID_CONFIG = 40
     INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     POLICY_VIOLATION = 44
     OUT_OF_ORDER_SEQUENCE_NUMBER = 45
     DUPLICATE_SEQUENCE_NUMBER = 46
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    INVALID_PRODUCER_ID_MAPPING = 49
+    INVALID_TRANSACTION_TIMEOUT = 50
+    CONCURRENT_TRANSACTIONS = 51
+    TRANSACTION_COORDINATOR_FENCED = 52
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
+    OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    UNKNOWN_PRODUCER_ID = 59
     NON_EMPTY_GROUP = 68
     GROUP_ID_NOT_FOUND = 69
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
+    TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
+    UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
     OFFSET_NOT_AVAILABLE = 78
     GROUP_MAX_SIZE_REACHED = 81
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
+    PRODUCER_FENCED = 90
+    INVALID_UPDATE_VERSION = 95
+    FEATURE_UPDATE_FAILED = 96
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
+    TRANSACTIONAL_ID_NOT_FOUND = 105
     FENCED_MEMBER_EPOCH = 110
+    MISMATCHED_ENDPOINT_TYPE = 114
+    UNSUPPORTED_ENDPOINT_TYPE = 115
+    TRANSACTION_ABORTABLE = 120
     INVALID_RECORD_STATE = 121
     SHARE_SESSION_NOT_FOUND = 122
     INVALID_SHARE_SESSION_EPOCH = 123
@@ -139,33 +163,57 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.NOT_COORDINATOR, "UNAVAILABLE", True, "Another process is the coordinator."),
     (ErrorCode.INVALID_TOPIC_EXCEPTION, "INVALID_ARGUMENT", False, "The topic name is not legal."),
     (ErrorCode.RECORD_LIST_TOO_LARGE, "INVALID_ARGUMENT", False, "The batch is larger than allowed."),
+    (ErrorCode.INVALID_REQUIRED_ACKS, "INVALID_ARGUMENT", False, "The number of acknowledgements is not legal."),
     (ErrorCode.INVALID_GROUP_ID, "INVALID_ARGUMENT", False, "The group id is not legal."),
     (ErrorCode.UNKNOWN_MEMBER_ID, "FAILED_PRECONDITION", False, "The group does not know this member."),
     (ErrorCode.REBALANCE_IN_PROGRESS, "UNAVAILABLE", True, "The group is being changed."),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this topic."),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this group."),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this cluster."),
+    (ErrorCode.INVALID_TIMESTAMP, "INVALID_ARGUMENT", False, "The timestamp of a record is out of range."),
     (ErrorCode.UNSUPPORTED_VERSION, "UNIMPLEMENTED", False, "The server does not offer this."),
     (ErrorCode.TOPIC_ALREADY_EXISTS, "ALREADY_EXISTS", False, "A topic of this name exists."),
     (ErrorCode.INVALID_PARTITIONS, "INVALID_ARGUMENT", False, "The number of partitions is not legal."),
     (ErrorCode.INVALID_REPLICATION_FACTOR, "INVALID_ARGUMENT", False, "The replication factor is not legal."),
+    (ErrorCode.INVALID_REPLICA_ASSIGNMENT, "INVALID_ARGUMENT", False, "The replica assignment is not legal."),
     (ErrorCode.INVALID_CONFIG, "INVALID_ARGUMENT", False, "A configuration value is not legal."),
     (ErrorCode.INVALID_REQUEST, "INVALID_ARGUMENT", False, "The request is not legal."),
+    (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "FAILED_PRECONDITION", False, "The message format does not allow this."),
     (ErrorCode.POLICY_VIOLATION, "FAILED_PRECONDITION", False, "A policy of the server forbids this."),
     (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "FAILED_PRECONDITION", False, "A producer's batch is missing."),
     (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "ALREADY_EXISTS", False, "The producer sent this batch before."),
+    (ErrorCode.INVALID_PRODUCER_EPOCH, "FAILED_PRECONDITION", False, "The producer epoch is older than the current one."),
+    (ErrorCode.INVALID_TXN_STATE, "FAILED_PRECONDITION", False, "The transaction is not in a state for this."),
+    (ErrorCode.INVALID_PRODUCER_ID_MAPPING, "FAILED_PRECONDITION", False, "The producer id is not that of the transactional id."),
+    (ErrorCode.INVALID_TRANSACTION_TIMEOUT, "INVALID_ARGUMENT", False, "The transaction timeout is longer than allowed."),
+    (ErrorCode.CONCURRENT_TRANSACTIONS, "UNAVAILABLE", True, "The transaction before this one is still being ended."),
+    (ErrorCode.TRANSACTION_COORDINATOR_FENCED, "FAILED_PRECONDITION", False, "The coordinator's epoch is older than the current one."),
+    (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed for this transactional id."),
+    (ErrorCode.OPERATION_NOT_ATTEMPTED, "FAILED_PRECONDITION", False, "Something else in the request failed, so this was not tried."),
     (ErrorCode.KAFKA_STORAGE_ERROR, "UNAVAILABLE", True, "The store refuses writes; nothing was written."),
+    (ErrorCode.UNKNOWN_PRODUCER_ID, "FAILED_PRECONDITION", False, "Nothing is known of this producer."),
     (ErrorCode.NON_EMPTY_GROUP, "FAILED_PRECONDITION", False, "The group still has members."),
     (ErrorCode.GROUP_ID_NOT_FOUND, "NOT_FOUND", False, "There is no share group of this name."),
+    (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "NOT_FOUND", True, "There is no fetch session of this id."),
+    (ErrorCode.INVALID_FETCH_SESSION_EPOCH, "FAILED_PRECONDITION", True, "The fetch session epoch is not the expected one."),
+    (ErrorCode.TOPIC_DELETION_DISABLED, "FAILED_PRECONDITION", False, "Topics cannot be deleted here."),
     (ErrorCode.FENCED_LEADER_EPOCH, "FAILED_PRECONDITION", False, "The leader epoch is older than the stored one."),
+    (ErrorCode.UNKNOWN_LEADER_EPOCH, "UNAVAILABLE", True, "The leader epoch is newer than the one known here."),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "INVALID_ARGUMENT", False, "This compression is not known."),
     (ErrorCode.OFFSET_NOT_AVAILABLE, "UNAVAILABLE", True, "No offset can be given for this at the moment."),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, "RESOURCE_EXHAUSTED", False, "The group has as many members as it may have."),
     (ErrorCode.INVALID_RECORD, "INVALID_ARGUMENT", False, "A record is not legal."),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "RESOURCE_EXHAUSTED", True, "Too much at once; slow down."),
+    (ErrorCode.PRODUCER_FENCED, "FAILED_PRECONDITION", False, "A newer producer has the same transactional id."),
+    (ErrorCode.INVALID_UPDATE_VERSION, "INVALID_ARGUMENT", False, "The feature cannot have this level."),
+    (ErrorCode.FEATURE_UPDATE_FAILED, "FAILED_PRECONDITION", False, "The features could not be changed."),
     (ErrorCode.UNKNOWN_TOPIC_ID, "NOT_FOUND", True, "There is no topic of this id."),
     (ErrorCode.INCONSISTENT_TOPIC_ID, "FAILED_PRECONDITION", True, "The topic's id is another one."),
+    (ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "NOT_FOUND", False, "There is no such transactional id."),
     (ErrorCode.FENCED_MEMBER_EPOCH, "FAILED_PRECONDITION", False, "The member epoch is not the current one; join again."),
+    (ErrorCode.MISMATCHED_ENDPOINT_TYPE, "INVALID_ARGUMENT", False, "This is a broker, not a controller."),
+    (ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "INVALID_ARGUMENT", False, "There are no servers of this kind."),
+    (ErrorCode.TRANSACTION_ABORTABLE, "ABORTED", False, "The transaction can only be aborted."),
     (ErrorCode.INVALID_RECORD_STATE, "FAILED_PRECONDITION", False, "The record is not held by this member."),
     (ErrorCode.SHARE_SESSION_NOT_FOUND, "FAILED_PRECONDITION", False, "There is no share session of this member."),
     (ErrorCode.INVALID_SHARE_SESSION_EPOCH, "FAILED_PRECONDITION", False, "The share session epoch is not the expected one."),

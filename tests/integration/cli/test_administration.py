@@ -65,6 +65,39 @@ def test_group_offsets_are_moved_shown_and_forgotten(sharebroker: Command, topic
     assert sharebroker("groups", "delete", group, "--json").data == {"group": group, "deleted": "all"}
 
 
+def _three_records(sharebroker: Command, topic: str) -> int:
+    """Publishes them with one key; the partition that has them."""
+    records = b'{"id": 1}\n' * 3
+    assert sharebroker("produce", topic, "--format", "jsonl", "--key", "id", stdin=records).code == 0
+    partitions = sharebroker("topics", "describe", topic, "--json").data["partitions"]
+    return [row["end_offset"] for row in partitions].index(3)
+
+
+def test_offsets_are_moved_to_where_the_log_is(sharebroker: Command, topic: str, group: str) -> None:
+    full = _three_records(sharebroker, topic)
+    reset = sharebroker("groups", "reset", group, "--topic", topic, "--to", "2", "--json")
+    assert {row["partition"]: row["start_offset"] for row in reset.data} == {full: 2, 1 - full: 0}
+    assert reset.err.splitlines() == [
+        f"Offset 2 is outside partition {1 - full} of topic {topic}, which goes from 0 to 0: 0 is taken."
+    ]
+    beyond = sharebroker("groups", "reset", group, "--topic", topic, "--partition", str(full), "--to", "1200")
+    assert "goes from 0 to 3: 3 is taken" in beyond.err
+    rows = sharebroker("groups", "offsets", group, "--json").data
+    assert {row["partition"]: (row["start_offset"], row["lag"]) for row in rows} == {
+        full: (3, 0),
+        1 - full: (0, 0),
+    }
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_what_has_no_state_has_none_to_show(
+    sharebroker: Command, topic: str, group: str, options: tuple[str, ...]
+) -> None:
+    shown = sharebroker("state", "show", group, topic, "1", *options)
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err == f"Group {group} has no state in partition 1 of topic {topic}.\n"
+
+
 def test_group_config(sharebroker: Command, group: str) -> None:
     rows = sharebroker("groups", "config", group, "--set", "share.auto.offset.reset=earliest", "--json").data
     assert {"name", "value", "is_default", "documentation"} == set(rows[0])
@@ -75,12 +108,13 @@ def test_group_config(sharebroker: Command, group: str) -> None:
 
 
 def test_state_lies_beside_what_it_folds_to(sharebroker: Command, topic: str, group: str) -> None:
-    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "7").code == 0
-    shown = sharebroker("state", "show", group, topic, "1", "--json").data
+    partition = str(_three_records(sharebroker, topic))
+    assert sharebroker("groups", "reset", group, "--topic", topic, "--to", "2").code == 0
+    shown = sharebroker("state", "show", group, topic, partition, "--json").data
     assert shown["consistent"]
     assert [record["kind"] for record in shown["records"]] == ["checkpoint"]
-    assert (shown["folded"]["start_offset"], shown["records"][0]["start_offset"]) == (7, 7)
-    readable = sharebroker("state", "show", group, topic, "1").out
+    assert (shown["folded"]["start_offset"], shown["records"][0]["start_offset"]) == (2, 2)
+    readable = sharebroker("state", "show", group, topic, partition).out
     assert "In the log" in readable
     assert "Folded" in readable
 

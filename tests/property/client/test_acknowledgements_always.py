@@ -78,7 +78,7 @@ class Model:
                 word.state = "sent" if word.state == "queued" else word.state
 
     def settled(self, run: Run, error: KafkaError | None) -> None:
-        acknowledgements = {id(acknowledgement) for _, acknowledgement in run.entries}
+        acknowledgements = {id(acknowledgement) for acknowledgement in run.entries}
         for offset in range(run.first, run.last + 1):
             (word,) = [w for w in self.words[offset] if id(w.acknowledgement) in acknowledgements]
             assert word.state == "sent"

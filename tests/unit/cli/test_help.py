@@ -56,6 +56,10 @@ def test_examples_are_understood(path: tuple[str, ...]) -> None:
         ["groups", "reset", "g", "--topic", "t", "--to", "soon"],
         ["groups", "config", "g", "--set", "=1"],
         ["state", "show", "g", "t", "first"],
+        ["topics", "create", "a", "--partitions", "2147483648"],
+        ["topics", "alter", "a", "--partitions", "2147483648"],
+        ["groups", "reset", "g", "--topic", "t", "--to", "latest", "--partition", "2147483648"],
+        ["state", "show", "g", "t", "2147483648"],
         ["nonsense"],
     ],
 )

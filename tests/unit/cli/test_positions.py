@@ -16,13 +16,14 @@ from sharebroker.cli.positions import Position, parse_position
         ("120", Position(offset=120)),
         ("1970-01-01T00:00:01+00:00", Position(timestamp=1000)),
         ("1970-01-01T01:00:01Z", Position(timestamp=3_601_000)),
+        ("1969-12-31T23:59:59.999Z", Position(timestamp=0)),
     ],
 )
 def test_positions(text: str, position: Position) -> None:
     assert parse_position(text) == position
 
 
-@pytest.mark.parametrize("text", ["", "-1", "soon", "2026-01-31T08:00:00", "1.5"])
+@pytest.mark.parametrize("text", ["", "-1", "soon", "2026-01-31T08:00:00", "1.5", "²"])
 def test_what_is_no_position(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not earliest, latest"):
         parse_position(text)

@@ -23,6 +23,7 @@ def test_json_lines_keep_their_bytes_and_skip_blank_lines() -> None:
         Input(b"x", b'{"id": "x"}'),
     ]
     assert list(read([b"[1]"], Format.JSONL, None)) == [Input(None, b"[1]")]
+    assert list(read([b'{"id": null}'], Format.JSONL, "id")) == [Input(None, b'{"id": null}')]
 
 
 def test_csv_rows_become_json_objects() -> None:
@@ -40,6 +41,7 @@ def test_csv_rows_become_json_objects() -> None:
         ([b"{}\n", b"{\n"], Format.JSONL, None, "Line 2 is not JSON"),
         ([b"[1]\n"], Format.JSONL, "id", "Line 1 is no JSON object"),
         ([b'{"a": 1}\n'], Format.JSONL, "id", "Line 1 has no field 'id'; it has a."),
+        ([b'{"id": "\\ud800"}\n'], Format.JSONL, "id", "Line 1 has half a surrogate pair in field 'id'"),
         ([b"a,b\n", b"1\n"], Format.CSV, None, "Line 2 has not as many fields"),
         ([b"a,b\n", b"1,2,3\n"], Format.CSV, None, "Line 2 has not as many fields"),
         ([b"a,b\n", b'1,"2\n'], Format.CSV, None, "is not CSV"),

@@ -16,10 +16,11 @@ from sharebroker.delivery.v1.delivery_pb2 import (
     Delivery,
     LockLost,
 )
-from sharebroker.errors import ErrorCode
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import admin_pb2, admin_pb2_grpc, produce_pb2, produce_pb2_grpc, share_pb2_grpc
 from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker.rpc_status import status_code, status_message, trailing_metadata
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -35,6 +36,11 @@ class Stream:
         self.credit = 0
         self.assignment: list[int] = []
         self.acknowledgements: list[Any] = []
+        """Not answered yet."""
+        self.said: list[Any] = []
+        self.messages = 0
+        self.rest_unseen = False
+        self.finished = False
         self.out: asyncio.Queue[ConsumeResponse | grpc.StatusCode | None] = asyncio.Queue()
         self.ended = False
 
@@ -91,7 +97,10 @@ class FakeGateway:
         self.topic_partitions = 2
         self.produced: list[tuple[int, bytes]] = []
         self.produce_errors: list[ErrorCode] = []
+        self.produce_requests = 0
+        self.admin_error: KafkaError | None = None
         self.silent = False
+        self.ends_streams = True
         self.refusal: grpc.StatusCode | None = None
         self._server = grpc.aio.server()
         self._assigned: list[int] | None = None
@@ -109,6 +118,10 @@ class FakeGateway:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def stop(self) -> None:
+        """Be gone."""
         await self._server.stop(0)
 
     def stored(self, partition: int) -> list[bytes]:
@@ -170,13 +183,22 @@ class FakeGateway:
                 if request.HasField("assignment"):
                     stream.assignment = [p.partition for p in request.assignment.partitions]
                 stream.credit += request.credit
+                stream.rest_unseen |= request.rest_unseen
                 stream.acknowledgements.extend(request.acknowledgements)
+                stream.said.extend(request.acknowledgements)
+                stream.messages += 1
                 if self.auto_answer and request.acknowledgements:
                     stream.answer(deadline=FAR)
+            stream.finished = True
+            if self.ends_streams:
+                stream.end()
 
     async def Metadata(
-        self, request: admin_pb2.MetadataRequest, context: object
+        self, request: admin_pb2.MetadataRequest, context: Context
     ) -> admin_pb2.MetadataResponse:
+        if self.admin_error is not None:
+            error = self.admin_error
+            await context.abort(status_code(error), status_message(error), trailing_metadata(error))
         topic = admin_pb2.MetadataResponse.Topic(name="flights", topic_id=TOPIC_ID)
         if self.topic_partitions == 0:
             topic.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)  # type: ignore[assignment]  # the enum's number
@@ -188,6 +210,7 @@ class FakeGateway:
         self, requests: AsyncIterator[produce_pb2.ProduceStreamRequest], context: Context
     ) -> AsyncIterator[produce_pb2.ProduceStreamResponse]:
         async for request in requests:
+            self.produce_requests += 1
             if self.silent:
                 continue
             response = produce_pb2.ProduceStreamResponse(id=request.id)

@@ -42,6 +42,10 @@ def told(run: Run) -> tuple[int, int, AcknowledgeType, int | str | None]:
     return (run.first, run.last, run.kind, run.detail)
 
 
+def unanswered(accumulator: Accumulator) -> list[int]:
+    return sorted(offset for said in accumulator.pending() for offset in said.unanswered)
+
+
 def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, int | str | None]]:
     return sorted((told(run) for run in accumulator.drain()), key=str)
 
@@ -122,6 +126,38 @@ class TestCoalescing:
         accumulator.decide(record, ACCEPT)
         assert drained(accumulator) == [(0, 0, ACCEPT, None)]
 
+    def test_a_decision_on_a_whole_run_is_reported_without_acknowledgements(self) -> None:
+        heard: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, explicit=False, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+        )
+        records = held(accumulator)
+        accumulator.decide_run(records[0].acquisition, 2, 7, ACCEPT)
+        assert unanswered(accumulator) == [2, 3, 4, 5, 6, 7]
+        (run,) = accumulator.drain()
+        (pending,) = accumulator.pending()
+        accumulator.resolve(run.id, REFUSED, 0, (2, 3))
+        assert not pending.done
+        accumulator.resolve(run.id, None, 0, (4, 7))
+        assert pending.done
+        assert heard == [(2, 3, REFUSED), (4, 7, None)]
+        assert pending.unanswered == []
+        assert all(record.acknowledgement is None for record in records)
+
+    def test_what_nobody_looked_at_is_given_back_and_lost(self) -> None:
+        accumulator = Accumulator(wakes := Wakes())
+        records = held(accumulator, 0, 3) + held(accumulator, 4, 5)
+        accumulator.give_back([])
+        assert wakes.count == 0
+        accumulator.give_back(records[1:3] + records[4:])
+        assert [(*told(run), run.unseen) for run in accumulator.drain()] == [
+            (1, 2, RELEASE, None, True),
+            (4, 5, RELEASE, None, True),
+        ]
+        assert [record.lock_lost for record in records] == [False, True, True, False, True, True]
+        assert accumulator.undecided == 2
+        assert accumulator.pending() == []
+
     def test_waking_again_after_a_drain(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         records = held(accumulator)
@@ -199,9 +235,9 @@ class TestResults:
         accumulator.add_silent(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
         records[0].accept()
         records[2].accept()
-        assert {record.offset for record, _ in accumulator.pending()} == {0, 2}
+        assert unanswered(accumulator) == [0, 2]
         first = min(accumulator.drain(), key=lambda run: run.first)
-        assert {record.offset for record, _ in accumulator.pending()} == {0, 2}
+        assert unanswered(accumulator) == [0, 2]
         accumulator.resolve(first.id, None, 0)
         lost = ConnectionLostError()
         accumulator.close(lost)
@@ -286,7 +322,7 @@ class TestHolding:
         (run,) = accumulator.drain()
         accumulator.resolve(run.id, REFUSED, 0, (4, 5))
         assert [word.done for word in words] == [4 <= offset <= 5 for offset in range(10)]
-        assert [record.offset for record, _ in accumulator.pending()] == [0, 1, 2, 3, 6, 7, 8, 9]
+        assert unanswered(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
         accumulator.resolve(run.id, None, 0, (0, 3))
         accumulator.resolve(run.id, None, 0, (6, 90))
         assert [word.error for word in words] == [None] * 4 + [REFUSED] * 2 + [None] * 4

@@ -16,6 +16,8 @@ from sharebroker import (
     IllegalStateError,
     KafkaError,
     LockLost,
+    Record,
+    RecordDeserializationError,
     TopicPartition,
     WakeupError,
 )
@@ -173,9 +175,71 @@ async def test_lost_locks_are_told_and_make_room(gateway: FakeGateway) -> None:
         stream.lose(1, 3)
         await eventually(lambda: records[1].lock_lost)
         assert [record.lock_lost for record in records] == [False, True, True, True]
-        await consumer.poll(0)
-        assert told == [LockLost("flights", 0, range(1, 4))]
+        polling = asyncio.ensure_future(consumer.poll(5))
         await eventually(lambda: stream.credit == 8)
+        assert told == [LockLost("flights", 0, range(1, 4))]
+        stream.deliver(batch(4, values(4)), 4, 7)
+        for record in await polling:
+            record.accept()
+
+
+async def test_a_lost_lock_is_reacted_to_even_when_there_is_nothing_to_say(gateway: FakeGateway) -> None:
+    async with joining(gateway) as consumer:
+        stream = await stream_of(gateway)
+        assert stream.first.subscribe.pause_on_lock_lost
+        await consumer.poll(0)
+        await eventually(lambda: stream.credit == 500)
+        messages = stream.messages
+        stream.lose(0, 3)
+        await eventually(lambda: stream.messages == messages + 1)
+
+
+async def test_closing_releases_what_was_looked_at_and_says_that_the_rest_was_not(
+    gateway: FakeGateway,
+) -> None:
+    async with joining(gateway, max_poll_records=3, share_acquire_mode="record_limit") as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(10)), 0, 9)
+        records = await consumer.poll(5)
+        await records[0].accept()
+        heartbeats = len(gateway.heartbeats)
+    said = [(a.first_offset, a.last_offset, a.type, a.unseen) for a in stream.said]
+    assert said[1:] == [(1, 2, AcknowledgeType.RELEASE, False)]
+    assert (stream.rest_unseen, stream.finished) == (True, True)
+    assert gateway.heartbeats[-1].member_epoch == -1
+    assert len(gateway.heartbeats) > heartbeats
+
+
+async def test_a_server_that_does_not_end_the_stream_is_not_waited_for_for_ever(
+    gateway: FakeGateway,
+) -> None:
+    gateway.ends_streams = False
+    consumer = joining(gateway)
+    await consumer.subscribe(["flights"])
+    await stream_of(gateway)
+    async with asyncio.timeout(5):
+        await consumer.close(timeout=0.2)
+
+
+async def test_what_nobody_comes_for_is_given_back_in_time(gateway: FakeGateway) -> None:
+    async with joining(gateway, max_poll_records=2, share_acquire_mode="record_limit") as consumer:
+        stream = await stream_of(gateway)
+        await eventually(lambda: consumer.acquisition_lock_timeout_ms == 400)
+        stream.deliver(batch(0, values(6)), 0, 5)
+        seen = await consumer.poll(5)
+        await eventually(lambda: stream.said)
+        (given_back,) = stream.said
+        assert (given_back.first_offset, given_back.last_offset, given_back.unseen) == (2, 5, True)
+        assert given_back.type == AcknowledgeType.RELEASE
+        await eventually(lambda: stream.credit - 6 <= 0)  # and no more is asked for
+        assert [record.lock_lost for record in seen] == [False, False]
+        for record in seen:
+            record.accept()
+        polling = asyncio.ensure_future(consumer.poll(5))
+        await eventually(lambda: stream.credit - 6 >= 2)
+        stream.deliver(batch(2, values(1)), 2, 2, token=2)
+        (record,) = await polling
+        record.accept()
 
 
 async def test_losing_the_connection_fails_what_is_on_its_way_and_opens_another(gateway: FakeGateway) -> None:
@@ -414,3 +478,54 @@ async def test_locks_are_renewed_until_the_record_is_answered(gateway: FakeGatew
             record.accept()
         await eventually(lambda: stream.acknowledgements)
         stream.answer()
+
+
+def renewed(stream: Stream) -> set[int]:
+    """The offsets whose renewal was asked for."""
+    renewals = [said for said in stream.said if said.type == AcknowledgeType.RENEW]
+    return {offset for said in renewals for offset in range(said.first_offset, last_of(said) + 1)}
+
+
+def last_of(said: Any) -> int:
+    return int(said.last_offset if said.HasField("last_offset") else said.first_offset)
+
+
+async def test_locks_are_renewed_of_records_taken_one_by_one(gateway: FakeGateway) -> None:
+    async with joining(
+        gateway, auto_renew=True, share_acquire_mode="record_limit", max_poll_records=1
+    ) as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(4)), 0, 3)
+        records = aiter(consumer)
+        held = [await anext(records) for _ in range(4)]
+        await eventually(lambda: renewed(stream) == {0, 1, 2, 3})
+        await asyncio.gather(*(record.accept() for record in held))
+
+
+async def test_locks_are_renewed_of_records_behind_one_that_cannot_be_read(gateway: FakeGateway) -> None:
+    def refuse_2(record: Record) -> None:
+        if record.offset == 2:
+            raise ValueError
+
+    async with joining(gateway, auto_renew=True, deserializer=refuse_2) as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(4)), 0, 3)
+        first = await consumer.poll(5)
+        for record in first:
+            await record.accept()
+        with pytest.raises(RecordDeserializationError):
+            await consumer.poll(5)
+        (last,) = await consumer.poll(5)
+        await eventually(lambda: 3 in renewed(stream))
+        await last.accept()
+
+
+async def test_the_list_that_poll_gives_is_the_applications_own(gateway: FakeGateway) -> None:
+    async with joining(gateway, auto_renew=True, share_acknowledgement_mode="implicit") as consumer:
+        stream = await stream_of(gateway)
+        stream.deliver(batch(0, values(3)), 0, 2)
+        records = await consumer.poll(5)
+        while records:
+            records.pop()
+        await eventually(lambda: renewed(stream) == {0, 1, 2})
+        assert [result.offset for result in await consumer.commit()] == [0, 1, 2]

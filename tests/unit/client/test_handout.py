@@ -59,11 +59,51 @@ def test_implicit_the_rest_is_accepted_once() -> None:
     ]
 
 
+def test_records_given_one_by_one_stay_open_until_they_are_answered() -> None:
+    given = Given(count=6)
+    handout = Handout(explicit=True)
+    for record in given.records:
+        handout.add(record)
+    given.records[0].accept()
+    given.records[1].renew()
+    refused = given.records[2].accept()
+    given.confirm()
+    refused.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    given.accumulator.lost("id", 0, (3, 3), token=0)
+    assert [record.offset for record in handout.take_open()] == [1, 2, 4, 5]
+    assert handout.take_open() == []
+
+
+def test_what_is_answered_is_forgotten_now_and_then() -> None:
+    handout = Handout(explicit=True)
+    for _ in range(50):
+        for record in Given(count=100).records:
+            handout.add(record)
+            if record.offset:
+                record.accept()
+        assert len(handout._given) < 1200
+    assert len(handout.take_open()) == 50
+
+
+def test_implicit_records_given_one_by_one_are_accepted_as_one_run() -> None:
+    given = Given(explicit=False, count=4)
+    handout = Handout(explicit=False)
+    given.accumulator.lost("id", 0, (3, 3), token=0)
+    for record in given.records:
+        handout.accept_rest()
+        handout.add(record)
+    handout.accept_rest()
+    assert [(run.first, run.last, run.kind) for run in given.accumulator.drain()] == [
+        (0, 2, AcknowledgeType.ACCEPT)
+    ]
+
+
 def test_renewed_records_come_again() -> None:
     given = Given()
     given.records[0].accept()
     given.records[1].renew()
     refused = given.records[2].renew()
+    given.handout.check_answered()
     assert given.handout.renewing
     assert given.handout.take_renewed() == []
     first, *others = sorted(given.accumulator.drain(), key=lambda run: run.first)
@@ -82,5 +122,6 @@ def test_renewing_again_after_coming_again() -> None:
     for _ in range(2):
         given.records[0].renew()
         given.confirm()
+        given.handout.check_answered()
         assert given.handout.take_renewed() == given.records
     assert given.records[0].acknowledgement is None

@@ -24,6 +24,18 @@ def test_the_slow_get_about_a_seconds_work() -> None:
     assert pace.window == 1
 
 
+def test_short_locks_leave_less_time_for_waiting() -> None:
+    pace = Pace(1500)
+    pace.suit(1.0)
+    pace.handed_out(16, 0.0)
+    pace.came_back(1.0)
+    assert pace.window == 4
+    pace.suit(30.0)
+    pace.handed_out(4, 1.0)
+    pace.came_back(2.0)
+    assert pace.window == 4
+
+
 def test_coming_back_with_nothing_handed_out_says_nothing() -> None:
     pace = Pace(1500)
     pace.came_back(100.0)

@@ -10,7 +10,7 @@ import pytest
 
 from libs.testkit.waiting import eventually
 from sharebroker import ErrorCode, IllegalStateError, KafkaError, ProducerConfig
-from sharebroker.aio import Producer
+from sharebroker.aio import Producer, sender
 from sharebroker.blocking.producer import Producer as BlockingProducer
 from tests.unit.client.fake_gateway import FakeGateway
 
@@ -42,12 +42,68 @@ async def test_a_topic_is_waited_for(gateway: FakeGateway) -> None:
         assert (await sending).partition == 0
 
 
-async def test_a_topic_is_not_waited_for_for_ever(gateway: FakeGateway) -> None:
+@pytest.mark.parametrize(("max_block_ms", "appears_within"), [(500, 60.0), (60_000, 0.05)])
+async def test_a_topic_that_does_not_exist_is_not_waited_for_for_long(
+    gateway: FakeGateway, max_block_ms: int, appears_within: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "_APPEARS_WITHIN", appears_within)
     gateway.topic_partitions = 0
-    async with producing(gateway, request_timeout_ms=50) as producer:
+    async with producing(gateway, max_block_ms=max_block_ms) as producer:
         with pytest.raises(KafkaError) as caught:
             await producer.send("flights", b"v")
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_server_that_is_not_there_is_waited_for_until_the_delivery_timeout() -> None:
+    async with Producer("127.0.0.1:1", ProducerConfig(delivery_timeout_ms=100)) as producer:
+        with pytest.raises(KafkaError) as caught:
+            await producer.send("flights", b"v")
+        assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_what_waits_for_a_server_that_went_away_fails_at_the_delivery_timeout(
+    gateway: FakeGateway,
+) -> None:
+    async with producing(gateway, delivery_timeout_ms=200) as producer:
+        await producer.publish("flights", b"1", partition=0)
+        await gateway.stop()
+        sent = [await producer.send("flights", b"2", partition=0) for _ in range(3)]
+        for publication in sent:
+            with pytest.raises(KafkaError) as caught:
+                await publication
+            assert caught.value.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION)
+        await producer.flush()
+
+
+async def test_a_record_that_is_not_answered_for_fails_at_the_delivery_timeout(gateway: FakeGateway) -> None:
+    gateway.silent = True
+    async with producing(gateway, delivery_timeout_ms=100) as producer:
+        first = await producer.send("flights", b"1", partition=0)
+        await eventually(lambda: gateway.produce_requests)
+        behind = await producer.send("flights", b"2", partition=0)
+        for publication in (first, behind):
+            with pytest.raises(KafkaError, match="within 100 ms") as caught:
+                await publication
+            assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_request_that_is_not_answered_is_sent_again_on_another_stream(gateway: FakeGateway) -> None:
+    gateway.silent = True
+    async with producing(gateway, request_timeout_ms=100) as producer:
+        sent = await producer.send("flights", b"1", partition=0)
+        await eventually(lambda: gateway.produce_requests == 2)
+        gateway.silent = False
+        assert (await sent).partition == 0
+
+
+async def test_a_buffer_that_stays_full_is_waited_for_only_so_long(gateway: FakeGateway) -> None:
+    gateway.silent = True
+    async with producing(gateway, buffer_memory=100, max_block_ms=50, delivery_timeout_ms=1000) as producer:
+        await producer.send("flights", b"x" * 100, partition=0)
+        with pytest.raises(KafkaError, match="stayed full") as caught:
+            await producer.send("flights", b"y", partition=0)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await producer.close(timeout=0)
 
 
 @pytest.mark.parametrize(

@@ -5,32 +5,45 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.client_errors import IllegalStateError
 from sharebroker.errors import KafkaError
-from sharebroker.outcome import Progress
-from sharebroker.records.record import AcknowledgeType, Acquisition, Record
+from sharebroker.outcome import QUEUED, SENT
+from sharebroker.records.record import AcknowledgeType, Acquisition, Record, spans
 
-RENEW = AcknowledgeType.RENEW
-SENT = Progress.SENT
-Entry = tuple[Record, Acknowledgement]
+RENEW: Final = AcknowledgeType.RENEW
+RELEASE: Final = AcknowledgeType.RELEASE
 
 
 class Run:
     """Consecutive offsets of one acquisition with the same decision: one entry on the wire.
 
-    `entries` is empty for offsets without a record.
+    `entries` are the acknowledgements that wait for its outcome; `reported` is whether the application hears
+    of it. `unseen` marks records that nobody has looked at.
     """
 
-    __slots__ = ("_unanswered", "acquisition", "detail", "entries", "first", "id", "kind", "last")
+    __slots__ = (
+        "_unanswered",
+        "acquisition",
+        "detail",
+        "done",
+        "entries",
+        "first",
+        "id",
+        "kind",
+        "last",
+        "reported",
+        "unseen",
+    )
 
     def __init__(
         self,
         acquisition: Acquisition,
         offsets: tuple[int, int],
         kind: AcknowledgeType,
-        detail: int | str | None,
+        detail: int | str | None = None,
     ) -> None:
         """`offsets` is (first, last), last inclusive."""
         self.id = 0
@@ -38,8 +51,16 @@ class Run:
         self.first, self.last = offsets
         self.kind = kind
         self.detail = detail
-        self.entries: Sequence[Entry] = ()
+        self.done = self.reported = self.unseen = False
+        self.entries: Sequence[Acknowledgement] = ()
         self._unanswered = self.last - self.first + 1
+
+    @property
+    def unanswered(self) -> list[int]:
+        """The offsets of records whose outcome is not known yet."""
+        if self.entries or self.done:
+            return [said.offset for said in self.entries if not said.done]
+        return list(range(self.first, self.last + 1))
 
     def take(self, first: int, last: int) -> Run:
         """The part of the run in first..last, taken out of it; the run itself once that is the rest."""
@@ -51,16 +72,19 @@ class Run:
             self.first, self.last = first, last
             return self
         part = Run(self.acquisition, (first, last), self.kind, self.detail)
-        part.entries = [entry for entry in self.entries if first <= entry[0].offset <= last]
-        self.entries = [entry for entry in self.entries if not first <= entry[0].offset <= last]
+        part.reported = self.reported
+        part.entries = [said for said in self.entries if first <= said.offset <= last]
+        self.entries = [said for said in self.entries if not first <= said.offset <= last]
         return part
 
     def settle(self, error: KafkaError | None) -> None:
         """The outcome is known."""
-        for _, acknowledgement in self.entries:
-            acknowledgement.settle(error)
+        self.done = True
+        for said in self.entries:
+            said.settle(error)
 
 
+Pending = Acknowledgement | Run
 OnSettled = Callable[[Run, KafkaError | None], None]
 
 
@@ -80,7 +104,7 @@ class Accumulator:
         "_lock",
         "_on_settled",
         "_queue",
-        "_silent",
+        "_runs",
         "_wake",
         "_woken",
         "held",
@@ -94,8 +118,8 @@ class Accumulator:
         self._on_settled = on_settled
         self._explicit = explicit
         self._woken = False
-        self._queue: deque[Entry] = deque()
-        self._silent: list[Run] = []
+        self._queue: deque[Acknowledgement] = deque()
+        self._runs: deque[Run] = deque()
         self._in_flight: dict[int, Run] = {}
         self._last_id = 0
         self._closed: KafkaError | None = None
@@ -124,12 +148,21 @@ class Accumulator:
             changed = self._changed(record, record.acknowledgement, kind, detail)
             if changed is not None:
                 return changed
-        acknowledgement = Acknowledgement(kind, detail)
-        record.acknowledgement = acknowledgement
-        self._queue.append((record, acknowledgement))
+        said = record.acknowledgement = Acknowledgement(record, kind, detail)
+        self._queue.append(said)
         if not self._woken:
             self._wake_once()
-        return acknowledgement
+        return said
+
+    def decide_run(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+        """Queue a decision on records that none was made on before, without an acknowledgement for each."""
+        run = Run(acquisition, (first, last), kind)
+        run.reported = True
+        self._queue_run(run)
+
+    def _queue_run(self, run: Run) -> None:
+        self._runs.append(run)
+        self._wake_once()
 
     def _wake_once(self) -> None:
         if not self._woken:
@@ -144,7 +177,7 @@ class Accumulator:
     ) -> Acknowledgement | None:
         """The queued acknowledgement with its new decision; None when there is room for another one."""
         with self._lock:
-            if present.progress is Progress.QUEUED:
+            if present.progress is QUEUED:
                 present.kind = kind
                 present.detail = detail
                 return present
@@ -165,13 +198,20 @@ class Accumulator:
         reason: str | None = None,
     ) -> None:
         """Queue a decision that no record waits for: offsets without a record, renewals by the consumer."""
-        self._silent.append(Run(acquisition, offsets, kind, reason))
-        self._wake_once()
+        self._queue_run(Run(acquisition, offsets, kind, reason))
+
+    def give_back(self, records: Sequence[Record]) -> None:
+        """Queue that nobody has looked at these records: they are no longer ours."""
+        for acquisition, first, last in spans(records):
+            run = Run(acquisition, (first, last), RELEASE)
+            run.unseen = True
+            acquisition.lost.append((first, last))
+            self._queue_run(run)
 
     def drain(self) -> list[Run]:
         """Everything queued as runs, now in flight. On a closed connection they fail instead."""
         self._woken = False  # first: what is queued from here on is either drained below or wakes again
-        runs, self._silent = self._silent, []
+        runs = [self._runs.popleft() for _ in range(len(self._runs))]
         with self._lock:
             groups = _grouped(self._queue)
         for group in groups:
@@ -190,7 +230,7 @@ class Accumulator:
     @property
     def unsettled(self) -> bool:
         """Whether any acknowledgement waits for its outcome."""
-        return bool(self._queue or self._silent or self._in_flight)
+        return bool(self._queue or self._runs or self._in_flight)
 
     def resolve(
         self, run_id: int, error: KafkaError | None, deadline: float, offsets: tuple[int, int] | None = None
@@ -212,12 +252,13 @@ class Accumulator:
 
     def _settle(self, run: Run, error: KafkaError | None) -> None:
         run.settle(error)
-        if self._on_settled is not None and run.entries:
+        if self._on_settled is not None and run.reported:
             self._on_settled(run, error)
 
-    def pending(self) -> list[Entry]:
-        """Records whose acknowledgement waits for its outcome."""
-        return [*self._queue, *(entry for run in self._in_flight.values() for entry in run.entries)]
+    def pending(self) -> list[Pending]:
+        """What the application said and does not know the outcome of."""
+        runs = (*self._runs, *self._in_flight.values())
+        return [*self._queue, *(run for run in runs if run.reported)]
 
     def _decided(self, acquisition: Acquisition, offsets: int) -> None:
         offsets = min(offsets, acquisition.undecided)  # some may be decided and lost
@@ -252,36 +293,31 @@ class Accumulator:
         self.undecided = 0
 
 
-def _grouped(queue: deque[Entry]) -> Iterable[list[Entry]]:
+def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
     """Empty `queue`, by acquisition and decision; each acknowledgement is now sent."""
-    groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Entry]] = {}
+    groups: dict[tuple[int, AcknowledgeType, int | str | None], list[Acknowledgement]] = {}
     acquisition: Acquisition | None = None
     kind: AcknowledgeType | None = None
     detail: int | str | None = None
-    group: list[Entry] = []
+    group: list[Acknowledgement] = []
     for _ in range(len(queue)):
-        entry = queue.popleft()
-        record, acknowledgement = entry
-        acknowledgement.progress = SENT
-        if (
-            record.acquisition is not acquisition
-            or acknowledgement.kind is not kind
-            or acknowledgement.detail != detail
-        ):
-            acquisition, kind, detail = record.acquisition, acknowledgement.kind, acknowledgement.detail
+        said = queue.popleft()
+        said.progress = SENT
+        if said.acquisition is not acquisition or said.kind is not kind or said.detail != detail:
+            acquisition, kind, detail = said.acquisition, said.kind, said.detail
             group = groups.setdefault((id(acquisition), kind, detail), [])
-        group.append(entry)
+        group.append(said)
     return groups.values()
 
 
-def _coalesced(group: list[Entry]) -> Iterator[Run]:
+def _coalesced(group: list[Acknowledgement]) -> Iterator[Run]:
     """The runs of consecutive offsets in one group."""
-    offsets = [record.offset for record, _ in group]
+    offsets = [said.offset for said in group]
     # Each offset occurs once, so these are one run in whatever order.
     if max(offsets) - min(offsets) + 1 == len(offsets):
         yield _run(group, min(offsets), max(offsets))
         return
-    group.sort(key=lambda entry: entry[0].offset)
+    group.sort(key=lambda said: said.offset)
     offsets.sort()
     start = 0
     for end in range(1, len(group) + 1):
@@ -290,8 +326,8 @@ def _coalesced(group: list[Entry]) -> Iterator[Run]:
             start = end
 
 
-def _run(entries: list[Entry], first: int, last: int) -> Run:
-    record, acknowledgement = entries[0]
-    run = Run(record.acquisition, (first, last), acknowledgement.kind, acknowledgement.detail)
+def _run(entries: list[Acknowledgement], first: int, last: int) -> Run:
+    run = Run(entries[0].acquisition, (first, last), entries[0].kind, entries[0].detail)
     run.entries = entries
+    run.reported = True
     return run

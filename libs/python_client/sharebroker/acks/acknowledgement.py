@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import Final
 
-from sharebroker.outcome import Outcome, Progress
-from sharebroker.records.record import AcknowledgeType
+from sharebroker.outcome import DONE, QUEUED, Outcome
+from sharebroker.records.record import AcknowledgeType, Record
+
+_RENEW: Final = AcknowledgeType.RENEW
 
 
 class Acknowledgement(Outcome):
@@ -16,24 +19,33 @@ class Acknowledgement(Outcome):
     """
 
     # No reference back to the record: thousands of cycles a second would keep the garbage collector busy.
-    __slots__ = ("detail", "kind")
+    __slots__ = ("acquisition", "detail", "kind", "offset")
 
-    def __init__(self, kind: AcknowledgeType, detail: int | str | None) -> None:
+    def __init__(self, record: Record, kind: AcknowledgeType, detail: int | str | None) -> None:
         # In place of super().__init__(): one call less for each record.
-        self.progress = Progress.QUEUED
+        self.progress = QUEUED
         self.error = None
         self._waiters = None
+        self.acquisition = record.acquisition
+        self.offset = record.offset
         self.kind = kind
         self.detail = detail
 
     @property
     def holds_on(self) -> bool:
         """Whether it is a confirmed renewal: the record waits for a final word again."""
-        return self.kind is AcknowledgeType.RENEW and self.done and self.error is None
+        return self.kind is _RENEW and self.done and self.error is None
+
+    @property
+    def unanswered(self) -> list[int]:
+        """The offsets whose outcome is not known yet: its own, or none."""
+        return [] if self.done else [self.offset]
 
     def __await__(self) -> Generator[object, None, None]:
-        yield from self.wait()
-        self.raise_error()
+        if self.progress is not DONE:
+            yield from self.wait()
+        if self.error is not None:
+            raise self.error
 
     def result(self, timeout: float | None = None) -> None:
         """Block until the outcome is known, at most `timeout` seconds (TimeoutError)."""

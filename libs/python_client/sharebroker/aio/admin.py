@@ -271,6 +271,27 @@ class Admin:
         )
         return await self._call(self._calls.InspectShareGroupState, request)
 
+    async def inspect_records(
+        self, group_id: str, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, leader.InspectRecordsResponse.Partition]:
+        """What the group's members hold, and where the log has no records, from the given offsets on.
+
+        -1 reads nothing of the log. An answer ends at its `next_offset`: there may be more to ask for.
+        """
+        ids = await self._topic_ids({partition.topic for partition in partitions})
+        asked = [
+            leader.InspectRecordsRequest.Partition(
+                topic_id=ids[p.topic], partition=p.partition, from_offset=offset
+            )
+            for p, offset in partitions.items()
+        ]
+        request = leader.InspectRecordsRequest(group_id=group_id, partitions=asked)
+        answer = await self._call(self._calls.InspectRecords, request)
+        for part in answer.partitions:
+            check(part)
+        found = {(part.topic_id, part.partition): part for part in answer.partitions}
+        return {p: found[ids[p.topic], p.partition] for p in partitions}
+
 
 def _member(member: groups.ShareGroupDescribeResponse.Member) -> MemberDescription:
     return MemberDescription(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import grpc
 
+from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
@@ -19,14 +21,19 @@ if TYPE_CHECKING:
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
+    # A gateway that stands still is given up about when others take its place.
+    ("grpc.keepalive_time_ms", 6_000),
+    ("grpc.keepalive_timeout_ms", 4_000),
+    ("grpc.http2.ping_timeout_ms", 4_000),  # the one that counts; a minute by default
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: after two pings of an idle stream none would follow
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Two clients of one process must not share a socket: one's flow control would hold up the other.
     ("grpc.use_local_subchannel_pool", 1),
 )
+
+_ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a URI, as gRPC takes it
 
 A = TypeVar("A")
 
@@ -35,6 +42,12 @@ class Connection:
     """A channel and the gateway's services on it. Made within the event loop that uses it."""
 
     def __init__(self, address: str) -> None:
+        """Raises INVALID_CONFIG for what is no address."""
+        if not _ADDRESS.fullmatch(address):
+            text = f"The server's address must be HOST:PORT, not {address!r}."
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, text, violations=[FieldViolation("address", "must be HOST:PORT")]
+            )
         self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
         self.share: ShareServiceAsyncStub = ShareServiceStub(self._channel)
         self.produce: ProduceServiceAsyncStub = ProduceServiceStub(self._channel)

@@ -9,6 +9,7 @@ from typing import Self, TypeVar
 from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumption import Consumption
+from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.handout import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
@@ -45,8 +46,12 @@ class ShareConsumer:
         self._connection = Connection(address)
         self._consumption = Consumption(self._connection, group_id, self._config)
         self._steps = ConsumerSteps(self._consumption, self._config)
-        self._current: Iterable[Record] = iter(())
         self._first_topics = topics
+
+    def __del__(self) -> None:
+        if hasattr(self, "_steps") and self._consumption.running:
+            warn_unclosed(self)
+            self._consumption.abandon()
 
     async def __aenter__(self) -> Self:
         if self._first_topics:
@@ -61,12 +66,10 @@ class ShareConsumer:
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Records one by one, until `close` or `wakeup`. An iteration that was left can be taken up again."""
         while True:
-            for record in self._current:
+            while (record := self._steps.take()) is not None:
                 yield record
-            batch = await walk(self._steps.next_batch())
-            if not batch:
+            if not await walk(self._steps.fetch()):
                 return
-            self._current = iter(batch)
 
     @property
     def member_id(self) -> str:
@@ -95,7 +98,6 @@ class ShareConsumer:
 
     async def unsubscribe(self) -> None:
         """Leave the group: what was acknowledged is confirmed, the rest released."""
-        self._current = iter(())
         await walk(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
 
     async def poll(self, timeout: float) -> list[Record]:
@@ -128,7 +130,6 @@ class ShareConsumer:
 
     async def close(self, timeout: float = 30.0) -> None:
         """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""
-        self._current = iter(())
         try:
             await walk(self._steps.close(timeout))
         finally:

@@ -8,9 +8,10 @@ import logging
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, TypeVar
+from math import inf
+from typing import Any, Final, TypeVar
 
 from sharebroker.acks.accumulator import Accumulator, Run
 from sharebroker.aio.connection import Connection, call
@@ -18,9 +19,10 @@ from sharebroker.aio.heartbeats import Heartbeats
 from sharebroker.aio.mailbox import Mailbox, Turn
 from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
+from sharebroker.cancellation import end
 from sharebroker.client_errors import ConnectionLostError
+from sharebroker.consumer.appetite import Appetite
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost, TopicPartition
-from sharebroker.consumer.pace import Pace
 from sharebroker.delivery.v1.delivery_pb2 import AcquireMode
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1.admin_pb2 import MetadataRequest
@@ -28,10 +30,11 @@ from sharebroker.gateway.v1.share_pb2 import ConsumeRequest
 from sharebroker.membership.machine import Membership, MembershipSettings
 from sharebroker.membership.reconciler import Callback, CallbackKind, Partitions
 from sharebroker.records.decode import Decoded
-from sharebroker.records.record import AcknowledgeType
+from sharebroker.records.record import AcknowledgeType, Record, spans
 
 T = TypeVar("T")
 _REMEMBERED = 100_000  # records whose outcome is kept for an application that never commits
+_GOODBYE: Final = 5.0  # seconds for the server to end a stream
 log = logging.getLogger("sharebroker")
 
 
@@ -45,11 +48,10 @@ class Consumption:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._mailbox = Mailbox()
-        self._pace = Pace(config.max_poll_records + config.prefetch_records)
-        self._demand = 0
-        self._polls = False
-        self._asking = False
-        self._waiting = False
+        self.ahead: deque[Record] = deque()
+        """Taken for the application and not given to it yet. Who pops a record has it, in whatever thread."""
+        self._appetite = Appetite(config.max_poll_records, config.prefetch_records)
+        self._leaving = False
         self._writer_wake = asyncio.Event()
         self._accumulator = self._new_accumulator()
         self._stream: ConsumeStream | None = None
@@ -78,10 +80,10 @@ class Consumption:
         self.membership.subscribe(topics)
         self._heartbeats.wake()
         if not self._tasks:
+            self._leaving = False
             self._start(self._heartbeats.run(self._config.request_timeout_ms / 1000))
             self._start(self._stream_on())
-            if self._config.auto_renew:
-                self._start(self._renew_on())
+            self._start(self._tend())
 
     async def advance(self, timeout: float | None, *, poll: bool) -> Turn:
         """Wait for records or duties, at most `timeout` seconds; raises what ends or interrupts the wait.
@@ -89,16 +91,13 @@ class Consumption:
         With `poll` there is to be room for `max_poll_records`; else as much as the application's pace
         deserves.
         """
-        self._pace.came_back(self._loop.time())
-        self._asking = self._waiting = True
-        self._polls = poll
-        self._demand = self._config.max_poll_records if poll else 0
+        self._appetite.come(self._loop.time(), poll=poll)
         self._writer_wake.set()
         try:
             return await self._take(timeout)
         finally:
-            self._waiting = False
-            self._demand = 0
+            self._appetite.go(self._loop.time())
+            self._tidy_up()
 
     async def _take(self, timeout: float | None) -> Turn:
         await asyncio.sleep(0)  # the stream gets its turn even when records never run out
@@ -109,7 +108,7 @@ class Consumption:
                 raise self.membership.error
             turn = self._mailbox.take(self._config.max_poll_records, whole=whole)
             if turn.records:
-                self._pace.handed_out(len(turn.records), self._loop.time())
+                self._appetite.pace.handed_out(len(turn.records), self._loop.time())
             if turn.records or turn.duties or not await self._mailbox.wait(deadline):
                 return turn
 
@@ -138,19 +137,28 @@ class Consumption:
         """Whether an acknowledgement is on its way."""
         return self._accumulator.unsettled
 
-    async def leave(self, timeout: float) -> Turn:
-        """Close the stream, which releases what is held, and leave the group."""
+    async def leave(self, open_records: list[Record], timeout: float) -> Turn:
+        """Release what the application holds, give back what it has not seen, leave the group."""
+        deadline = self._loop.time() + timeout
         assigned = self.membership.assigned
         self.membership.leave()
-        await self._stop(self._tasks[1:])
-        self._accumulator.close(ConnectionLostError("the consumer has left"))
+        self._leaving = True
+        self._appetite.give_up()
         self._mailbox.clear()
+        self.ahead.clear()
+        for acquisition, first, last in spans(self._held_now(open_records)):
+            self._accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RELEASE)
+        if self._stream is not None:
+            self._stream.finish()
+            await asyncio.wait(self._tasks[1:2], timeout=min(timeout, _GOODBYE))
+        await end(self._tasks[1:])
+        self._accumulator.close(ConnectionLostError("the consumer has left"))
         if self._tasks:
             self._heartbeats.wake()
             with suppress(TimeoutError):
-                async with asyncio.timeout(timeout):
+                async with asyncio.timeout_at(deadline):
                     await self._heartbeats.idle()
-            await self._stop(self._tasks[:1])
+            await end(self._tasks[:1])
             self._tasks.clear()
         listener = self._config.listener
         if listener is not None and assigned:
@@ -158,24 +166,34 @@ class Consumption:
             self._mailbox.put_duty(lambda: listener.on_partitions_revoked(names))
         return Turn(duties=self._mailbox.take_duties())
 
+    @property
+    def running(self) -> bool:
+        """Whether there is anything to leave."""
+        return bool(self._tasks)
+
+    def abandon(self) -> None:
+        """Nobody will come again: end the background at once. From any thread."""
+        with suppress(RuntimeError):  # the loop is closed, and so is all else
+            self._loop.call_soon_threadsafe(self._end_all)
+
+    def _end_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
     def wake_up(self) -> None:
         """Interrupt the application's wait."""
         self._loop.call_soon_threadsafe(self._mailbox.wake_up)
 
     # The stream's events
 
-    def credit(self, held: int) -> int:
-        """Nothing unless the application asked for records and has not lost interest since."""
-        if not self._asking:
-            return 0
-        ahead = self._pace.window
-        if self._polls:
-            ahead = min(ahead, self._config.prefetch_records)
-        return max(self._demand, ahead) - held
+    def credit(self, held: int, on_the_way: int) -> int:
+        """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
+        return self._appetite.credit(held, on_the_way)
 
     def on_subscribed(self, lock_timeout: float) -> None:
         """The group's lock duration."""
         self.lock_timeout = lock_timeout
+        self._appetite.pace.suit(lock_timeout)
 
     def on_decoded(self, decoded: Decoded) -> None:
         """Records for the application."""
@@ -188,10 +206,11 @@ class Consumption:
             self._mailbox.put_records(decoded.records)
             if self._config.auto_renew:
                 self._renewal.watch(decoded.records, self._loop.time())
+            self._tidy_up()
 
     def on_lock_lost(self, lost: LockLost) -> None:
         """An application that does not come for its records is sent no more until it does."""
-        self._asking = self._asking and self._waiting
+        self._appetite.give_up()
         self._writer_wake.set()  # there is room for others
         callback = self._config.lock_lost_callback
         if callback is not None:
@@ -212,11 +231,6 @@ class Consumption:
             self.membership.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure)))
             self._mailbox.notify()
 
-    async def _stop(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     def _new_accumulator(self) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
         return Accumulator(self._wake_writer, explicit, self._settled)
@@ -229,7 +243,8 @@ class Consumption:
         if threading.get_ident() == self._thread:
             self._note(outcome)
         else:
-            self._loop.call_soon_threadsafe(self._note, outcome)
+            with suppress(RuntimeError):  # the loop ended with the consumer: nobody asks it any more
+                self._loop.call_soon_threadsafe(self._note, outcome)
 
     def _note(self, outcome: AcknowledgementOutcome) -> None:
         """Keep it for a commit and the callback, and wake whoever waits for all to be settled."""
@@ -252,7 +267,7 @@ class Consumption:
     async def _stream_on(self) -> None:
         """One stream after the other, for as long as the consumer is subscribed."""
         wait = self._config.retry_backoff_ms / 1000
-        while True:
+        while not self._leaving:
             self._accumulator = self._new_accumulator()
             self._stream = ConsumeStream(self, self._accumulator, self._writer_wake)
             self._stream.assignment = self.membership.assigned
@@ -264,6 +279,8 @@ class Consumption:
                     self.membership.fail(error)
                     self._mailbox.notify()
                     return
+            finally:
+                self._stream = None
             self._mailbox.notify()
             if self._loop.time() - started > self._config.retry_backoff_max_ms / 1000:
                 wait = self._config.retry_backoff_ms / 1000
@@ -279,13 +296,41 @@ class Consumption:
             acquire_mode=mode,
             batch_size=self._config.max_poll_records,
             client_id=self._config.client_id,
+            pause_on_lock_lost=True,
         )
 
-    async def _renew_on(self) -> None:
+    async def _tend(self) -> None:
+        """Look after locks: renew what is to be kept, give back what the application does not come for."""
         while True:
             lasts = self.lock_timeout or 1.0
             await asyncio.sleep(lasts / 8)
-            self._renewal.renew(self._accumulator, self._loop.time(), lasts / 3)
+            now = self._loop.time()
+            self._give_back(now - lasts / 2)
+            if self._appetite.give_up_after(lasts / 2, now):
+                self._writer_wake.set()
+            if self._config.auto_renew:
+                self._renewal.renew(self._accumulator, now, lasts / 3)
+
+    def _tidy_up(self) -> None:
+        """Without prefetching a poll takes only what it returns."""
+        if self._appetite.keeps_nothing:
+            self._give_back(inf)
+            self._writer_wake.set()
+
+    def _give_back(self, before: float) -> None:
+        """Let others have what came before `before` (loop time) and was not seen."""
+        waiting = self._mailbox.take_older(before)
+        with suppress(IndexError):
+            while self.ahead[0].acquisition.since < before:
+                waiting.append(self.ahead.popleft())
+        if waiting:
+            self._appetite.give_up()
+            self._accumulator.give_back(self._held_now(waiting))
+
+    def _held_now(self, records: Iterable[Record]) -> list[Record]:
+        """Those whose locks are not lost, as far as is known: to be told of on the present stream."""
+        of_now = (record for record in records if record.acquisition.sink is self._accumulator)
+        return [record for record in of_now if not record.lock_lost]
 
     # Membership
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from sharebroker.acks.accumulator import Entry
+from sharebroker.acks.accumulator import Pending
 from sharebroker.client_errors import WakeupError
 from sharebroker.errors import KafkaError
-from sharebroker.records.record import Record
+from sharebroker.records.record import Acquisition, Record
 
 Duty = Callable[[], None]
-_acquisition = attrgetter("acquisition")
+_offset = attrgetter("offset")
 
 
 @dataclass(slots=True)
@@ -26,22 +27,26 @@ class Turn:
 
     records: list[Record] = field(default_factory=list)
     duties: list[Duty] = field(default_factory=list)
-    pending: list[Entry] = field(default_factory=list)
+    pending: list[Pending] = field(default_factory=list)
 
 
 class Mailbox:
     """Filled by the background, emptied by the application's calls; all within one event loop."""
 
     def __init__(self) -> None:
-        self._batches: deque[list[Record]] = deque()
+        self._batches: deque[list[Record]] = deque()  # each of one acquisition
         self._duties: list[Duty] = []
         self._errors: deque[KafkaError] = deque()
         self._woken_up = False
         self._news = asyncio.Event()
 
     def put_records(self, records: list[Record]) -> None:
-        """Records that were acquired together."""
-        self._batches.append(records)
+        """Records of one partition, ascending. The list stays as it is: others look at it, too."""
+        start = 0
+        while start < len(records):
+            end = bisect_right(records, records[start].acquisition.last, start, key=_offset)
+            self._batches.append(records if end - start == len(records) else records[start:end])
+            start = end
         self._news.set()
 
     def put_duty(self, duty: Duty) -> None:
@@ -67,10 +72,17 @@ class Mailbox:
         """Forget the records."""
         self._batches.clear()
 
+    def take_older(self, moment: float) -> list[Record]:
+        """The records that came before `moment` (loop time)."""
+        older: list[Record] = []
+        while self._batches and self._batches[0][0].acquisition.since < moment:
+            older += self._batches.popleft()
+        return older
+
     def take(self, limit: int, *, whole: bool) -> Turn:
         """What there is; at most `limit` records, or rather more to keep the last acquisition `whole`.
 
-        Records that are delivered again stay among themselves: one may be the reason why they failed.
+        Records that are delivered again stay among those they came with: one may be why they failed.
         Raises WakeupError and errors put in. Records whose lock is known to be gone are left out.
         """
         if self._woken_up:
@@ -80,16 +92,19 @@ class Mailbox:
         if duties:
             return Turn(duties=duties)
         records: list[Record] = []
-        while self._batches and len(records) < limit and (not records or _fresh(self._batches[0])):
-            batch = _still_held(self._batches.popleft())
-            room = limit - len(records)
-            cut = _end_of_acquisition(batch, room) if whole else room
-            if cut < len(batch):
-                self._batches.appendleft(batch[cut:])
-                del batch[cut:]
-            records = records + batch if records else batch
-            if not _fresh(batch):
+        fresh = True
+        while self._batches and len(records) < limit:
+            following = self._batches[0][0].acquisition
+            fresh = fresh and following.delivery_count == 1
+            if records and not fresh and not _came_together(records[-1].acquisition, following):
                 break
+            batch = self._batches.popleft()
+            room = limit - len(records)
+            if len(batch) > room and not whole:
+                self._batches.appendleft(batch[room:])
+                batch = batch[:room]
+            held = _still_held(batch)
+            records = records + held if records else held
         if not records and self._errors:
             raise self._errors.popleft()
         return Turn(records)
@@ -112,21 +127,11 @@ class Mailbox:
 
 def _still_held(batch: list[Record]) -> list[Record]:
     """Without those whose lock is known to be gone. No clock is asked: the server's may be another."""
-    if any(acquisition.lost for acquisition in set(map(_acquisition, batch))):
+    if batch[0].acquisition.lost:
         return [record for record in batch if not record.lock_lost]
     return batch
 
 
-def _end_of_acquisition(batch: list[Record], index: int) -> int:
-    """Where the acquisition that is cut by `index` (from 1) ends in the batch."""
-    if index >= len(batch):
-        return index
-    acquisition = batch[index - 1].acquisition
-    while index < len(batch) and batch[index].acquisition is acquisition:
-        index += 1
-    return index
-
-
-def _fresh(batch: list[Record]) -> bool:
-    """Whether these are delivered for the first time."""
-    return all(record.delivery_count == 1 for record in (*batch[:1], *batch[-1:]))
+def _came_together(one: Acquisition, other: Acquisition) -> bool:
+    """Whether they were acquired, and delivered, at once."""
+    return (one.token, one.partition, one.topic_id) == (other.token, other.partition, other.topic_id)

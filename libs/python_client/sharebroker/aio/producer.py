@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from sharebroker.aio.publishing import Publishing
+from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication, RecordMetadata
 from sharebroker.records.batch_builder import Header
@@ -27,6 +28,11 @@ class Producer:
         """`address` is the gateway's host:port."""
         self._publishing = Publishing(address, config or ProducerConfig())
         self._since_breath = 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "_publishing") and not self._publishing.closed:
+            warn_unclosed(self)
+            self._publishing.abandon()
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,7 +54,8 @@ class Producer:
     ) -> Publication:
         """Take a record for publishing; waits only for room and, once a topic, for its partitions.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE and, when it is closed, IllegalStateError.
+        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or no server, within
+        `max_block_ms`) and, when it is closed, IllegalStateError.
         """
         self._since_breath += 1
         if self._since_breath >= _BREATH:

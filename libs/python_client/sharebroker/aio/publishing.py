@@ -6,10 +6,12 @@ import asyncio
 import random
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from sharebroker import clock
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.sender import Sender
+from sharebroker.cancellation import end
 from sharebroker.client_errors import IllegalStateError
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.producer.buffer import RecordBuffer
@@ -28,7 +30,7 @@ class Publishing:
         self._connection = Connection(address)
         self._buffer = RecordBuffer(config, random.randrange, self._wake)
         self._sender = Sender(self._connection, config, self._buffer)
-        self._sending = self._loop.create_task(self._sender.run())
+        self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]
         self._closed = False
 
     def _wake(self) -> None:
@@ -57,7 +59,7 @@ class Publishing:
         return self._buffer.append(topic, partition, (timestamp, *record), now)
 
     async def prepare(self, topic: str) -> None:
-        """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT."""
         if self._sender.is_unknown(topic, clock.now()):
             await self._sender.learn(topic)
         await self._sender.room()
@@ -65,6 +67,20 @@ class Publishing:
     async def flush(self) -> None:
         """Wait until all that was appended is settled."""
         await self._sender.flush()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
+    def abandon(self) -> None:
+        """Nobody will come again: end the background at once; what was not sent is lost. From any thread."""
+        with suppress(RuntimeError):  # the loop is closed, and so is all else
+            self._loop.call_soon_threadsafe(self._end_all)
+
+    def _end_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
 
     async def close(self, timeout: float) -> None:
         """Flush for at most `timeout` seconds, then fail what is left with REQUEST_TIMED_OUT."""
@@ -77,7 +93,6 @@ class Publishing:
         except TimeoutError:
             pass
         finally:
-            self._sending.cancel()
-            await asyncio.gather(self._sending, return_exceptions=True)
+            await end(self._tasks)
             self._buffer.abandon(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer was closed first."))
             await self._connection.close()

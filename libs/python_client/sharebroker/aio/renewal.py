@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sharebroker.acks.accumulator import Accumulator
-from sharebroker.records.record import AcknowledgeType, Acquisition, Record
-
-Span = tuple[Acquisition, int, int]
+from sharebroker.records.record import AcknowledgeType, Record, spans
 
 
 class Renewal:
@@ -30,7 +26,7 @@ class Renewal:
             unanswered = [record for record in batch if _unanswered(record, accumulator)]
             due = now - since >= every
             if due:
-                for acquisition, first, last in _spans(unanswered):
+                for acquisition, first, last in spans(unanswered):
                     accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RENEW)
             if unanswered:
                 remaining.append((now if due else since, unanswered))
@@ -41,15 +37,3 @@ def _unanswered(record: Record, accumulator: Accumulator) -> bool:
     said = record.acknowledgement
     open_ = said is None or said.kind is AcknowledgeType.RENEW
     return open_ and record.acquisition.sink is accumulator and not record.lock_lost
-
-
-def _spans(records: list[Record]) -> Iterator[Span]:
-    """Runs of consecutive offsets of one acquisition."""
-    start = 0
-    for end in range(1, len(records) + 1):
-        if end < len(records):
-            last, following = records[end - 1], records[end]
-            if following.acquisition is last.acquisition and following.offset == last.offset + 1:
-                continue
-        yield records[start].acquisition, records[start].offset, records[end - 1].offset
-        start = end

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from typing import Final, NamedTuple
 
 import grpc
 
@@ -19,10 +20,18 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import PendingBatch
 from sharebroker.rpc_status import from_rpc_error
 
+_APPEARS_WITHIN: Final = 2.0  # seconds after which a topic that was just created is known everywhere
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 Request = dict[tuple[str, int], list[PendingBatch]]
 Call = grpc.aio.StreamStreamCall[ProduceStreamRequest, ProduceStreamResponse]
+
+
+class _Sent(NamedTuple):
+    """A request on its way; its answer is waited for until `deadline` (the client's clock)."""
+
+    batches: Request
+    deadline: float
 
 
 class Sender:
@@ -34,7 +43,9 @@ class Sender:
         self._buffer = buffer
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._in_flight: dict[int, Request] = {}
+        self._in_flight: dict[int, _Sent] = {}
+        self._call: Call | None = None
+        self._gave_up = False
         self._last_id = 0
         self._flushing = 0
         self._known_at: dict[str, float] = {}
@@ -52,9 +63,22 @@ class Sender:
                 self._return_all(ConnectionLostError(error.message) if error.retriable else error)
             await asyncio.sleep(self._config.retry_backoff_ms / 1000)
 
+    async def expire(self) -> None:
+        """Until cancelled: fail what was not delivered in time; end a stream that does not answer."""
+        shortest = min(self._config.delivery_timeout_ms, self._config.request_timeout_ms) / 1000
+        while True:
+            await asyncio.sleep(min(1.0, shortest / 4))
+            if self._buffer.expire(clock.now()):
+                self._news()
+            oldest = next(iter(self._in_flight.values()), None)
+            if oldest is not None and self._call is not None and oldest.deadline <= clock.now():
+                self._gave_up = True
+                self._call.cancel()
+
     async def _stream(self) -> None:
         """Raises the KafkaError that ended the stream."""
-        produce = self._connection.produce.ProduceStream()
+        self._call = produce = self._connection.produce.ProduceStream()
+        self._gave_up = False
         writer = StreamWriter(produce, self._write(produce))
         try:
             async for response in produce:
@@ -65,6 +89,8 @@ class Sender:
                 raise ConnectionLostError(error.message) from None
             raise error from None
         except asyncio.CancelledError:
+            if self._gave_up and not _is_cancelled():
+                raise ConnectionLostError("a request was not answered in time") from None
             raise writer.failure() from None
         finally:
             await writer.stop()
@@ -95,11 +121,12 @@ class Sender:
                 index=of.partition, records=b"".join(batch.data for batch in batches)
             )
             sent[of.topic, of.partition] = batches
-        self._in_flight[self._last_id] = sent
+        deadline = clock.now() + self._config.request_timeout_ms / 1000
+        self._in_flight[self._last_id] = _Sent(sent, deadline)
         return ProduceStreamRequest(id=self._last_id, produce=request)
 
     def _settle(self, response: ProduceStreamResponse) -> None:
-        sent = self._in_flight.pop(response.id, {})
+        sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
             for answer in topic.partition_responses:
                 batches = sent.pop((topic.name, answer.index), None)
@@ -118,7 +145,7 @@ class Sender:
     def _return_all(self, error: KafkaError) -> None:
         in_flight, self._in_flight = self._in_flight, {}
         for sent in in_flight.values():
-            self._return(sent, error)
+            self._return(sent.batches, error)
         self._news()
 
     def _return(self, sent: Request, error: KafkaError) -> None:
@@ -130,9 +157,17 @@ class Sender:
         self._settled.set()
 
     async def room(self) -> None:
-        """Wait until the buffer takes more records."""
-        while self._buffer.full:
-            await self._next_settled()
+        """Wait until the buffer takes more records. Raises REQUEST_TIMED_OUT."""
+        try:
+            async with asyncio.timeout(self._longest_block):
+                while self._buffer.full:
+                    await self._next_settled()
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The producer's buffer stayed full.") from None
+
+    @property
+    def _longest_block(self) -> float:
+        return min(self._config.max_block_ms, self._config.delivery_timeout_ms) / 1000
 
     async def flush(self) -> None:
         """Send at once all that waits, and wait until all of it is settled."""
@@ -150,22 +185,27 @@ class Sender:
         await self._settled.wait()
 
     async def learn(self, topic: str) -> None:
-        """Find out how many partitions the topic has; waits a while for one that does not exist yet."""
-        deadline = clock.now() + self._config.request_timeout_ms / 1000
+        """Find out how many partitions the topic has; waits a moment for one that may just have been made."""
+        asked = clock.now()
+        deadline = asked + self._longest_block
         wait = self._config.retry_backoff_ms / 1000
+        unknown: KafkaError | None = None
         while True:
             try:
                 self._buffer.know(topic, await self._partitions(topic, deadline))
             except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    unknown = error
+                    deadline = min(deadline, asked + _APPEARS_WITHIN)
                 if not error.retriable or clock.now() + wait >= deadline:
-                    raise
+                    raise unknown or error from None
             else:
                 self._known_at[topic] = clock.now()
                 return
             await asyncio.sleep(wait)
 
     async def _partitions(self, topic: str, deadline: float) -> int:
-        left = max(0.001, deadline - clock.now())
+        left = min(max(0.001, deadline - clock.now()), self._config.request_timeout_ms / 1000)
         answer = await call(self._connection.admin.Metadata, MetadataRequest(topics=[topic]), left)
         for found in answer.topics:
             if found.error_code:
@@ -177,3 +217,8 @@ class Sender:
         """Whether the topic's partitions are not known, or may have become more."""
         since = self._known_at.get(topic)
         return since is None or now - since > self._config.metadata_max_age_ms / 1000
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -29,8 +29,8 @@ _CORRUPT = "the batch's checksum is wrong"
 class StreamOwner(Protocol):
     """Who is told what comes in, and says how much may come."""
 
-    def credit(self, held: int) -> int:
-        """How many records may be on their way when `held` records are held."""
+    def credit(self, held: int, on_the_way: int) -> int:
+        """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
         ...
 
     def on_subscribed(self, lock_timeout: float) -> None:
@@ -53,10 +53,12 @@ class ConsumeStream:
         self._owner = owner
         self._accumulator = accumulator
         self._wake = wake
-        self._granted = 0
-        self._received = 0
+        self._finishing = False
+        self._must_react = False
         self._sent_assignment: Partitions | None = None
         self._topics: dict[str, str] = {}
+        self.on_the_way = 0
+        """Records that were asked for and have not come; below 0 when some came that were taken back."""
         self.assignment: Partitions = frozenset()
 
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
@@ -76,15 +78,25 @@ class ConsumeStream:
             self._accumulator.close(ConnectionLostError(error.message))
         raise error
 
+    def finish(self) -> None:
+        """Say what there is to say, and that the rest was not seen; the server then ends the stream."""
+        self._finishing = True
+        self._wake.set()
+
     async def _write(
         self, call: grpc.aio.StreamStreamCall[ConsumeRequest, ConsumeResponse], request: ConsumeRequest
     ) -> None:
         """One message at a time: what comes up while it is written goes into the next."""
         await call.write(self._fill(request))
         async for _ in self._wakes():
-            request = self._fill(ConsumeRequest())
-            if request.ByteSize():
+            finishing = self._finishing
+            request = self._fill(ConsumeRequest(rest_unseen=finishing))
+            if request.ByteSize() or self._must_react:
+                self._must_react = False
                 await call.write(request)
+            if finishing:
+                await call.done_writing()
+                return
 
     async def _wakes(self) -> AsyncIterator[None]:
         while True:
@@ -101,16 +113,16 @@ class ConsumeStream:
             request.assignment.SetInParent()
             for partition in sorted(self.assignment):
                 request.assignment.partitions.add(topic_id=partition.topic_id, partition=partition.partition)
-        on_the_way = self._granted - self._received
-        more = self._owner.credit(self._accumulator.undecided) - on_the_way
-        if more > 0:
-            self._granted += more
-            request.credit = more
+        request.credit = self._owner.credit(self._accumulator.undecided, self.on_the_way)
+        self.on_the_way += request.credit
         return request
 
     def _handle(self, response: ConsumeResponse) -> None:
         if response.HasField("subscribed"):
             self._owner.on_subscribed(response.subscribed.acquisition_lock_timeout_ms / 1000)
+        if response.lock_lost:
+            self._must_react = True  # the leader pauses until we do: a client that hangs does not
+            self._wake.set()
         for lost in response.lock_lost:
             self._accumulator.lost(
                 lost.topic_id, lost.partition, (lost.first_offset, lost.last_offset), lost.lock_token
@@ -132,6 +144,7 @@ class ConsumeStream:
     def _decoded(self, delivery: Delivery) -> Decoded:
         topic = (delivery.topic_id, delivery.topic)
         self._topics[delivery.topic_id] = delivery.topic
+        now = asyncio.get_running_loop().time()
         acquisitions = []
         for acquired in delivery.acquired:
             acquisition = Acquisition(
@@ -140,7 +153,8 @@ class ConsumeStream:
             acquisition.delivery_count = acquired.delivery_count
             acquisition.token = acquired.lock_token
             acquisition.deadline = acquired.lock_deadline_ms / 1000
-            self._received += acquisition.undecided
+            acquisition.since = now
+            self.on_the_way -= acquisition.undecided
             self._accumulator.take(acquisition)
             acquisitions.append(acquisition)
         decoded = decode(delivery.record_batches, acquisitions)
@@ -166,3 +180,5 @@ def _say(request: ConsumeRequest, run: Run) -> None:
         said.delay_ms = run.detail
     elif run.detail:
         said.reason = run.detail
+    elif run.unseen:
+        said.unseen = True

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 
+from sharebroker.cancellation import end
 from sharebroker.client_errors import ConnectionLostError
 
 log = logging.getLogger("sharebroker")
@@ -20,11 +21,15 @@ class StreamWriter:
     def __init__(self, call: grpc.aio.Call, work: Coroutine[Any, Any, None]) -> None:
         self._call = call
         self._task = asyncio.create_task(work)
-        self._task.add_done_callback(lambda _: call.cancel())
+        self._task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or task.exception() is not None:
+            self._call.cancel()
 
     def failure(self) -> ConnectionLostError:
         """What the reader, cancelled with the call, raises; CancelledError if somebody else cancelled it."""
-        if not self._task.done() or self._task.cancelled():
+        if not self._task.done() or self._task.cancelled() or self._task.exception() is None:
             raise asyncio.CancelledError
         log.error("nothing more can be sent on a stream", exc_info=self._task.exception())
         return ConnectionLostError("the client failed to send")
@@ -32,7 +37,4 @@ class StreamWriter:
     async def stop(self) -> None:
         """End the call and the task; what ended it first is no news any more."""
         self._call.cancel()
-        self._task.cancel()
-        await asyncio.wait([self._task])
-        if not self._task.cancelled():
-            self._task.exception()
+        await end([self._task])

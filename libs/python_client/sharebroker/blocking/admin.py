@@ -12,6 +12,7 @@ from sharebroker.aio.admin import Admin as AsyncAdmin
 from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.consumer.config import TopicPartition
 from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
+from sharebroker.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 
 
 class Admin:
@@ -19,9 +20,12 @@ class Admin:
 
     def __init__(self, address: str, request_timeout: float = 30.0) -> None:
         """`address` is the gateway's host:port; `request_timeout` in seconds bounds each call."""
-        self._thread = LoopThread()
-        self._admin = self._thread.make(lambda: AsyncAdmin(address, request_timeout))
+        self._thread, self._admin = LoopThread.hosting(lambda: AsyncAdmin(address, request_timeout))
         self._closed = False
+
+    def __del__(self) -> None:
+        if hasattr(self, "_admin") and not self._closed:
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -113,3 +117,12 @@ class Admin:
     def inspect_state(self, group_id: str, partition: TopicPartition) -> InspectShareGroupStateResponse:
         """The share-partition's checkpoint and deltas as they are stored, and what they fold to."""
         return self._thread.call(self._admin.inspect_state(group_id, partition))
+
+    def inspect_records(
+        self, group_id: str, partitions: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
+        """What the group's members hold, and where the log has no records, from the given offsets on.
+
+        -1 reads nothing of the log. An answer ends at its `next_offset`: there may be more to ask for.
+        """
+        return self._thread.call(self._admin.inspect_records(group_id, partitions))

@@ -10,6 +10,7 @@ from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.consumption import Consumption
 from sharebroker.blocking.loop_thread import LoopThread
+from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.handout import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
@@ -31,12 +32,16 @@ class ShareConsumer:
     ) -> None:
         """`address` is the gateway's host:port. Nothing is sent before the consumer is subscribed."""
         self._config = config or ConsumerConfig()
-        self._thread = LoopThread()
-        self._connection = self._thread.make(lambda: Connection(address))
+        self._thread, self._connection = LoopThread.hosting(lambda: Connection(address))
         self._consumption = self._thread.make(lambda: Consumption(self._connection, group_id, self._config))
         self._steps = ConsumerSteps(self._consumption, self._config)
-        self._current: Iterator[Record] = iter(())
         self._first_topics = topics
+
+    def __del__(self) -> None:
+        if hasattr(self, "_steps") and not self._steps.closed:
+            if self._consumption.running:
+                warn_unclosed(self)
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         if self._first_topics:
@@ -51,11 +56,10 @@ class ShareConsumer:
     def __iter__(self) -> Iterator[Record]:
         """Records one by one, until `close` or `wakeup`. An iteration that was left can be taken up again."""
         while True:
-            yield from self._current
-            batch = self._walk(self._steps.next_batch())
-            if not batch:
+            while (record := self._steps.take()) is not None:
+                yield record
+            if not self._walk(self._steps.fetch()):
                 return
-            self._current = iter(batch)
 
     def _walk(self, steps: Steps[T]) -> T:
         """Take the steps of a call: what waits runs on the client's thread, all else on this one."""
@@ -94,7 +98,6 @@ class ShareConsumer:
 
     def unsubscribe(self) -> None:
         """Leave the group: what was acknowledged is confirmed, the rest released."""
-        self._current = iter(())
         self._walk(self._steps.unsubscribe(self._config.default_api_timeout_ms / 1000))
 
     def poll(self, timeout: float) -> list[Record]:
@@ -129,7 +132,6 @@ class ShareConsumer:
         """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""
         if self._steps.closed:
             return
-        self._current = iter(())
         try:
             self._walk(self._steps.close(timeout))
         finally:

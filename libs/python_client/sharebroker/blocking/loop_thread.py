@@ -6,9 +6,11 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
+from sharebroker.cancellation import end
 from sharebroker.client_errors import IllegalStateError
 
 T = TypeVar("T")
@@ -31,9 +33,20 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="sharebroker", daemon=True)
         self._thread.start()
 
+    @classmethod
+    def hosting(cls, factory: Callable[[], T]) -> tuple[Self, T]:
+        """A thread, and what `factory` makes within its loop; no thread when that raises."""
+        thread = cls()
+        try:
+            return thread, thread.make(factory)
+        except BaseException:
+            thread.close()
+            raise
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        self._loop.run_until_complete(end(asyncio.all_tasks(self._loop)))
         self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -58,8 +71,12 @@ class LoopThread:
 
         return self.call(within())
 
-    def close(self) -> None:
-        """Stop the loop and wait for the thread. Closing again does nothing."""
-        if self._thread.is_alive():
+    def stop(self) -> None:
+        """End the loop, with all that runs in it, soon. Again, it does nothing."""
+        with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+
+    def close(self) -> None:
+        """`stop`, and wait for the thread."""
+        self.stop()
+        self._thread.join()

@@ -8,6 +8,7 @@ from typing import Self
 
 from sharebroker.aio.publishing import Publishing
 from sharebroker.blocking.loop_thread import LoopThread
+from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication, RecordMetadata
 from sharebroker.records.batch_builder import Header
@@ -23,9 +24,14 @@ class Producer:
 
     def __init__(self, address: str, config: ProducerConfig | None = None) -> None:
         """`address` is the gateway's host:port."""
-        self._thread = LoopThread()
-        self._publishing = self._thread.make(lambda: Publishing(address, config or ProducerConfig()))
+        made = LoopThread.hosting(lambda: Publishing(address, config or ProducerConfig()))
+        self._thread, self._publishing = made
         self._closed = False
+
+    def __del__(self) -> None:
+        if hasattr(self, "_publishing") and not self._closed:
+            warn_unclosed(self)
+            self._thread.stop()
 
     def __enter__(self) -> Self:
         return self
@@ -47,7 +53,8 @@ class Producer:
     ) -> Publication:
         """Take a record for publishing; waits only for room and, once a topic, for its partitions.
 
-        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE and, when it is closed, IllegalStateError.
+        Raises UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, REQUEST_TIMED_OUT (no room, or no server, within
+        `max_block_ms`) and, when it is closed, IllegalStateError.
         """
         record = (key, value, headers)
         while (sent := self._publishing.offer(topic, partition, record, timestamp_ms)) is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from sharebroker.cli import consume, groups, produce, state, topics, work
+from sharebroker.cli import consume, groups, produce, standard, state, topics, verify, work
 from sharebroker.cli.failures import FAILED, explain
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
@@ -26,6 +26,7 @@ app = typer.Typer(
 app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
 app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
 app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
+app.command("verify", epilog=examples(*verify.EXAMPLES))(verify.verify)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")
 app.add_typer(state.app, name="state")
@@ -33,6 +34,7 @@ app.add_typer(state.app, name="state")
 
 def main() -> None:
     """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
+    standard.fill()
     try:
         if not set(sys.argv[1:2]) & _own_commands():  # others cost the import of a server
             _add_other_commands()

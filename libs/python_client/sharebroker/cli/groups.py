@@ -11,7 +11,7 @@ import typer
 from sharebroker.admin_model import GroupOffset, MemberDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server, changes, examples
+from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, changes, examples
 from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_rows, say
 from sharebroker.cli.positions import Position, parse_position
 from sharebroker.consumer.config import TopicPartition
@@ -124,7 +124,8 @@ def reset(
     topic: Annotated[str, typer.Option("--topic", "-t", help="Name of the topic.")],
     to: Annotated[str, typer.Option("--to", help="earliest, latest, an offset, or a time (ISO 8601).")],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", help="Only this partition; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", min=0, max=MOST, help="Only this partition; may be repeated."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show where it would move, change nothing.")
@@ -223,8 +224,22 @@ def _resolve(
     """The offset that a position means in each partition; a time after the last record means the end."""
     count = admin.describe_topic(topic).partitions
     places = [TopicPartition(topic, number) for number in only or range(count)]
-    if position.offset is not None:
-        return dict.fromkeys(places, position.offset)
-    found = admin.list_offsets(places, EARLIEST if position.timestamp is None else position.timestamp)
     ends = admin.list_offsets(places, LATEST)
+    if position.offset is not None:
+        starts = admin.list_offsets(places, EARLIEST)
+        return {
+            place: _within(place, position.offset, starts[place] or 0, ends[place] or 0) for place in places
+        }
+    found = admin.list_offsets(places, EARLIEST if position.timestamp is None else position.timestamp)
     return {place: (ends[place] if start is None else start) or 0 for place, start in found.items()}
+
+
+def _within(place: TopicPartition, offset: int, start: int, end: int) -> int:
+    """The offset nearest to `offset` that the log has; says so if it is another one (as Kafka's tools do)."""
+    nearest = min(max(offset, start), end)
+    if nearest != offset:
+        say(
+            f"Offset {offset} is outside partition {place.partition} of topic {place.topic}, "
+            f"which goes from {start} to {end}: {nearest} is taken."
+        )
+    return nearest

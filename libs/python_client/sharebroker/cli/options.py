@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 DEFAULT_SERVER: Final = "127.0.0.1:9090"
+MOST: Final = 2**31 - 1
+"""No number of a partition, nor of partitions, is higher on the wire."""
 
 Server = Annotated[
     str,

@@ -95,6 +95,11 @@ def print_facts(facts: Row) -> None:
     console().print(made)
 
 
+def stderr() -> Console:
+    """Standard error, for what is beside the data."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
 def say(message: str) -> None:
     """A remark for people, beside the data."""
-    Console(stderr=True, highlight=False, soft_wrap=True).print(message, markup=False)
+    stderr().print(message, markup=False)

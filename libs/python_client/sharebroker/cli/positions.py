@@ -22,7 +22,7 @@ def parse_position(text: str) -> Position:
     """`earliest`, `latest`, an offset or an ISO 8601 time with its zone. Raises typer.BadParameter."""
     if text in ("earliest", "latest"):
         return Position(timestamp=EARLIEST if text == "earliest" else LATEST)
-    if text.isdigit():
+    if text.isdecimal():
         return Position(offset=int(text))
     try:
         time = datetime.fromisoformat(text)
@@ -33,4 +33,4 @@ def parse_position(text: str) -> Position:
             f"{text!r} is not earliest, latest, an offset or a time such as 2026-01-31T08:00:00+00:00.",
             param_hint="--to",
         )
-    return Position(timestamp=round(time.timestamp() * 1000))
+    return Position(timestamp=max(0, round(time.timestamp() * 1000)))  # below 0 are EARLIEST and LATEST

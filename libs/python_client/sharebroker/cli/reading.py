@@ -63,11 +63,16 @@ def _csv(lines: Iterable[bytes], key: str | None) -> Iterator[Input]:
         raise BadInputError(f"Line {reader.line_num + 1} is not CSV: {failure}.") from None
 
 
-def _key(row: dict[str, object], field: str, line: int) -> bytes:
+def _key(row: dict[str, object], field: str, line: int) -> bytes | None:
     if field not in row:
         raise BadInputError(f"Line {line} has no field {field!r}; it has {', '.join(map(str, row))}.")
     value = row[field]
-    return (value if isinstance(value, str) else json.dumps(value)).encode()
+    if value is None:
+        return None
+    try:
+        return (value if isinstance(value, str) else json.dumps(value)).encode()
+    except UnicodeEncodeError:
+        raise BadInputError(f"Line {line} has half a surrogate pair in field {field!r}.") from None
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:

@@ -10,7 +10,8 @@ from rich.console import Group as Stack
 from rich.padding import Padding
 
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server, Topic, examples
+from sharebroker.cli.failures import FAILED
+from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
 from sharebroker.cli.output import Column, console, print_json, say, table
 from sharebroker.consumer.config import TopicPartition
 from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
@@ -37,17 +38,20 @@ _LOG: Final = (
 def show(
     group: Group,
     topic: Topic,
-    partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="Number of the partition.")],
+    partition: Annotated[
+        int, typer.Argument(metavar="PARTITION", min=0, max=MOST, help="Number of the partition.")
+    ],
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
     """Show a share-partition's checkpoint and deltas as they lie in Redis, beside what they fold to."""
     with Admin(server) as admin:
         answer = admin.inspect_state(group, TopicPartition(topic, partition))
+    if not answer.records:
+        say(f"Group {group} has no state in partition {partition} of topic {topic}.")
+        raise typer.Exit(FAILED)
     if as_json:
         print_json(state_document(answer))
-    elif not answer.records:
-        say(f"Group {group} has no state in partition {partition} of topic {topic}.")
     else:
         console().print(side_by_side(answer))
 

@@ -10,7 +10,7 @@ import typer
 from sharebroker.admin_model import TopicDescription
 from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
-from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, changes, examples, settings
+from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Server, Topic, changes, examples, settings
 from sharebroker.cli.output import Column, print_facts, print_json, print_rows, say
 from sharebroker.consumer.config import TopicPartition
 
@@ -45,7 +45,10 @@ Config = Annotated[
 def create(
     name: Topic,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=0, help="How many; 0 takes the server's num.partitions.")
+        int,
+        typer.Option(
+            "--partitions", "-p", min=0, max=MOST, help="How many; 0 takes the server's num.partitions."
+        ),
     ] = 0,
     config: Config = None,
     server: Server = DEFAULT_SERVER,
@@ -97,7 +100,8 @@ def describe(name: Topic, server: Server = DEFAULT_SERVER, as_json: AsJson = Fal
 def alter(
     name: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="The new number; more than there are.")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, max=MOST, help="The new number; more than there are."),
     ] = None,
     config: Config = None,
     unset: Annotated[

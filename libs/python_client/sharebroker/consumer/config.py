@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -38,7 +38,7 @@ class AcknowledgementOutcome(NamedTuple):
 
     topic: str
     partition: int
-    offsets: range
+    offsets: Sequence[int]
     kind: AcknowledgeType
     error: KafkaError | None
 

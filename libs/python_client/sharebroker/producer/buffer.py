@@ -160,12 +160,32 @@ class RecordBuffer:
             self._done(batch, None)
         self._free(batches)
 
+    def expire(self, now: float) -> bool:
+        """Fail what is older than the delivery timeout, on its way or not; whether there was any."""
+        with self._lock:
+            late = [batch for batch in self.unsettled if now >= self._deadline(batch)]
+            for batch in late:
+                lane = self._lane(batch)
+                if batch in lane.batches:
+                    lane.batches.remove(batch)
+                if batch is lane.open:
+                    lane.open = None
+                if not lane.batches:
+                    self._waiting.discard(lane)
+        for batch in late:
+            text = f"The record was not confirmed within {self._config.delivery_timeout_ms} ms."
+            self._done(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+        return bool(late)
+
+    def _deadline(self, batch: PendingBatch) -> float:
+        return batch.created + self._config.delivery_timeout_ms / 1000
+
     def fail(self, batches: list[PendingBatch], error: KafkaError, now: float) -> None:
         """A partition's batches were refused: for good, or to be tried again a little later, in order."""
         lane = self._lane(batches[0])
         again = []
-        for batch in batches:
-            if error.retriable and now < batch.created + self._config.delivery_timeout_ms / 1000:
+        for batch in (batch for batch in batches if not batch.done):
+            if error.retriable and now < self._deadline(batch):
                 wait = min(self._config.retry_backoff_ms << batch.tries, self._config.retry_backoff_max_ms)
                 batch.not_before = now + wait / 1000
                 batch.tries = min(batch.tries + 1, 16)
@@ -186,6 +206,8 @@ class RecordBuffer:
 
     def _done(self, batch: PendingBatch, error: KafkaError | None) -> None:
         with self._lock:
+            if batch not in self.unsettled:
+                return  # it had expired
             self.size -= batch.size
             self.unsettled.discard(batch)
         batch.settle(error)

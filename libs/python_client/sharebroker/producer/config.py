@@ -19,8 +19,10 @@ class ProducerConfig:
     `batch_size`: bytes of a batch before compression; `max_request_size`: bytes of one partition in one
     request.
     `buffer_memory`: bytes of records that wait; beyond it `send` waits.
-    `delivery_timeout_ms`: until when a record is tried again. A retry whose first try did arrive makes a
-    duplicate.
+    `delivery_timeout_ms`: until when a record is tried again; then it fails with REQUEST_TIMED_OUT, and may
+    have arrived or not. A retry whose first try did arrive makes a duplicate.
+    `request_timeout_ms`: how long an answer is waited for before the connection is made anew.
+    `max_block_ms`: how long `send` waits at most, for room or to learn of a topic.
     """
 
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none"
@@ -28,6 +30,7 @@ class ProducerConfig:
     batch_size: int = 64 * 1024
     max_request_size: int = 1024 * 1024
     buffer_memory: int = 32 * 1024 * 1024
+    max_block_ms: int = 60_000
     delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     metadata_max_age_ms: int = 300_000
@@ -52,6 +55,7 @@ _LEAST: Mapping[str, int] = {
     "batch_size": 1,
     "max_request_size": 1,
     "buffer_memory": 1,
+    "max_block_ms": 1,
     "delivery_timeout_ms": 1,
     "request_timeout_ms": 1,
     "metadata_max_age_ms": 1,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from aiokafka.record.util import calc_crc32c
+from crc32c import crc32c
 
 from sharebroker.records.compression import Codec
 
@@ -61,5 +61,5 @@ def _compressed(plain: bytes, codec: Codec) -> bytes:
     struct.pack_into(">i", batch, _LENGTH_AT, len(batch) - _AFTER_LENGTH)
     (attributes,) = struct.unpack_from(">h", batch, _ATTRIBUTES_AT)
     struct.pack_into(">h", batch, _ATTRIBUTES_AT, attributes | codec.number)
-    struct.pack_into(">I", batch, _CRC_AT, calc_crc32c(bytes(batch[_ATTRIBUTES_AT:])))
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(memoryview(batch)[_ATTRIBUTES_AT:]))
     return bytes(batch)

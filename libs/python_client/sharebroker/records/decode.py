@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from aiokafka.record.default_records import DefaultRecordBatch
+from crc32c import crc32c
 
 from sharebroker.records.record import AcknowledgeType, Acquisition, Record
 
@@ -15,6 +16,7 @@ _OVERHEAD: Final = 12  # base offset and length, which the length does not count
 _SMALLEST: Final = 61
 _LAST_DELTA_AT: Final = 23
 _LENGTH: Final = struct.Struct(">qi")
+_CRC_COVERS_FROM: Final = 21
 _LAST_DELTA: Final = struct.Struct(">i")
 
 
@@ -54,21 +56,21 @@ def decode(data: bytes, acquisitions: Sequence[Acquisition]) -> Decoded:
     decoded = Decoded()
     damaged: list[_Span] = []
     position = 0  # in acquisitions; batches and acquisitions both ascend
-    for batch in _batches(data, damaged):
+    for batch, content in _batches(data, damaged):
         first, end = batch.base_offset, batch.next_offset
         while position < len(acquisitions) and acquisitions[position].last < first:
             position += 1
         wanted = [a for a in acquisitions[position:] if a.first < end]
         if wanted and not batch.is_control_batch:
-            damage = _read(batch, wanted, decoded.records)
+            damage = _read(batch, content, wanted, decoded.records)
             if damage is not None:
                 damaged.append(_Span(first, end - 1, damage))
     _account(acquisitions, decoded, damaged)
     return decoded
 
 
-def _batches(data: bytes, damaged: list[_Span]) -> Iterator[DefaultRecordBatch]:
-    """The batches of `data`; what follows an incomplete or impossible one is damaged."""
+def _batches(data: bytes, damaged: list[_Span]) -> Iterator[tuple[DefaultRecordBatch, memoryview]]:
+    """The batches of `data` and their bytes; what follows an incomplete or impossible one is damaged."""
     view = memoryview(data)
     position, next_offset = 0, 0
     while position < len(data):
@@ -77,16 +79,19 @@ def _batches(data: bytes, damaged: list[_Span]) -> Iterator[DefaultRecordBatch]:
             end = position + _OVERHEAD + length
             if length >= _SMALLEST - _OVERHEAD and end <= len(data):
                 next_offset = base + _LAST_DELTA.unpack_from(data, position + _LAST_DELTA_AT)[0] + 1
-                yield DefaultRecordBatch(view[position:end])
+                content = view[position:end]
+                yield DefaultRecordBatch(content), content
                 position = end
                 continue
         damaged.append(_Span(next_offset, 2**63 - 1, AcknowledgeType.RELEASE))
         return
 
 
-def _read(batch: DefaultRecordBatch, wanted: list[Acquisition], into: list[Record]) -> AcknowledgeType | None:
+def _read(
+    batch: DefaultRecordBatch, content: memoryview, wanted: list[Acquisition], into: list[Record]
+) -> AcknowledgeType | None:
     """Append the wanted records of `batch`; how to acknowledge its offsets instead when it cannot be read."""
-    if not batch.validate_crc():
+    if crc32c(content[_CRC_COVERS_FROM:]) != batch.crc:
         return AcknowledgeType.REJECT
     start = len(into)
     try:

@@ -40,6 +40,30 @@ RESOURCE_TYPE_BROKER: ResourceType.ValueType  # 4
 RESOURCE_TYPE_GROUP: ResourceType.ValueType  # 32
 Global___ResourceType: _TypeAlias = ResourceType  # noqa: Y015
 
+class _ConfigOperation:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConfigOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigOperation.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONFIG_OPERATION_UNSPECIFIED: _ConfigOperation.ValueType  # 0
+    """It is the property's new value; without a value the property goes back to its default."""
+    CONFIG_OPERATION_APPEND: _ConfigOperation.ValueType  # 2
+    """Its parts are added to the property, a list."""
+    CONFIG_OPERATION_SUBTRACT: _ConfigOperation.ValueType  # 3
+    """Its parts are taken out of the property, a list."""
+
+class ConfigOperation(_ConfigOperation, metaclass=_ConfigOperationEnumTypeWrapper):
+    """What a value does to a property. Numbers are those of Kafka's AlterConfigOp.OpType."""
+
+CONFIG_OPERATION_UNSPECIFIED: ConfigOperation.ValueType  # 0
+"""It is the property's new value; without a value the property goes back to its default."""
+CONFIG_OPERATION_APPEND: ConfigOperation.ValueType  # 2
+"""Its parts are added to the property, a list."""
+CONFIG_OPERATION_SUBTRACT: ConfigOperation.ValueType  # 3
+"""Its parts are taken out of the property, a list."""
+Global___ConfigOperation: _TypeAlias = ConfigOperation  # noqa: Y015
+
 @_typing.final
 class CreateTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
@@ -366,18 +390,21 @@ class IncrementalAlterConfigsRequest(_message.Message):
 
         NAME_FIELD_NUMBER: _builtins.int
         VALUE_FIELD_NUMBER: _builtins.int
+        CONFIG_OPERATION_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         value: _builtins.str
         """Absent: back to the default."""
+        config_operation: Global___ConfigOperation.ValueType
         def __init__(
             self,
             *,
             name: _builtins.str = ...,
             value: _builtins.str | None = ...,
+            config_operation: Global___ConfigOperation.ValueType = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "value", b"value"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "config_operation", b"config_operation", "name", b"name", "value", b"value"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
         _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
@@ -390,9 +417,12 @@ class IncrementalAlterConfigsRequest(_message.Message):
         RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
         RESOURCE_NAME_FIELD_NUMBER: _builtins.int
         CONFIGS_FIELD_NUMBER: _builtins.int
+        REPLACE_FIELD_NUMBER: _builtins.int
         resource_type: Global___ResourceType.ValueType
         resource_name: _builtins.str
         """A topic's name, a group's id, or "" for all brokers."""
+        replace: _builtins.bool
+        """Properties that are not named go back to their defaults."""
         @_builtins.property
         def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncrementalAlterConfigsRequest.Config]: ...
         def __init__(
@@ -401,10 +431,11 @@ class IncrementalAlterConfigsRequest(_message.Message):
             resource_type: Global___ResourceType.ValueType = ...,
             resource_name: _builtins.str = ...,
             configs: _abc.Iterable[Global___IncrementalAlterConfigsRequest.Config] | None = ...,
+            replace: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "replace", b"replace", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,6 +463,29 @@ class IncrementalAlterConfigsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
+    class Config(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        value: _builtins.str
+        """Absent: its default."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            value: _builtins.str | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+        _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+    @_typing.final
     class Resource(_message.Message):
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -439,10 +493,15 @@ class IncrementalAlterConfigsResponse(_message.Message):
         RESOURCE_NAME_FIELD_NUMBER: _builtins.int
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        CONFIGS_FIELD_NUMBER: _builtins.int
         resource_type: Global___ResourceType.ValueType
         resource_name: _builtins.str
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
+        @_builtins.property
+        def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncrementalAlterConfigsResponse.Config]:
+            """What the properties that were changed are set to now."""
+
         def __init__(
             self,
             *,
@@ -450,10 +509,11 @@ class IncrementalAlterConfigsResponse(_message.Message):
             resource_name: _builtins.str = ...,
             error_code: _status_pb2.ErrorCode.ValueType = ...,
             error_message: _builtins.str = ...,
+            configs: _abc.Iterable[Global___IncrementalAlterConfigsResponse.Config] | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["configs", b"configs", "error_code", b"error_code", "error_message", b"error_message", "resource_name", b"resource_name", "resource_type", b"resource_type"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -47,7 +47,7 @@ class _AcknowledgeType:
 class _AcknowledgeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AcknowledgeType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACKNOWLEDGE_TYPE_UNSPECIFIED: _AcknowledgeType.ValueType  # 0
-    """There is no record at this offset."""
+    """Nothing was said: refused, since Kafka's 0 would end the record (GAP)."""
     ACKNOWLEDGE_TYPE_ACCEPT: _AcknowledgeType.ValueType  # 1
     """Processed; never delivered again."""
     ACKNOWLEDGE_TYPE_RELEASE: _AcknowledgeType.ValueType  # 2
@@ -56,12 +56,14 @@ class _AcknowledgeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Ackno
     """Cannot be processed; never delivered again."""
     ACKNOWLEDGE_TYPE_RENEW: _AcknowledgeType.ValueType  # 4
     """Still being processed; the acquisition lock starts anew."""
+    ACKNOWLEDGE_TYPE_GAP: _AcknowledgeType.ValueType  # 5
+    """There is no record at this offset: it was compacted away, or is a marker (Kafka: 0). For receivers of record batches."""
 
 class AcknowledgeType(_AcknowledgeType, metaclass=_AcknowledgeTypeEnumTypeWrapper):
     """What a consumer says of a record (Kafka: AcknowledgeType)."""
 
 ACKNOWLEDGE_TYPE_UNSPECIFIED: AcknowledgeType.ValueType  # 0
-"""There is no record at this offset."""
+"""Nothing was said: refused, since Kafka's 0 would end the record (GAP)."""
 ACKNOWLEDGE_TYPE_ACCEPT: AcknowledgeType.ValueType  # 1
 """Processed; never delivered again."""
 ACKNOWLEDGE_TYPE_RELEASE: AcknowledgeType.ValueType  # 2
@@ -70,6 +72,8 @@ ACKNOWLEDGE_TYPE_REJECT: AcknowledgeType.ValueType  # 3
 """Cannot be processed; never delivered again."""
 ACKNOWLEDGE_TYPE_RENEW: AcknowledgeType.ValueType  # 4
 """Still being processed; the acquisition lock starts anew."""
+ACKNOWLEDGE_TYPE_GAP: AcknowledgeType.ValueType  # 5
+"""There is no record at this offset: it was compacted away, or is a marker (Kafka: 0). For receivers of record batches."""
 Global___AcknowledgeType: _TypeAlias = AcknowledgeType  # noqa: Y015
 
 @_typing.final
@@ -189,6 +193,7 @@ class Acknowledgement(_message.Message):
     LOCK_TOKEN_FIELD_NUMBER: _builtins.int
     DELAY_MS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    UNSEEN_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """Chosen by the sender; the result carries it back."""
     topic_id: _builtins.str
@@ -203,6 +208,10 @@ class Acknowledgement(_message.Message):
     """For RELEASE: do not deliver again before this many milliseconds have passed (not kept over a fail-over)."""
     reason: _builtins.str
     """For REJECT: why, in the sender's words; goes into the leader's log."""
+    unseen: _builtins.bool
+    """For RELEASE: nobody has looked at the record. It is as if it had not been delivered: the delivery does not count and
+    nothing needs to be durable, so the result comes at once. Not together with `delay_ms`.
+    """
     def __init__(
         self,
         *,
@@ -215,10 +224,11 @@ class Acknowledgement(_message.Message):
         lock_token: _builtins.int = ...,
         delay_ms: _builtins.int = ...,
         reason: _builtins.str = ...,
+        unseen: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "last_offset", b"last_offset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset", "delay_ms", b"delay_ms", "first_offset", b"first_offset", "id", b"id", "last_offset", b"last_offset", "lock_token", b"lock_token", "partition", b"partition", "reason", b"reason", "topic_id", b"topic_id", "type", b"type", "unseen", b"unseen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__last_offset: _TypeAlias = _typing.Literal["last_offset"]  # noqa: Y015
     _WhichOneofArgType__last_offset: _TypeAlias = _typing.Literal["_last_offset", b"_last_offset"]  # noqa: Y015
@@ -248,7 +258,7 @@ class AcknowledgementResult(_message.Message):
     """For RENEW: when the lock runs out now, in milliseconds since the Unix epoch."""
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive."""
+    """Inclusive; 2^63-1 where the leader went away: what the acknowledgement covered may or may not have been applied."""
     def __init__(
         self,
         *,
@@ -282,7 +292,7 @@ class LockLost(_message.Message):
     partition: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive."""
+    """Inclusive; 2^63-1 where the leader went away: all that was held of the partition."""
     lock_token: _builtins.int
     """0: whatever acquisition the offsets belong to. So it is when the leader is gone; what it did not answer any more is
     answered with NOT_LEADER_OR_FOLLOWER, and may or may not have been applied.

@@ -114,6 +114,11 @@ class AdminServiceStub:
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
                 _registered_method=True)
+        self.InspectRecords = channel.unary_unary(
+                '/sharebroker.gateway.v1.AdminService/InspectRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsResponse.FromString,
+                _registered_method=True)
         self.InspectShareGroupState = channel.unary_unary(
                 '/sharebroker.gateway.v1.AdminService/InspectShareGroupState',
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.InspectShareGroupStateRequest.SerializeToString,
@@ -218,9 +223,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def InspectShareGroupState(self, request, context):
+    def InspectRecords(self, request, context):
         """The checkpoint and deltas of a share-partition as they lie in Redis, and what they fold to.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def InspectShareGroupState(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -302,6 +313,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteShareGroupOffsets,
                     request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.FromString,
                     response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.SerializeToString,
+            ),
+            'InspectRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.InspectRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsResponse.SerializeToString,
             ),
             'InspectShareGroupState': grpc.unary_unary_rpc_method_handler(
                     servicer.InspectShareGroupState,
@@ -715,6 +731,33 @@ class AdminService:
             '/sharebroker.gateway.v1.AdminService/DeleteShareGroupOffsets',
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InspectRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.AdminService/InspectRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.InspectRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,8 +55,9 @@ class AdminServiceStub:
     DescribeShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]
     AlterShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
-    InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
+    InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
     """The checkpoint and deltas of a share-partition as they lie in Redis, and what they fold to."""
+    InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -81,8 +82,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     DescribeShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]  # type: ignore[assignment]
     AlterShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]  # type: ignore[assignment]
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
-    InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
+    InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
     """The checkpoint and deltas of a share-partition as they lie in Redis, and what they fold to."""
+    InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Administration: Kafka's RPCs, translated; the gateway sends each to the process that can answer."""
@@ -196,11 +198,18 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse]]: ...
 
     @_abc_1.abstractmethod
+    def InspectRecords(
+        self,
+        request: _share_partition_leader_pb2.InspectRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.InspectRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.InspectRecordsResponse]]:
+        """The checkpoint and deltas of a share-partition as they lie in Redis, and what they fold to."""
+
+    @_abc_1.abstractmethod
     def InspectShareGroupState(
         self,
         request: _share_coordinator_pb2.InspectShareGroupStateRequest,
         context: _ServicerContext,
-    ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]:
-        """The checkpoint and deltas of a share-partition as they lie in Redis, and what they fold to."""
+    ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]: ...
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -72,7 +72,8 @@ class ProduceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """The same over one long stream; answers carry the request's id and come in any order.
+        """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
+        appended in the order of the requests: one that names a partition waits for those before it that do.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -40,7 +40,9 @@ class ProduceServiceStub:
     Produce: _grpc.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
-    """The same over one long stream; answers carry the request's id and come in any order."""
+    """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
+    appended in the order of the requests: one that names a partition waits for those before it that do.
+    """
 
 @_typing.type_check_only
 class ProduceServiceAsyncStub(ProduceServiceStub):
@@ -54,7 +56,9 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     Produce: _aio.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
-    """The same over one long stream; answers carry the request's id and come in any order."""
+    """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
+    appended in the order of the requests: one that names a partition waits for those before it that do.
+    """
 
 class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Publishing records."""
@@ -83,6 +87,8 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_produce_pb2.ProduceStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_produce_pb2.ProduceStreamResponse], _abc.AsyncIterator[_produce_pb2.ProduceStreamResponse]]:
-        """The same over one long stream; answers carry the request's id and come in any order."""
+        """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
+        appended in the order of the requests: one that names a partition waits for those before it that do.
+        """
 
 def add_ProduceServiceServicer_to_server(servicer: ProduceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -40,6 +40,7 @@ class ConsumeRequest(_message.Message):
         AS_TEXT_FIELD_NUMBER: _builtins.int
         RACK_ID_FIELD_NUMBER: _builtins.int
         CLIENT_ID_FIELD_NUMBER: _builtins.int
+        PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         """Needed with a membership of the client's own; made by the gateway otherwise. Whoever opens a stream again
@@ -54,6 +55,10 @@ class ConsumeRequest(_message.Message):
         """With `decode`: values that are UTF-8 come as `text`."""
         rack_id: _builtins.str
         client_id: _builtins.str
+        pause_on_lock_lost: _builtins.bool
+        """Once a lock is lost, deliver nothing more before the client's next message, which may be empty: a client that hangs
+        shall not use up the attempts of records that it never looks at.
+        """
         @_builtins.property
         def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
             """The gateway joins the group for the stream. Empty when the client runs its own membership (heartbeats by
@@ -72,10 +77,11 @@ class ConsumeRequest(_message.Message):
             as_text: _builtins.bool = ...,
             rack_id: _builtins.str | None = ...,
             client_id: _builtins.str = ...,
+            pause_on_lock_lost: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "rack_id", b"rack_id"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "acquire_mode", b"acquire_mode", "as_text", b"as_text", "batch_size", b"batch_size", "client_id", b"client_id", "decode", b"decode", "group_id", b"group_id", "member_id", b"member_id", "rack_id", b"rack_id", "topics", b"topics"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "acquire_mode", b"acquire_mode", "as_text", b"as_text", "batch_size", b"batch_size", "client_id", b"client_id", "decode", b"decode", "group_id", b"group_id", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost", "rack_id", b"rack_id", "topics", b"topics"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         _WhichOneofReturnType__rack_id: _TypeAlias = _typing.Literal["rack_id"]  # noqa: Y015
         _WhichOneofArgType__rack_id: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id"]  # noqa: Y015
@@ -105,13 +111,20 @@ class ConsumeRequest(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _builtins.int
+    REST_UNSEEN_FIELD_NUMBER: _builtins.int
     credit: _builtins.int
-    """Records more the client will take, on top of what it granted before."""
+    """Records more the client will take, on top of what it granted before. A negative number takes credit back; records
+    that are on their way may still come, and count.
+    """
+    rest_unseen: _builtins.bool
+    """Nobody has looked at what the client still holds when the stream ends: its delivery does not count. It says so before
+    it closes, when it has answered for all that was looked at; records may still be on their way then.
+    """
     @_builtins.property
     def subscribe(self) -> Global___ConsumeRequest.Subscribe: ...
     @_builtins.property
     def assignment(self) -> Global___ConsumeRequest.Assignment:
-        """Fields 3 and 4 are those of DeliverRequest: the gateway hands them on without looking into them."""
+        """Fields 3 to 5 are those of DeliverRequest: the gateway hands them on without looking into them."""
 
     @_builtins.property
     def acknowledgements(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Acknowledgement]: ...
@@ -122,10 +135,11 @@ class ConsumeRequest(_message.Message):
         assignment: Global___ConsumeRequest.Assignment | None = ...,
         credit: _builtins.int = ...,
         acknowledgements: _abc.Iterable[_delivery_pb2.Acknowledgement] | None = ...,
+        rest_unseen: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "subscribe", b"subscribe"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgements", b"acknowledgements", "assignment", b"assignment", "credit", b"credit", "subscribe", b"subscribe"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgements", b"acknowledgements", "assignment", b"assignment", "credit", b"credit", "rest_unseen", b"rest_unseen", "subscribe", b"subscribe"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -62,21 +62,25 @@ class InitializeShareGroupStateRequest(_message.Message):
         PARTITION_FIELD_NUMBER: _builtins.int
         STATE_EPOCH_FIELD_NUMBER: _builtins.int
         START_OFFSET_FIELD_NUMBER: _builtins.int
+        KEEP_EXISTING_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         state_epoch: _builtins.int
         """The group epoch at which the group coordinator asks; fences leaders that loaded an older state."""
         start_offset: _builtins.int
         """-1: not set; the leader resolves `share.auto.offset.reset` at its first fetch."""
+        keep_existing: _builtins.bool
+        """State that is there already stays as it is, only its state epoch rises."""
         def __init__(
             self,
             *,
             partition: _builtins.int = ...,
             state_epoch: _builtins.int = ...,
             start_offset: _builtins.int = ...,
+            keep_existing: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_existing", b"keep_existing", "partition", b"partition", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -455,7 +459,10 @@ class DeleteShareGroupStateRequest(_message.Message):
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    STATE_EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
+    state_epoch: _builtins.int
+    """The group epoch at which the deletion was decided: what was initialised at a higher one stays. Absent: all goes (Kafka)."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteShareGroupStateRequest.TopicData]: ...
     def __init__(
@@ -463,12 +470,15 @@ class DeleteShareGroupStateRequest(_message.Message):
         *,
         group_id: _builtins.str = ...,
         topics: _abc.Iterable[Global___DeleteShareGroupStateRequest.TopicData] | None = ...,
+        state_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_state_epoch", b"_state_epoch", "state_epoch", b"state_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_state_epoch", b"_state_epoch", "group_id", b"group_id", "state_epoch", b"state_epoch", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__state_epoch: _TypeAlias = _typing.Literal["state_epoch"]  # noqa: Y015
+    _WhichOneofArgType__state_epoch: _TypeAlias = _typing.Literal["_state_epoch", b"_state_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__state_epoch) -> _WhichOneofReturnType__state_epoch | None: ...
 
 Global___DeleteShareGroupStateRequest: _TypeAlias = DeleteShareGroupStateRequest  # noqa: Y015
 
@@ -674,6 +684,7 @@ class InspectShareGroupStateResponse(_message.Message):
         create_timestamp_ms: _builtins.int
         """Milliseconds since the Unix epoch, for checkpoints."""
         write_timestamp_ms: _builtins.int
+        """Milliseconds since the Unix epoch; 0: written before times were kept."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -702,6 +713,7 @@ class InspectShareGroupStateResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     FOLDED_FIELD_NUMBER: _builtins.int
     CONSISTENT_FIELD_NUMBER: _builtins.int
+    LIVE_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     stream: _builtins.str
     """The key of the stream in Redis."""
@@ -715,6 +727,10 @@ class InspectShareGroupStateResponse(_message.Message):
     def folded(self) -> Global___InspectShareGroupStateResponse.LogRecord:
         """What they fold to; absent when there is no state."""
 
+    @_builtins.property
+    def live(self) -> Global___InspectShareGroupStateResponse.LogRecord:
+        """The shard's live value, which reads are answered from; absent when there is no state."""
+
     def __init__(
         self,
         *,
@@ -723,10 +739,11 @@ class InspectShareGroupStateResponse(_message.Message):
         records: _abc.Iterable[Global___InspectShareGroupStateResponse.LogRecord] | None = ...,
         folded: Global___InspectShareGroupStateResponse.LogRecord | None = ...,
         consistent: _builtins.bool = ...,
+        live: Global___InspectShareGroupStateResponse.LogRecord | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["folded", b"folded"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["folded", b"folded", "live", b"live"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistent", b"consistent", "folded", b"folded", "records", b"records", "shard", b"shard", "stream", b"stream"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consistent", b"consistent", "folded", b"folded", "live", b"live", "records", b"records", "shard", b"shard", "stream", b"stream"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -776,3 +793,111 @@ class DeleteTopicStateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteTopicStateResponse: _TypeAlias = DeleteTopicStateResponse  # noqa: Y015
+
+@_typing.final
+class FetchShareGroupStateRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    FETCH_OFFSET_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    fetch_offset: _builtins.int
+    """The first record wanted; an offset is the record's position in the shard's log less one."""
+    max_bytes: _builtins.int
+    """At most so many bytes, but one record if there is any; the server has a bound of its own."""
+    max_wait_ms: _builtins.int
+    """How long to wait where there is no record yet."""
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        fetch_offset: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+        max_wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchShareGroupStateRequest: _TypeAlias = FetchShareGroupStateRequest  # noqa: Y015
+
+@_typing.final
+class FetchShareGroupStateResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_BATCHES_FIELD_NUMBER: _builtins.int
+    LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+    HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+    record_batches: _builtins.bytes
+    """Whole record batches (magic 2), ascending: keys and values in Kafka's form (ShareSnapshot, ShareUpdate)."""
+    log_start_offset: _builtins.int
+    """The first offset there is."""
+    high_watermark: _builtins.int
+    """The offset behind the last durable record."""
+    def __init__(
+        self,
+        *,
+        record_batches: _builtins.bytes = ...,
+        log_start_offset: _builtins.int = ...,
+        high_watermark: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "record_batches", b"record_batches"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchShareGroupStateResponse: _TypeAlias = FetchShareGroupStateResponse  # noqa: Y015
+
+@_typing.final
+class FindShareGroupStateOffsetRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    timestamp: _builtins.int
+    """Milliseconds since the Unix epoch: the first record that is not older. -1: the end of the log, -2: its start,
+    -3: the newest record.
+    """
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindShareGroupStateOffsetRequest: _TypeAlias = FindShareGroupStateOffsetRequest  # noqa: Y015
+
+@_typing.final
+class FindShareGroupStateOffsetResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """-1: no such record."""
+    timestamp: _builtins.int
+    """The record's time; -1 for start and end, and where there is no such record."""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindShareGroupStateOffsetResponse: _TypeAlias = FindShareGroupStateOffsetResponse  # noqa: Y015

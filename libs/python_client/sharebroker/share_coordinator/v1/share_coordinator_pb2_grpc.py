@@ -73,6 +73,16 @@ class ShareCoordinatorServiceStub:
                 request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateResponse.FromString,
                 _registered_method=True)
+        self.FetchShareGroupState = channel.unary_unary(
+                '/sharebroker.share_coordinator.v1.ShareCoordinatorService/FetchShareGroupState',
+                request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.FromString,
+                _registered_method=True)
+        self.FindShareGroupStateOffset = channel.unary_unary(
+                '/sharebroker.share_coordinator.v1.ShareCoordinatorService/FindShareGroupStateOffset',
+                request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.FromString,
+                _registered_method=True)
 
 
 class ShareCoordinatorServiceServicer:
@@ -104,7 +114,8 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteShareGroupState(self, request, context):
-        """Removes the state; success also where there is none. Kafka: DeleteShareGroupState (86).
+        """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+        Kafka: DeleteShareGroupState (86).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -126,6 +137,21 @@ class ShareCoordinatorServiceServicer:
 
     def DeleteTopicState(self, request, context):
         """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FetchShareGroupState(self, request, context):
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindShareGroupStateOffset(self, request, context):
+        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -168,6 +194,16 @@ def add_ShareCoordinatorServiceServicer_to_server(servicer, server):
                     servicer.DeleteTopicState,
                     request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateRequest.FromString,
                     response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateResponse.SerializeToString,
+            ),
+            'FetchShareGroupState': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchShareGroupState,
+                    request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.FromString,
+                    response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.SerializeToString,
+            ),
+            'FindShareGroupStateOffset': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindShareGroupStateOffset,
+                    request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.FromString,
+                    response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -363,6 +399,60 @@ class ShareCoordinatorService:
             '/sharebroker.share_coordinator.v1.ShareCoordinatorService/DeleteTopicState',
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateRequest.SerializeToString,
             sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.DeleteTopicStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchShareGroupState(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_coordinator.v1.ShareCoordinatorService/FetchShareGroupState',
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.SerializeToString,
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindShareGroupStateOffset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_coordinator.v1.ShareCoordinatorService/FindShareGroupStateOffset',
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.SerializeToString,
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -44,13 +44,21 @@ class ShareCoordinatorServiceStub:
     WriteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]
     """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]
-    """Removes the state; success also where there is none. Kafka: DeleteShareGroupState (86)."""
+    """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+    Kafka: DeleteShareGroupState (86).
+    """
     ReadShareGroupStateSummary: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
     """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka."""
     DeleteTopicState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]
     """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+    FetchShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """
+    FindShareGroupStateOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
+    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
 
 @_typing.type_check_only
 class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
@@ -68,13 +76,21 @@ class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
     WriteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]  # type: ignore[assignment]
     """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]  # type: ignore[assignment]
-    """Removes the state; success also where there is none. Kafka: DeleteShareGroupState (86)."""
+    """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+    Kafka: DeleteShareGroupState (86).
+    """
     ReadShareGroupStateSummary: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]  # type: ignore[assignment]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
     """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka."""
     DeleteTopicState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]  # type: ignore[assignment]
     """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+    FetchShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """
+    FindShareGroupStateOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
+    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
 
 class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
@@ -113,7 +129,9 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.DeleteShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteShareGroupStateResponse]]:
-        """Removes the state; success also where there is none. Kafka: DeleteShareGroupState (86)."""
+        """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+        Kafka: DeleteShareGroupState (86).
+        """
 
     @_abc_1.abstractmethod
     def ReadShareGroupStateSummary(
@@ -138,5 +156,23 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteTopicStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteTopicStateResponse]]:
         """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+
+    @_abc_1.abstractmethod
+    def FetchShareGroupState(
+        self,
+        request: _share_coordinator_pb2.FetchShareGroupStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """
+
+    @_abc_1.abstractmethod
+    def FindShareGroupStateOffset(
+        self,
+        request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
+        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
 
 def add_ShareCoordinatorServiceServicer_to_server(servicer: ShareCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

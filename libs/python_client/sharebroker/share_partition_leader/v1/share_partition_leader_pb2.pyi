@@ -34,11 +34,16 @@ class DeliverRequest(_message.Message):
         MEMBER_ID_FIELD_NUMBER: _builtins.int
         ACQUIRE_MODE_FIELD_NUMBER: _builtins.int
         BATCH_SIZE_FIELD_NUMBER: _builtins.int
+        PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
         batch_size: _builtins.int
         """A delivery is split on record batch boundaries into acquired runs of about this many records; 0 takes 500."""
+        pause_on_lock_lost: _builtins.bool
+        """Once a lock of this stream is lost, deliver nothing more before `resume`: a consumer that hangs shall not use up the
+        attempts of records that it never looks at.
+        """
         def __init__(
             self,
             *,
@@ -46,10 +51,11 @@ class DeliverRequest(_message.Message):
             member_id: _builtins.str = ...,
             acquire_mode: _delivery_pb2.AcquireMode.ValueType = ...,
             batch_size: _builtins.int = ...,
+            pause_on_lock_lost: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "member_id", b"member_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "member_id", b"member_id", "pause_on_lock_lost", b"pause_on_lock_lost"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -77,8 +83,14 @@ class DeliverRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _builtins.int
+    REST_UNSEEN_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
     credit: _builtins.int
-    """Records more that may be delivered, on top of what was granted before."""
+    """Records more that may be delivered, on top of what was granted before; below 0: that many fewer."""
+    rest_unseen: _builtins.bool
+    """Nobody has looked at what is still held when the stream ends: it is released as unseen."""
+    resume: _builtins.bool
+    """Ends a pause; see `pause_on_lock_lost`."""
     @_builtins.property
     def open(self) -> Global___DeliverRequest.Open: ...
     @_builtins.property
@@ -92,10 +104,12 @@ class DeliverRequest(_message.Message):
         partitions: Global___DeliverRequest.Partitions | None = ...,
         credit: _builtins.int = ...,
         acknowledgements: _abc.Iterable[_delivery_pb2.Acknowledgement] | None = ...,
+        rest_unseen: _builtins.bool = ...,
+        resume: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["open", b"open", "partitions", b"partitions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgements", b"acknowledgements", "credit", b"credit", "open", b"open", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledgements", b"acknowledgements", "credit", b"credit", "open", b"open", "partitions", b"partitions", "rest_unseen", b"rest_unseen", "resume", b"resume"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -174,6 +188,7 @@ class AcquireRecordsRequest(_message.Message):
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     BATCH_SIZE_FIELD_NUMBER: _builtins.int
     ACQUIRE_MODE_FIELD_NUMBER: _builtins.int
+    WITH_MARKERS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -182,6 +197,8 @@ class AcquireRecordsRequest(_message.Message):
     max_records: _builtins.int
     batch_size: _builtins.int
     acquire_mode: _delivery_pb2.AcquireMode.ValueType
+    with_markers: _builtins.bool
+    """Acquire markers of transactions too, to be acknowledged as gaps."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are to be served."""
@@ -198,10 +215,11 @@ class AcquireRecordsRequest(_message.Message):
         max_records: _builtins.int = ...,
         batch_size: _builtins.int = ...,
         acquire_mode: _delivery_pb2.AcquireMode.ValueType = ...,
+        with_markers: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "with_markers", b"with_markers"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -479,16 +497,24 @@ class ProduceRequest(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    ADDS_PARTITIONS_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    """Of transactional batches; empty for others."""
+    adds_partitions: _builtins.bool
+    """The partitions become part of the transaction (transaction.version 2); else they must be part of it already."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.Partition]: ...
     def __init__(
         self,
         *,
         partitions: _abc.Iterable[Global___ProduceRequest.Partition] | None = ...,
+        transactional_id: _builtins.str = ...,
+        adds_partitions: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["adds_partitions", b"adds_partitions", "partitions", b"partitions", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -554,6 +580,157 @@ class ProduceResponse(_message.Message):
 Global___ProduceResponse: _TypeAlias = ProduceResponse  # noqa: Y015
 
 @_typing.final
+class FetchRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        FETCH_OFFSET_FIELD_NUMBER: _builtins.int
+        PARTITION_MAX_BYTES_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        fetch_offset: _builtins.int
+        partition_max_bytes: _builtins.int
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            fetch_offset: _builtins.int = ...,
+            partition_max_bytes: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["fetch_offset", b"fetch_offset", "partition", b"partition", "partition_max_bytes", b"partition_max_bytes", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    MIN_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_BYTES_FIELD_NUMBER: _builtins.int
+    ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    max_wait_ms: _builtins.int
+    """The answer waits this long for `min_bytes`, or an error."""
+    min_bytes: _builtins.int
+    max_bytes: _builtins.int
+    """The first batch is given however large it is."""
+    isolation_level: _builtins.int
+    """0: all records; 1: up to the last stable offset, with the aborted transactions among them."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest.Partition]:
+        """In the order in which they are to be served."""
+
+    def __init__(
+        self,
+        *,
+        max_wait_ms: _builtins.int = ...,
+        min_bytes: _builtins.int = ...,
+        max_bytes: _builtins.int = ...,
+        isolation_level: _builtins.int = ...,
+        partitions: _abc.Iterable[Global___FetchRequest.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isolation_level", b"isolation_level", "max_bytes", b"max_bytes", "max_wait_ms", b"max_wait_ms", "min_bytes", b"min_bytes", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
+
+@_typing.final
+class FetchResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class AbortedTransaction(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PRODUCER_ID_FIELD_NUMBER: _builtins.int
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        producer_id: _builtins.int
+        first_offset: _builtins.int
+        def __init__(
+            self,
+            *,
+            producer_id: _builtins.int = ...,
+            first_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "producer_id", b"producer_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
+        LAST_STABLE_OFFSET_FIELD_NUMBER: _builtins.int
+        LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+        ABORTED_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+        RECORDS_FIELD_NUMBER: _builtins.int
+        LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        high_watermark: _builtins.int
+        last_stable_offset: _builtins.int
+        log_start_offset: _builtins.int
+        records: _builtins.bytes
+        """Whole batches, from the one that contains the fetch offset."""
+        leader_epoch: _builtins.int
+        @_builtins.property
+        def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse.AbortedTransaction]:
+            """With isolation level 1."""
+
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            high_watermark: _builtins.int = ...,
+            last_stable_offset: _builtins.int = ...,
+            log_start_offset: _builtins.int = ...,
+            aborted_transactions: _abc.Iterable[Global___FetchResponse.AbortedTransaction] | None = ...,
+            records: _builtins.bytes = ...,
+            leader_epoch: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["aborted_transactions", b"aborted_transactions", "error_code", b"error_code", "error_message", b"error_message", "high_watermark", b"high_watermark", "last_stable_offset", b"last_stable_offset", "leader_epoch", b"leader_epoch", "log_start_offset", b"log_start_offset", "partition", b"partition", "records", b"records", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___FetchResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FetchResponse: _TypeAlias = FetchResponse  # noqa: Y015
+
+@_typing.final
 class ListOffsetsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -567,7 +744,7 @@ class ListOffsetsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         timestamp: _builtins.int
-        """Milliseconds since the Unix epoch; -1 latest, -2 earliest."""
+        """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the highest timestamp."""
         def __init__(
             self,
             *,
@@ -582,16 +759,20 @@ class ListOffsetsRequest(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
+    isolation_level: _builtins.int
+    """0: the latest offset is the log end; 1: the last stable offset, and no record behind it is found."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsRequest.Partition]: ...
     def __init__(
         self,
         *,
         partitions: _abc.Iterable[Global___ListOffsetsRequest.Partition] | None = ...,
+        isolation_level: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["isolation_level", b"isolation_level", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -619,6 +800,7 @@ class ListOffsetsResponse(_message.Message):
         offset: _builtins.int
         """-1: there is none."""
         timestamp: _builtins.int
+        """That of the record found; -1 for offsets that are no record's."""
         leader_epoch: _builtins.int
         def __init__(
             self,
@@ -746,3 +928,425 @@ class DeleteRecordsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteRecordsResponse: _TypeAlias = DeleteRecordsResponse  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Marker(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        PRODUCER_ID_FIELD_NUMBER: _builtins.int
+        PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+        TRANSACTION_RESULT_FIELD_NUMBER: _builtins.int
+        COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        producer_id: _builtins.int
+        producer_epoch: _builtins.int
+        """Fences the producer's older epochs from here on."""
+        transaction_result: _builtins.bool
+        """True commits, false aborts."""
+        coordinator_epoch: _builtins.int
+        """The epoch of the coordinator's shard."""
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            producer_id: _builtins.int = ...,
+            producer_epoch: _builtins.int = ...,
+            transaction_result: _builtins.bool = ...,
+            coordinator_epoch: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "partition", b"partition", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "topic_id", b"topic_id", "transaction_result", b"transaction_result"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    MARKERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteTxnMarkersRequest.Marker]: ...
+    def __init__(
+        self,
+        *,
+        markers: _abc.Iterable[Global___WriteTxnMarkersRequest.Marker] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["markers", b"markers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersRequest: _TypeAlias = WriteTxnMarkersRequest  # noqa: Y015
+
+@_typing.final
+class WriteTxnMarkersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteTxnMarkersResponse.Partition]:
+        """In the order of the markers."""
+
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___WriteTxnMarkersResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteTxnMarkersResponse: _TypeAlias = WriteTxnMarkersResponse  # noqa: Y015
+
+@_typing.final
+class DescribeProducersRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[_delivery_pb2.TopicPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersRequest: _TypeAlias = DescribeProducersRequest  # noqa: Y015
+
+@_typing.final
+class DescribeProducersResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ProducerState(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        PRODUCER_ID_FIELD_NUMBER: _builtins.int
+        PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+        LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
+        LAST_TIMESTAMP_FIELD_NUMBER: _builtins.int
+        COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+        CURRENT_TXN_START_OFFSET_FIELD_NUMBER: _builtins.int
+        producer_id: _builtins.int
+        producer_epoch: _builtins.int
+        last_sequence: _builtins.int
+        """-1: none is known."""
+        last_timestamp: _builtins.int
+        """When it last wrote here."""
+        coordinator_epoch: _builtins.int
+        """-1: no transaction of it has ended here."""
+        current_txn_start_offset: _builtins.int
+        """-1: no transaction is open here."""
+        def __init__(
+            self,
+            *,
+            producer_id: _builtins.int = ...,
+            producer_epoch: _builtins.int = ...,
+            last_sequence: _builtins.int = ...,
+            last_timestamp: _builtins.int = ...,
+            coordinator_epoch: _builtins.int = ...,
+            current_txn_start_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "current_txn_start_offset", b"current_txn_start_offset", "last_sequence", b"last_sequence", "last_timestamp", b"last_timestamp", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        ACTIVE_PRODUCERS_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        @_builtins.property
+        def active_producers(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersResponse.ProducerState]: ...
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            active_producers: _abc.Iterable[Global___DescribeProducersResponse.ProducerState] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["active_producers", b"active_producers", "error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeProducersResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DescribeProducersResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeProducersResponse: _TypeAlias = DescribeProducersResponse  # noqa: Y015
+
+@_typing.final
+class DescribeLogsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[_delivery_pb2.TopicPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogsRequest: _TypeAlias = DescribeLogsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeLogsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        size: _builtins.int
+        """Bytes of record batches; up to a segment (1 MiB) more right after the log start moved."""
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            size: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "partition", b"partition", "size", b"size", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeLogsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___DescribeLogsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeLogsResponse: _TypeAlias = DescribeLogsResponse  # noqa: Y015
+
+@_typing.final
+class InspectRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        FROM_OFFSET_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        from_offset: _builtins.int
+        """Where to begin to read the log; -1: not at all."""
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            from_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["from_offset", b"from_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsRequest.Partition]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___InspectRecordsRequest.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InspectRecordsRequest: _TypeAlias = InspectRecordsRequest  # noqa: Y015
+
+@_typing.final
+class InspectRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class OffsetRange(_message.Message):
+        """Both ends inclusive."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "last_offset", b"last_offset"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
+        LOG_END_OFFSET_FIELD_NUMBER: _builtins.int
+        IN_DELIVERY_FIELD_NUMBER: _builtins.int
+        MARKERS_FIELD_NUMBER: _builtins.int
+        MISSING_FIELD_NUMBER: _builtins.int
+        NEXT_OFFSET_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        log_start_offset: _builtins.int
+        log_end_offset: _builtins.int
+        next_offset: _builtins.int
+        """The log was read up to here; below `log_end_offset` there is more to ask for."""
+        @_builtins.property
+        def in_delivery(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
+            """Held by members, or released for later: the leader's memory, in no log."""
+
+        @_builtins.property
+        def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
+            """Transaction markers: offsets that never had a record."""
+
+        @_builtins.property
+        def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
+            """No batch has them: records that were lost."""
+
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            log_start_offset: _builtins.int = ...,
+            log_end_offset: _builtins.int = ...,
+            in_delivery: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
+            markers: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
+            missing: _abc.Iterable[Global___InspectRecordsResponse.OffsetRange] | None = ...,
+            next_offset: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "in_delivery", b"in_delivery", "log_end_offset", b"log_end_offset", "log_start_offset", b"log_start_offset", "markers", b"markers", "missing", b"missing", "next_offset", b"next_offset", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___InspectRecordsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InspectRecordsResponse: _TypeAlias = InspectRecordsResponse  # noqa: Y015

@@ -48,10 +48,20 @@ class SharePartitionLeaderServiceStub:
     """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
+    Fetch: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]
+    """Reads record batches, without any group. Kafka: Fetch (1)."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
+    WriteTxnMarkers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]
+    """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
+    DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
+    """Kafka: DescribeProducers (61)."""
+    DescribeLogs: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]
+    """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+    InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
+    """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
 
 @_typing.type_check_only
 class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
@@ -73,10 +83,20 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
+    Fetch: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]  # type: ignore[assignment]
+    """Reads record batches, without any group. Kafka: Fetch (1)."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
     """Moves the log start offset. Kafka: DeleteRecords (21)."""
+    WriteTxnMarkers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.WriteTxnMarkersRequest, _share_partition_leader_pb2.WriteTxnMarkersResponse]  # type: ignore[assignment]
+    """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
+    DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
+    """Kafka: DescribeProducers (61)."""
+    DescribeLogs: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]  # type: ignore[assignment]
+    """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+    InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
+    """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
 
 class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
@@ -127,6 +147,14 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         """Appends record batches; answered when durable. Kafka: Produce (0)."""
 
     @_abc_1.abstractmethod
+    def Fetch(
+        self,
+        request: _share_partition_leader_pb2.FetchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.FetchResponse, _abc.Awaitable[_share_partition_leader_pb2.FetchResponse]]:
+        """Reads record batches, without any group. Kafka: Fetch (1)."""
+
+    @_abc_1.abstractmethod
     def ListOffsets(
         self,
         request: _share_partition_leader_pb2.ListOffsetsRequest,
@@ -141,5 +169,37 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.DeleteRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.DeleteRecordsResponse]]:
         """Moves the log start offset. Kafka: DeleteRecords (21)."""
+
+    @_abc_1.abstractmethod
+    def WriteTxnMarkers(
+        self,
+        request: _share_partition_leader_pb2.WriteTxnMarkersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.WriteTxnMarkersResponse, _abc.Awaitable[_share_partition_leader_pb2.WriteTxnMarkersResponse]]:
+        """Ends transactions in partitions; called by the transaction coordinator. Kafka: WriteTxnMarkers (27)."""
+
+    @_abc_1.abstractmethod
+    def DescribeProducers(
+        self,
+        request: _share_partition_leader_pb2.DescribeProducersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.DescribeProducersResponse, _abc.Awaitable[_share_partition_leader_pb2.DescribeProducersResponse]]:
+        """Kafka: DescribeProducers (61)."""
+
+    @_abc_1.abstractmethod
+    def DescribeLogs(
+        self,
+        request: _share_partition_leader_pb2.DescribeLogsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.DescribeLogsResponse, _abc.Awaitable[_share_partition_leader_pb2.DescribeLogsResponse]]:
+        """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+
+    @_abc_1.abstractmethod
+    def InspectRecords(
+        self,
+        request: _share_partition_leader_pb2.InspectRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.InspectRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.InspectRecordsResponse]]:
+        """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
 
 def add_SharePartitionLeaderServiceServicer_to_server(servicer: SharePartitionLeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

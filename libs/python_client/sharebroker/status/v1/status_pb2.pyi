@@ -54,6 +54,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The topic name is not legal."""
     ERROR_CODE_RECORD_LIST_TOO_LARGE: _ErrorCode.ValueType  # 18
     """The batch is larger than allowed."""
+    ERROR_CODE_INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
+    """The number of acknowledgements is not legal."""
     ERROR_CODE_INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
     """The group id is not legal."""
     ERROR_CODE_UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
@@ -66,6 +68,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Not allowed on this group."""
     ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 31
     """Not allowed on this cluster."""
+    ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
+    """The timestamp of a record is out of range."""
     ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
     """The server does not offer this."""
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
@@ -74,24 +78,54 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The number of partitions is not legal."""
     ERROR_CODE_INVALID_REPLICATION_FACTOR: _ErrorCode.ValueType  # 38
     """The replication factor is not legal."""
+    ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: _ErrorCode.ValueType  # 39
+    """The replica assignment is not legal."""
     ERROR_CODE_INVALID_CONFIG: _ErrorCode.ValueType  # 40
     """A configuration value is not legal."""
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 42
     """The request is not legal."""
+    ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: _ErrorCode.ValueType  # 43
+    """The message format does not allow this."""
     ERROR_CODE_POLICY_VIOLATION: _ErrorCode.ValueType  # 44
     """A policy of the server forbids this."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: _ErrorCode.ValueType  # 45
     """A producer's batch is missing."""
     ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: _ErrorCode.ValueType  # 46
     """The producer sent this batch before."""
+    ERROR_CODE_INVALID_PRODUCER_EPOCH: _ErrorCode.ValueType  # 47
+    """The producer epoch is older than the current one."""
+    ERROR_CODE_INVALID_TXN_STATE: _ErrorCode.ValueType  # 48
+    """The transaction is not in a state for this."""
+    ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: _ErrorCode.ValueType  # 49
+    """The producer id is not that of the transactional id."""
+    ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: _ErrorCode.ValueType  # 50
+    """The transaction timeout is longer than allowed."""
+    ERROR_CODE_CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
+    """The transaction before this one is still being ended."""
+    ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ErrorCode.ValueType  # 52
+    """The coordinator's epoch is older than the current one."""
+    ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
+    """Not allowed for this transactional id."""
+    ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
+    """Something else in the request failed, so this was not tried."""
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
     """The store refuses writes; nothing was written."""
+    ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
+    """Nothing is known of this producer."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
     """The group still has members."""
     ERROR_CODE_GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
     """There is no share group of this name."""
+    ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: _ErrorCode.ValueType  # 70
+    """There is no fetch session of this id."""
+    ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
+    """The fetch session epoch is not the expected one."""
+    ERROR_CODE_TOPIC_DELETION_DISABLED: _ErrorCode.ValueType  # 73
+    """Topics cannot be deleted here."""
     ERROR_CODE_FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 74
     """The leader epoch is older than the stored one."""
+    ERROR_CODE_UNKNOWN_LEADER_EPOCH: _ErrorCode.ValueType  # 75
+    """The leader epoch is newer than the one known here."""
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ErrorCode.ValueType  # 76
     """This compression is not known."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
@@ -102,12 +136,26 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """A record is not legal."""
     ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
     """Too much at once; slow down."""
+    ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
+    """A newer producer has the same transactional id."""
+    ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
+    """The feature cannot have this level."""
+    ERROR_CODE_FEATURE_UPDATE_FAILED: _ErrorCode.ValueType  # 96
+    """The features could not be changed."""
     ERROR_CODE_UNKNOWN_TOPIC_ID: _ErrorCode.ValueType  # 100
     """There is no topic of this id."""
     ERROR_CODE_INCONSISTENT_TOPIC_ID: _ErrorCode.ValueType  # 103
     """The topic's id is another one."""
+    ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: _ErrorCode.ValueType  # 105
+    """There is no such transactional id."""
     ERROR_CODE_FENCED_MEMBER_EPOCH: _ErrorCode.ValueType  # 110
     """The member epoch is not the current one; join again."""
+    ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
+    """This is a broker, not a controller."""
+    ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
+    """There are no servers of this kind."""
+    ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
+    """The transaction can only be aborted."""
     ERROR_CODE_INVALID_RECORD_STATE: _ErrorCode.ValueType  # 121
     """The record is not held by this member."""
     ERROR_CODE_SHARE_SESSION_NOT_FOUND: _ErrorCode.ValueType  # 122
@@ -157,6 +205,8 @@ ERROR_CODE_INVALID_TOPIC_EXCEPTION: ErrorCode.ValueType  # 17
 """The topic name is not legal."""
 ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode.ValueType  # 18
 """The batch is larger than allowed."""
+ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
+"""The number of acknowledgements is not legal."""
 ERROR_CODE_INVALID_GROUP_ID: ErrorCode.ValueType  # 24
 """The group id is not legal."""
 ERROR_CODE_UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
@@ -169,6 +219,8 @@ ERROR_CODE_GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
 """Not allowed on this group."""
 ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
 """Not allowed on this cluster."""
+ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
+"""The timestamp of a record is out of range."""
 ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
 """The server does not offer this."""
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
@@ -177,24 +229,54 @@ ERROR_CODE_INVALID_PARTITIONS: ErrorCode.ValueType  # 37
 """The number of partitions is not legal."""
 ERROR_CODE_INVALID_REPLICATION_FACTOR: ErrorCode.ValueType  # 38
 """The replication factor is not legal."""
+ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: ErrorCode.ValueType  # 39
+"""The replica assignment is not legal."""
 ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 40
 """A configuration value is not legal."""
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 42
 """The request is not legal."""
+ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorCode.ValueType  # 43
+"""The message format does not allow this."""
 ERROR_CODE_POLICY_VIOLATION: ErrorCode.ValueType  # 44
 """A policy of the server forbids this."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE_NUMBER: ErrorCode.ValueType  # 45
 """A producer's batch is missing."""
 ERROR_CODE_DUPLICATE_SEQUENCE_NUMBER: ErrorCode.ValueType  # 46
 """The producer sent this batch before."""
+ERROR_CODE_INVALID_PRODUCER_EPOCH: ErrorCode.ValueType  # 47
+"""The producer epoch is older than the current one."""
+ERROR_CODE_INVALID_TXN_STATE: ErrorCode.ValueType  # 48
+"""The transaction is not in a state for this."""
+ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: ErrorCode.ValueType  # 49
+"""The producer id is not that of the transactional id."""
+ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
+"""The transaction timeout is longer than allowed."""
+ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
+"""The transaction before this one is still being ended."""
+ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
+"""The coordinator's epoch is older than the current one."""
+ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
+"""Not allowed for this transactional id."""
+ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
+"""Something else in the request failed, so this was not tried."""
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
 """The store refuses writes; nothing was written."""
+ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
+"""Nothing is known of this producer."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
 """The group still has members."""
 ERROR_CODE_GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
 """There is no share group of this name."""
+ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
+"""There is no fetch session of this id."""
+ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
+"""The fetch session epoch is not the expected one."""
+ERROR_CODE_TOPIC_DELETION_DISABLED: ErrorCode.ValueType  # 73
+"""Topics cannot be deleted here."""
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 74
 """The leader epoch is older than the stored one."""
+ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 75
+"""The leader epoch is newer than the one known here."""
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.ValueType  # 76
 """This compression is not known."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
@@ -205,12 +287,26 @@ ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record is not legal."""
 ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """Too much at once; slow down."""
+ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
+"""A newer producer has the same transactional id."""
+ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
+"""The feature cannot have this level."""
+ERROR_CODE_FEATURE_UPDATE_FAILED: ErrorCode.ValueType  # 96
+"""The features could not be changed."""
 ERROR_CODE_UNKNOWN_TOPIC_ID: ErrorCode.ValueType  # 100
 """There is no topic of this id."""
 ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 103
 """The topic's id is another one."""
+ERROR_CODE_TRANSACTIONAL_ID_NOT_FOUND: ErrorCode.ValueType  # 105
+"""There is no such transactional id."""
 ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 """The member epoch is not the current one; join again."""
+ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
+"""This is a broker, not a controller."""
+ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
+"""There are no servers of this kind."""
+ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
+"""The transaction can only be aborted."""
 ERROR_CODE_INVALID_RECORD_STATE: ErrorCode.ValueType  # 121
 """The record is not held by this member."""
 ERROR_CODE_SHARE_SESSION_NOT_FOUND: ErrorCode.ValueType  # 122

@@ -1,0 +1,235 @@
+"""What the application never saw was not delivered: leftovers, stalls and endings over a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from libs.testkit.waiting import eventually
+from sharebroker import ConsumerConfig, Record
+from sharebroker.aio import ShareConsumer
+from sharebroker.blocking.consumer import ShareConsumer as BlockingConsumer
+from tests.scenarios.share_consumer.world import PATIENCE, World, accept_all, nothing_comes, poll, take
+
+LOCK = 1.0
+STALL = 3.2 * LOCK
+
+
+@pytest.fixture
+async def world(server: str) -> AsyncIterator[World]:
+    async with World(server) as world:
+        yield world
+
+
+async def short_locks(world: World) -> str:
+    return await world.new_group(share_record_lock_duration_ms=round(LOCK * 1000))
+
+
+async def counts(consumer: ShareConsumer, number: int) -> dict[int, int]:
+    """Accept so many records; delivery counts by offset."""
+    records = await take(consumer, number, accept=True)
+    return {record.offset: record.delivery_count for record in records}
+
+
+async def each_by_itself(world: World) -> None:
+    for _ in range(100):
+        await world.produce(1)
+
+
+async def in_one_batch(world: World) -> None:
+    await world.produce(100)
+
+
+SHAPES = [(each_by_itself, "batch_optimized"), (in_one_batch, "record_limit")]
+
+
+@pytest.mark.parametrize(("produce", "mode"), SHAPES)
+@pytest.mark.parametrize("prefetch", [0, 1000])
+async def test_a_poll_counts_only_what_it_returned(
+    world: World, produce: Callable[[World], Awaitable[None]], mode: str, prefetch: int
+) -> None:
+    await produce(world)
+    group = await world.new_group()
+    consumer = await world.consumer(
+        group, share_acquire_mode=mode, prefetch_records=prefetch, max_poll_records=1
+    )
+    (record,) = await poll(consumer)
+    record.release()
+    await consumer.close()
+    found = await counts(await world.consumer(group), 100)
+    assert found == {offset: 2 if offset == record.offset else 1 for offset in range(100)}
+
+
+async def test_an_iteration_counts_only_what_it_gave(world: World) -> None:
+    await world.produce(100)
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    async for record in consumer:
+        if record.offset == 1:
+            break
+        record.accept()
+    await consumer.close()
+    found = await counts(await world.consumer(group), 99)
+    assert found == {offset: 2 if offset == 1 else 1 for offset in range(1, 100)}
+
+
+async def test_a_blocking_iteration_counts_only_what_it_gave(world: World) -> None:
+    await world.produce(100)
+    group = await world.new_group()
+
+    def look() -> None:
+        with BlockingConsumer(world.server, group, [world.topic]) as consumer:
+            next(iter(consumer)).release()
+
+    await asyncio.to_thread(look)
+    found = await counts(await world.consumer(group), 100)
+    assert found == {offset: 2 if offset == 0 else 1 for offset in range(100)}
+
+
+async def test_unsubscribing_gives_back_what_was_not_seen(world: World) -> None:
+    await world.produce_singly(20)
+    group = await world.new_group()
+    consumer = await world.consumer(group, max_poll_records=1)
+    (record,) = await poll(consumer)
+    await eventually(lambda: consumer._consumption._mailbox._batches)
+    await consumer.unsubscribe()
+    found = await counts(await world.consumer(group), 20)
+    assert found == {offset: 2 if offset == record.offset else 1 for offset in range(20)}
+
+
+async def test_without_prefetch_others_get_the_rest_at_once(world: World) -> None:
+    await world.produce_singly(20)
+    group = await world.new_group()
+    first = await world.consumer(group, max_poll_records=1, prefetch_records=0)
+    (record,) = await poll(first)
+    others = await counts(await world.consumer(group), 19)
+    assert others == {offset: 1 for offset in range(20) if offset != record.offset}
+    await record.accept()
+
+
+async def quickly(consumer: ShareConsumer, polls: int) -> int:
+    """Work like an application that deserves to be sent records ahead; how many records it accepted."""
+    accepted = 0
+    for _ in range(polls):
+        records = await poll(consumer)
+        accept_all(records)
+        accepted += len(records)
+    return accepted
+
+
+@pytest.mark.parametrize("auto_renew", [False, True])
+async def test_a_stalled_application_loses_nothing_it_has_not_seen(world: World, auto_renew: bool) -> None:
+    await world.produce_singly(100)
+    group = await short_locks(world)
+    consumer = await world.consumer(group, max_poll_records=5, auto_renew=auto_renew)
+    accepted = await quickly(consumer, 4)
+    held = await poll(consumer)
+    await asyncio.sleep(STALL)  # it is the time that passes which is looked at
+    assert all(record.lock_lost for record in held) is not auto_renew
+    accept_all(held)
+    lost = set() if auto_renew else {record.offset for record in held}
+    again = await counts(consumer, 100 - accepted - len(held) + len(lost))
+    assert again == {offset: 2 if offset in lost else 1 for offset in again}
+    assert await nothing_comes(consumer)
+    assert await world.lag(group) == 0
+
+
+async def test_while_an_application_stalls_others_work_on(world: World) -> None:
+    await world.produce_singly(50)
+    group = await short_locks(world)
+    first = await world.consumer(group, max_poll_records=1)
+    await quickly(first, 10)
+    (record,) = await poll(first)
+    others = await counts(await world.consumer(group), 40)
+    assert others == {offset: 2 if offset == record.offset else 1 for offset in range(10, 50)}
+
+
+async def test_an_iteration_that_stalls_loses_nothing_it_has_not_given(world: World) -> None:
+    await world.produce(100)
+    group = await short_locks(world)
+    consumer = await world.consumer(group)
+    found: dict[int, int] = {}
+    async for record in consumer:
+        if record.offset == 10 and record.delivery_count == 1:
+            await asyncio.sleep(STALL)
+            continue
+        await record.accept()
+        found[record.offset] = record.delivery_count
+        if len(found) == 100:
+            break
+    assert found == {offset: 2 if offset == 10 else 1 for offset in range(100)}
+
+
+async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(world: World) -> None:
+    await world.produce_singly(50)
+    group = await short_locks(world)
+
+    def work() -> dict[int, int]:
+        found: dict[int, int] = {}
+        with BlockingConsumer(world.server, group, [world.topic], ConsumerConfig()) as consumer:
+            for record in consumer:
+                if len(found) == 10 and record.delivery_count == 1:
+                    threading.Event().wait(STALL)
+                record.accept().result(PATIENCE) if not record.lock_lost else None
+                if not record.lock_lost:
+                    found[record.offset] = record.delivery_count
+                if len(found) == 50:
+                    return found
+        raise AssertionError
+
+    found = await asyncio.to_thread(work)
+    assert sorted(found.values()) == [1] * 49 + [2]
+
+
+async def test_a_loop_that_is_held_up_loses_no_record(world: World) -> None:
+    """Nothing can be given back then; but the leader sends no more to one who does not react."""
+    await world.produce_singly(50)
+    group = await short_locks(world)
+    await world.configure(group, share_delivery_count_limit=2)
+    consumer = await world.consumer(group, max_poll_records=5)
+    accepted = await quickly(consumer, 4)
+    held = await poll(consumer)
+    _hold_up(STALL)
+    await eventually(lambda: all(record.lock_lost for record in held))
+    accept_all(held)
+    again = await counts(consumer, 50 - accepted)
+    assert again == dict.fromkeys(range(accepted, 50), 2)
+    assert await nothing_comes(consumer)
+
+
+def _hold_up(seconds: float) -> None:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        threading.Event().wait(0.1)
+
+
+async def test_what_is_released_does_not_come_to_one_who_does_not_ask(world: World) -> None:
+    await world.produce(1)
+    group = await world.new_group()
+    consumer = await world.consumer(group)
+    for delivery in (1, 2, 3):
+        (record,) = await poll(consumer)
+        assert record.delivery_count == delivery
+        await record.release()
+    await consumer.close()
+    assert await counts(await world.consumer(group), 1) == {0: 4}
+
+
+async def test_implicitly_only_what_was_given_is_accepted(world: World) -> None:
+    await world.produce(100)
+    group = await world.new_group()
+    consumer = await world.consumer(group, share_acknowledgement_mode="implicit")
+    given: list[Record] = []
+    async for record in consumer:
+        given.append(record)
+        if len(given) == 10:
+            break
+    results = await consumer.commit()
+    assert [result.offset for result in results] == list(range(10))
+    await consumer.close()
+    found = await counts(await world.consumer(group), 90)
+    assert found == dict.fromkeys(range(10, 100), 1)

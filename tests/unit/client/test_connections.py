@@ -1,0 +1,123 @@
+"""Clients as such: where they connect to, what a refusal tells, what becomes of those that are dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+import sharebroker
+from libs.testkit.waiting import eventually
+from sharebroker import ErrorCode, KafkaError
+from sharebroker.aio import Admin, Producer, ShareConsumer
+from tests.unit.client.batches import batch
+from tests.unit.client.fake_gateway import FakeGateway
+
+NO_ADDRESS = ["", " ", "localhost", "localhost:", ":9090", "localhost:port", "host name:9090"]
+ADDRESS = ["localhost:9090", "127.0.0.1:0", "[::1]:9090", "dns:///broker.example:9090", "unix:/run/broker"]
+MAKERS: list[Callable[[str], object]] = [
+    sharebroker.Admin,
+    sharebroker.Producer,
+    lambda address: sharebroker.ShareConsumer(address, "group", ["flights"]),
+]
+AIO_MAKERS: list[Callable[[str], object]] = [
+    Admin,
+    Producer,
+    lambda address: ShareConsumer(address, "group", ["flights"]),
+]
+
+
+@pytest.fixture
+async def gateway() -> AsyncIterator[FakeGateway]:
+    async with FakeGateway() as fake:
+        yield fake
+
+
+@pytest.mark.parametrize("address", NO_ADDRESS)
+@pytest.mark.parametrize("make", [*MAKERS, *AIO_MAKERS])
+async def test_what_is_no_address_is_refused(make: Callable[[str], object], address: str) -> None:
+    with pytest.raises(KafkaError, match="must be HOST:PORT") as caught:
+        make(address)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert [violation.field for violation in caught.value.violations] == ["address"]
+    assert "sharebroker" not in [thread.name for thread in threading.enumerate()]
+
+
+@pytest.mark.parametrize("address", ADDRESS)
+async def test_addresses(address: str) -> None:
+    async with Admin(address):
+        pass
+
+
+async def test_when_to_try_again_reaches_the_caller(gateway: FakeGateway) -> None:
+    gateway.admin_error = KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "slowly", retry_after=2.5)
+    async with Admin(gateway.address) as admin:
+        with pytest.raises(KafkaError, match="slowly") as caught:
+            await admin.list_topics()
+        assert caught.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        assert caught.value.retry_after == 2.5
+
+
+async def test_a_consumer_that_is_dropped_leaves_nothing_behind(gateway: FakeGateway) -> None:
+    before = asyncio.all_tasks()
+    consumers = [ShareConsumer(gateway.address, "group")]
+    await consumers[0].subscribe(["flights"])
+    await eventually(lambda: gateway.streams and gateway.stream.assignment)
+    stream = gateway.stream
+    with pytest.warns(ResourceWarning, match="A ShareConsumer was dropped without close"):
+        consumers.clear()
+    await eventually(lambda: stream.ended)
+    mine = asyncio.current_task()
+    await eventually(lambda: not _clients(asyncio.all_tasks() - before - {mine}))
+
+
+async def test_a_producer_that_is_dropped_leaves_nothing_behind(gateway: FakeGateway) -> None:
+    producers = [Producer(gateway.address)]
+    await producers[0].publish("flights", b"v")
+    assert _clients(asyncio.all_tasks())
+    with pytest.warns(ResourceWarning, match="A Producer was dropped without close"):
+        producers.clear()
+    await eventually(lambda: not _clients(asyncio.all_tasks()))
+
+
+def _clients(tasks: set[asyncio.Task[object]]) -> list[str]:
+    """The clients' tasks, not the server's."""
+    names = [getattr(task.get_coro(), "__qualname__", "") for task in tasks]
+    return [name for name in names if name.startswith(("Consum", "Heartbeats", "Sender"))]
+
+
+@pytest.mark.parametrize("kind", ["ShareConsumer", "Producer", "Admin"])
+async def test_a_blocking_client_that_is_dropped_ends_its_thread(gateway: FakeGateway, kind: str) -> None:
+    def drop() -> None:
+        if kind == "ShareConsumer":
+            consumer = sharebroker.ShareConsumer(gateway.address, "group")
+            consumer.subscribe(["flights"])
+        elif kind == "Producer":
+            sharebroker.Producer(gateway.address).publish("flights", b"v")
+        else:
+            sharebroker.Admin(gateway.address).list_topics()
+        gc.collect()
+
+    if kind == "Admin":
+        await asyncio.to_thread(drop)
+    else:
+        with pytest.warns(ResourceWarning, match=f"A {kind} was dropped without close"):
+            await asyncio.to_thread(drop)
+    await eventually(lambda: "sharebroker" not in [thread.name for thread in threading.enumerate()])
+
+
+async def test_a_word_on_a_record_of_a_closed_blocking_consumer_has_an_outcome(gateway: FakeGateway) -> None:
+    def consume() -> KafkaError | None:
+        with sharebroker.ShareConsumer(gateway.address, "group", ["flights"]) as consumer:
+            (record,) = consumer.poll(5)
+        return record.accept().error
+
+    consuming = asyncio.create_task(asyncio.to_thread(consume))
+    await eventually(lambda: gateway.streams and gateway.streams[0].assignment)
+    gateway.streams[0].deliver(batch(0, [b"v"]), 0, 0)
+    error = await consuming
+    assert error is not None
+    assert error.code is ErrorCode.NETWORK_EXCEPTION
