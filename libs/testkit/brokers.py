@@ -1,4 +1,4 @@
-"""Sharebroker itself for tests: one process with all roles, or four with one role each, stopped by pid."""
+"""Sharebroker itself for tests: a process with all roles, three such, or four with one role each."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+
+import grpc
 
 from libs.testkit.servers import Server, running
 from libs.testkit.waiting import until
+from sharebroker.gateway.v1 import admin_pb2 as pb
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 
 ROLES = ("share-coordinator", "group-coordinator", "share-partition-leader", "gateway")
 START_SECONDS = 60.0
@@ -27,6 +32,7 @@ class Serve:
     folder: Path
     options: Sequence[str]
     name: str = "broker"
+    listen: str = "127.0.0.1:0"
     process: subprocess.Popen[bytes] | None = None
     facts: dict[str, object] = field(default_factory=dict)
 
@@ -34,6 +40,11 @@ class Serve:
     def address(self) -> str:
         """Its gRPC address."""
         return str(self.facts["grpc"])
+
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients connect."""
+        return str(self.facts["kafka"])
 
     @property
     def log(self) -> str:
@@ -53,8 +64,8 @@ class Serve:
     def launch(self) -> None:
         """Start it."""
         self.ready_file.unlink(missing_ok=True)
-        listen = str(self.facts.get("grpc", "127.0.0.1:0"))
-        command = [sys.executable, "-m", "services.broker", "--grpc", listen]
+        kafka = str(self.facts.get("kafka") or "127.0.0.1:0")
+        command = [sys.executable, "-m", "services.broker", "--grpc", self.listen, "--kafka", kafka]
         command += ["--ready-file", str(self.ready_file), *self.options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with (self.folder / f"{self.name}.log").open("ab") as log:
@@ -67,6 +78,8 @@ class Serve:
         until(lambda: self.ready_file.exists() or process.poll() is not None, START_SECONDS)
         assert process.poll() is None, f"serve ended with {process.returncode}:\n{self.log}"
         self.facts = json.loads(self.ready_file.read_text())
+        # Others may know it by another address.
+        self.listen = f"{self.listen.rpartition(':')[0]}:{self.facts['port']}"
 
     def stop(self) -> int:
         """Ask it to stop and return its exit code."""
@@ -100,6 +113,11 @@ class Cluster:
         """The gRPC address for clients."""
         return self.processes[-1].address
 
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients connect."""
+        return self.processes[-1].kafka
+
     def process(self, role: str) -> Serve:
         """The process with a role."""
         return next(serve for serve in self.processes if serve.name in (role, "all"))
@@ -113,6 +131,24 @@ def one_process(*options: str) -> Iterator[Cluster]:
         serve = Serve(Path(name), ["--data", str(data), *options], "all")
         with _serving([serve]):
             yield Cluster([serve], f"unix://{data}/valkey/redis.sock")
+
+
+@contextlib.contextmanager
+def three_brokers(*options: str) -> Iterator[Cluster]:
+    """Three processes with all roles each, brokers 1, 2 and 3 of one cluster, one Redis between them."""
+    with (
+        tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
+        running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
+    ):
+        serves = [
+            Serve(Path(name), ["--redis", redis.url, "--set", f"node.id={number}", *options], f"all-{number}")
+            for number in (1, 2, 3)
+        ]
+        with _serving(serves):
+            # Who is not known yet gets no partitions; they would move under a test that began too early.
+            for serve in serves:
+                until(partial(knows, serve.address, len(serves)), START_SECONDS)
+            yield Cluster(serves, redis.url, redis)
 
 
 @contextlib.contextmanager
@@ -138,3 +174,10 @@ def _serving(serves: Sequence[Serve]) -> Iterator[None]:
         for serve in serves:
             serve.wait()
         yield
+
+
+def knows(address: str, brokers: int) -> bool:
+    """Whether the process at an address knows so many."""
+    with grpc.insecure_channel(address) as channel:
+        metadata = AdminServiceStub(channel).Metadata(pb.MetadataRequest(), timeout=START_SECONDS)
+    return len(metadata.nodes) == brokers

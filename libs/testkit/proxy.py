@@ -14,6 +14,7 @@ class FaultProxy:
 
     `delay` holds every chunk back for so many seconds; `swallow_requests` and `swallow_replies` let nothing
     through in one direction while the connection stays up (a command whose reply is swallowed was done).
+    `upstream_port` is where connections made from now on lead.
     """
 
     def __init__(self, upstream_port: int) -> None:
@@ -21,7 +22,7 @@ class FaultProxy:
         self.delay = 0.0
         self.swallow_requests = False
         self.swallow_replies = False
-        self._upstream_port = upstream_port
+        self.upstream_port = upstream_port
         self._server: asyncio.Server | None = None
         self._pipes: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
@@ -71,7 +72,7 @@ class FaultProxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self._upstream_port)
+            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:
             writer.transport.abort()
             return

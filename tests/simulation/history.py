@@ -1,0 +1,107 @@
+"""What happened in a run: judged as it happens, kept as a story."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from libs.leases import names
+from libs.record_log.core.batch import StoredBatch
+from libs.testkit.checker.checker import Checker
+from libs.testkit.checker.events import Appended, Claimed, Event, Happened, Run, Share, Stored
+from libs.testkit.simulator.faults import Fate
+from services.share_coordinator.core.records import ShareCheckpoint, ShareDelta
+from services.share_coordinator.store.codec import ShareRecordCodec
+
+_STATE_LOG = "share-coordinator:"
+
+
+class History:
+    """Feeds the checker; `clock` gives the seconds of the run."""
+
+    def __init__(self, checker: Checker, clock: Callable[[], float]) -> None:
+        self.checker = checker
+        self.events: list[Event] = []
+        self.failure: BaseException | None = None
+        self.log_ends: dict[tuple[str, int], int] = {}
+        self.topics: dict[str, str] = {}
+        self.on_failure: Callable[[], object] = lambda: None
+        """Called once: what follows a failure is of no account."""
+        self._clock = clock
+        self._codec = ShareRecordCodec()
+        self._closed = False
+
+    def add(self, event: Event) -> None:
+        """Takes an event; the first that breaks a promise is kept as the failure of the run."""
+        if self._closed:
+            return
+        self.events.append(event)
+        try:
+            self.checker.feed(event)
+        except AssertionError as violation:
+            self.fail(violation)
+
+    def fail(self, failure: BaseException) -> None:
+        """The run has failed; what comes now no longer counts."""
+        first, self._closed = self.failure is None, True
+        self.failure = self.failure or failure
+        if first:
+            self.on_failure()
+
+    def close(self) -> None:
+        """The run is over: what ends with it is no part of it."""
+        self._closed = True
+
+    def tell(self, what: str) -> None:
+        """A fault, or a turn of the story."""
+        self.add(Happened(self._clock(), what))
+
+    def story(self) -> str:
+        """Every event on a line."""
+        return "\n".join(f"{event.at:10.6f} {_told(event)}" for event in self.events)
+
+    # What the store sees
+
+    def command_fails(self, node: str, command: str, fate: Fate) -> None:
+        """See Witness."""
+        self.tell(f"{node}: {command} is {fate.value}")
+
+    def lease_claimed(self, resource: str, epoch: int) -> None:
+        """See Witness."""
+        self.add(Claimed(self._clock(), resource, epoch))
+
+    def records_written(self, shard: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        """See Witness."""
+        now = self._clock()
+        self.add(Appended(now, shard, epoch, first, first + len(payloads) - 1))
+        if not shard.startswith(_STATE_LOG):
+            return
+        for payload in payloads:
+            record = self._codec.decode(payload)
+            if isinstance(record, ShareCheckpoint | ShareDelta):
+                self.add(self._stored(now, record))
+
+    def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
+        """See Witness."""
+        last = batches[-1].last_offset
+        self.add(Appended(self._clock(), partition, epoch, batches[0].base_offset, last))
+        topic_id, number = names.topic_partition(partition)
+        self.log_ends[self.topics.get(topic_id, topic_id), number] = last + 1
+
+    def _stored(self, now: float, record: ShareCheckpoint | ShareDelta) -> Stored:
+        group, topic_id, partition = record.key
+        return Stored(
+            now,
+            Share(group, self.topics.get(topic_id, topic_id), partition),
+            isinstance(record, ShareCheckpoint),
+            record.state_epoch if isinstance(record, ShareCheckpoint) else -1,
+            record.leader_epoch,
+            record.start_offset,
+            tuple(Run(*batch) for batch in record.state_batches),
+        )
+
+
+def _told(event: Event) -> str:
+    if isinstance(event, Happened):
+        return event.what
+    fields = (f"{name}={getattr(event, name)}" for name in event.__slots__)
+    return f"{type(event).__name__} {' '.join(fields)}"

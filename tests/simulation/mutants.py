@@ -1,0 +1,259 @@
+"""Broken twins of the code: a checker that does not find them is worth nothing.
+
+Each takes one safeguard away. `make simulate-mutants` says which seed gave it away, and by which promise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+from unittest.mock import patch
+
+from libs import clock
+from libs.catalog.follower import CatalogFollower
+from libs.config.group import GroupConfig
+from libs.coordinator_runtime.pending import Pending, Waiter
+from libs.leases.holder import LeaseHolder
+from libs.share_calls.values import AckBatch
+from libs.stream_log.memory import FencedMemory
+from libs.stream_log.port import LogNotWritten
+from libs.testkit.simulator.network import Network
+from libs.testkit.simulator.store import SimulatedRecordStore
+from services.group_coordinator.service import lag
+from services.share_coordinator.core import checks, machine, recording
+from services.share_coordinator.core.combine import StateBatch
+from services.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
+from services.share_coordinator.core.records import ShareCheckpoint
+from services.share_coordinator.core.state import ShareState
+from services.share_partition_leader.config import share_partition_settings
+from services.share_partition_leader.core import acknowledge, locks, partition
+from services.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
+from services.share_partition_leader.core.states import Event, RecordState
+from services.share_partition_leader.core.values import LoadedState, LostLock, SharePartitionSettings
+from services.share_partition_leader.service import leadership
+from services.share_partition_leader.service.share_group_partition import Done, ShareGroupPartition
+from services.share_partition_leader.service.state import load_state
+from tests.simulation.process import LOCK
+from tests.simulation.world import PEACE
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What is missing, and how to take it away while the context lasts."""
+
+    missing: str
+    patches: Callable[[], Sequence[AbstractContextManager[Any]]]
+
+
+def fence_without_compare(self: FencedMemory, resource: str, epoch: int) -> None:
+    self.check_deletable()
+
+
+_wait = Pending.wait
+
+
+def answer_before_append(self: Pending, waiter: Waiter) -> None:
+    waiter.future.set_result(waiter.reply)
+    _wait(self, waiter)
+
+
+_persist = ShareGroupPartition._persist
+
+
+def answer_before_write(self: ShareGroupPartition, transition: Transition, done: Done | None) -> None:
+    _persist(self, transition, None)
+    if done is not None:
+        done(None)
+
+
+def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
+    return []
+
+
+def no_timer(self: ShareGroupPartition) -> None:
+    pass
+
+
+def no_limit(event: Event, delivery_count: int, delivery_count_limit: int) -> RecordState:
+    return AVAILABLE
+
+
+_acknowledge = ShareGroupPartition.acknowledge
+
+
+def no_holder_compare(
+    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0
+) -> None:
+    first = batches[0].first
+    for lock in self.core.held():
+        if lock.first <= first <= lock.last:
+            holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
+    _acknowledge(self, holder, batches, done, delay)
+
+
+def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
+    holding = self._held.get(resource)
+    return None if holding is None else holding.epoch
+
+
+def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:
+    return state or checks.check_write(command, state)
+
+
+def wiping_initialize(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
+    kept = recording.first_checkpoint(command, state, now)
+    return kept._replace(start_offset=command.start_offset, state_batches=(), delivery_complete_count=-1)
+
+
+def forgetful_checkpoint(
+    runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
+) -> list[StateBatch]:
+    return [batch for batch in added if batch.first_offset >= start_offset]
+
+
+def no_expiry(self: LeaseHolder) -> None:
+    pass
+
+
+_append = SimulatedRecordStore.append
+
+
+async def failure_ignored(self: SimulatedRecordStore, *args: Any, **options: Any) -> None:
+    try:
+        await _append(self, *args, **options)
+    except LogNotWritten:
+        await asyncio.sleep(0)
+
+
+_row = lag._row
+
+
+def lag_of_the_log(partition: int, summary: Any, end: Any) -> Any:
+    row = _row(partition, summary, end)
+    if row.lag >= 0:
+        row.lag += 1
+    return row
+
+
+_expire = locks.Locks.expire
+
+
+def hasty_locks(self: locks.Locks, in_flight: InFlight, limit: int, now: float) -> list[LostLock]:
+    return _expire(self, in_flight, limit, now + LOCK)
+
+
+def late_timer(self: ShareGroupPartition) -> None:
+    deadline = self.core.next_deadline()
+    if deadline is not None and not self.retired and self._timer is None:
+        self._timer = asyncio.get_running_loop().call_later(deadline - clock.now() + PEACE / 2, self._expire)
+
+
+def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
+    return max(write.start_offset, 0), write.delivery_complete_count
+
+
+def side_by_side(
+    runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
+) -> list[StateBatch]:
+    return [batch for batch in (*runs, *added) if batch.first_offset >= start_offset]
+
+
+_inspect = machine.ShareCoordinatorMachine._inspect
+
+
+def another_start(self: machine.ShareCoordinatorMachine, command: Inspect, now: float) -> Any:
+    decision = _inspect(self, command, now)
+    if isinstance(decision.reply, Inspection) and decision.reply.state is not None:
+        decision.reply.state.start_offset += 1
+    return decision
+
+
+_load_state = load_state
+
+
+async def counted_less(*args: Any) -> LoadedState:
+    loaded: LoadedState = await _load_state(*args)
+    less = (batch._replace(delivery_count=batch.delivery_count - 1) for batch in loaded.batches)
+    return replace(loaded, batches=tuple(less))
+
+
+def no_lock_limit(config: GroupConfig) -> SharePartitionSettings:
+    return replace(share_partition_settings(config), max_record_locks=2000)
+
+
+_unary = Network.unary
+
+
+async def no_deadline(self: Network, address: str, method: str, data: bytes, timeout: float | None) -> bytes:
+    return await _unary(self, address, method, data, None)
+
+
+async def not_stopped(self: CatalogFollower) -> None:
+    pass
+
+
+def _on(target: object, name: str, broken: Callable[..., Any]) -> AbstractContextManager[Any]:
+    return patch.object(target, name, broken)
+
+
+MUTANTS: Final = (
+    Mutant(
+        "the fence of the store compares no epochs",
+        lambda: [_on(FencedMemory, "check_writable", fence_without_compare)],
+    ),
+    Mutant("a coordinator answers before it appends", lambda: [_on(Pending, "wait", answer_before_append)]),
+    Mutant(
+        "a leader answers before the state is written",
+        lambda: [_on(ShareGroupPartition, "_persist", answer_before_write)],
+    ),
+    Mutant(
+        "what could not be written is not rolled back", lambda: [_on(partition, "roll_back", no_roll_back)]
+    ),
+    Mutant("the timer of locks is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
+    Mutant(
+        "the delivery count has no limit",
+        lambda: [
+            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, partition)
+        ],
+    ),
+    Mutant(
+        "an acknowledgement counts whoever holds the record",
+        lambda: [_on(ShareGroupPartition, "acknowledge", no_holder_compare)],
+    ),
+    Mutant(
+        "a lease holds for ever",
+        lambda: [_on(LeaseHolder, "holds", no_lease_check), _on(LeaseHolder, "_drop_expired", no_expiry)],
+    ),
+    Mutant(
+        "writes of state are taken under any epoch", lambda: [_on(machine, "check_write", no_epoch_check)]
+    ),
+    Mutant(
+        "state that is initialised again is wiped",
+        lambda: [_on(machine, "first_checkpoint", wiping_initialize)],
+    ),
+    Mutant(
+        "a checkpoint holds only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]
+    ),
+    Mutant(
+        "an append that failed counts as done", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
+    ),
+    Mutant("the lag is one too high", lambda: [_on(lag, "_row", lag_of_the_log)]),
+    Mutant("locks end before their time", lambda: [_on(locks.Locks, "expire", hasty_locks)]),
+    Mutant("locks end long after their time", lambda: [_on(ShareGroupPartition, "_arm", late_timer)]),
+    Mutant("a late write takes the start offset back", lambda: [_on(recording, "_advance", as_it_came)]),
+    Mutant("a checkpoint tells of an offset twice", lambda: [_on(recording, "combine", side_by_side)]),
+    Mutant(
+        "a coordinator has another start in memory than in its log",
+        lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],
+    ),
+    Mutant("a new leader counts one delivery less", lambda: [_on(leadership, "load_state", counted_less)]),
+    Mutant(
+        "there is no limit of records in flight",
+        lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],
+    ),
+    Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
+    Mutant("a task goes on when its process stops", lambda: [_on(CatalogFollower, "stop", not_stopped)]),
+)

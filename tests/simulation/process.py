@@ -1,0 +1,208 @@
+"""A Sharebroker process in the simulation: all roles, composed as `serve` composes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from libs import clock
+from libs.catalog.follower import CatalogFollower
+from libs.config.broker import BrokerConfig
+from libs.leases.holder import LeaseHolder
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import Member
+from libs.persister.default import DefaultPersister, PersisterSettings
+from libs.record_log.memory import MemoryRecordStore
+from libs.redis_link.keys import Keys
+from libs.rpc.router import ROLES, Router
+from libs.rpc.server import Service
+from libs.stream_log.memory import MemoryStreamLog
+from libs.testkit.simulator.faults import Faults
+from libs.testkit.simulator.loop import SimulatedLoop
+from libs.testkit.simulator.network import Network
+from libs.testkit.simulator.node import Node
+from libs.testkit.simulator.store import (
+    Connection,
+    SimulatedLeaseStore,
+    SimulatedRecordStore,
+    SimulatedStreamLog,
+)
+from services.broker import roles
+from services.broker.foundation import Foundation
+from services.broker.settings import ServeSettings
+from tests.simulation.history import History
+
+LEASE: Final = 3.0
+"""Seconds that a lease lasts."""
+
+LOCK: Final = 2.0
+"""Seconds that a record is locked."""
+
+ATTEMPTS: Final = 5
+"""Deliveries of a record, at most."""
+
+PATIENCE: Final = PersisterSettings(call_timeout=2.0, request_timeout=1.0, longest_backoff=0.5)
+"""Short, as leases and locks are: writes of state are to fail sometimes."""
+
+_HAND_OVER: Final = 10.0
+_GRACE: Final = 3.0
+_RESTART: Final = 0.5
+_FOLLOW: Final = 0.5
+
+RECORD_LOCKS: Final = 10
+"""Records of a share-partition in flight, at most: fewer than may be configured, so that it is met."""
+
+_CONFIGURED: Final = BrokerConfig.of(
+    {
+        # As few shards as make two owners: a start takes as many steps as there are shards.
+        "offsets.topic.num.partitions": "2",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "1",
+        "group.share.min.session.timeout.ms": "3000",
+        "group.share.session.timeout.ms": "4000",
+        "group.share.min.heartbeat.interval.ms": "1000",
+        "group.share.heartbeat.interval.ms": "1000",
+        "group.share.min.record.lock.duration.ms": str(round(LOCK * 1000)),
+        "group.share.record.lock.duration.ms": str(round(LOCK * 1000)),
+        "group.share.delivery.count.limit": str(ATTEMPTS),
+        "share.coordinator.snapshot.update.records.per.snapshot": "7",
+    }
+)
+CONFIG: Final = replace(_CONFIGURED, group_share_partition_max_record_locks=RECORD_LOCKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """What outlives every process: memory twins on the clock of the run."""
+
+    log: MemoryStreamLog
+    records: MemoryRecordStore
+    leases: MemoryLeaseStore
+
+    @classmethod
+    def on(cls, now: Callable[[], float]) -> Stores:
+        """Empty ones; logs are fenced by the leases."""
+        leases = MemoryLeaseStore(now)
+        return cls(MemoryStreamLog(leases.epoch_of), MemoryRecordStore(leases.epoch_of), leases)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all processes of a run share."""
+
+    loop: SimulatedLoop
+    faults: Faults
+    network: Network
+    stores: Stores
+    history: History
+
+
+class Process:
+    """At one address, one life after another: `start`, then `kill` or `stop`, then `start` again.
+
+    Who cannot start is started again, as an orchestrator would.
+    """
+
+    def __init__(self, around: Surroundings, number: int, skew: float) -> None:
+        self.address = f"broker-{number}:1"
+        self._around = around
+        self._number = number
+        self._skew = skew
+        self._lives = 0
+        self.node = Node(self.address, skew)
+        self._connection: Connection | None = None
+        self._stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.ready = asyncio.Event()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it was started and not killed or stopped since."""
+        return self._task is not None
+
+    def start(self) -> None:
+        """Begin another life."""
+        self._around.history.tell(f"{self.address} starts")
+        self._lives += 1
+        self.node = Node(self.address, self._skew)
+        self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        self._task = self._around.loop.spawn(self.node, self._live(self._lives))
+
+    def kill(self) -> None:
+        """End at once; what it has sent is on its way."""
+        self._around.history.tell(f"{self.address} is killed")
+        self.node.killed = True
+        self._around.network.break_off(self.node)
+        self._task = None
+
+    async def stop(self) -> None:
+        """End in good order."""
+        task, self._task = self._task, None
+        if task is not None:
+            self._around.history.tell(f"{self.address} stops")
+            self._stopping.set()
+            await asyncio.wait([task])
+
+    def close(self) -> None:
+        """The run is over: nothing gets out any more."""
+        if self._connection is not None:
+            self._connection.closed = True
+
+    async def _live(self, life: int) -> None:
+        while not self._stopping.is_set():
+            try:
+                async with contextlib.AsyncExitStack() as stack:
+                    await self._serve(life, stack)
+            except Exception as failure:
+                self._around.history.tell(f"{self.address} could not start: {failure}")
+                await asyncio.sleep(_RESTART)
+
+    async def _serve(self, life: int, stack: contextlib.AsyncExitStack) -> None:
+        """As services/broker/process.py does, from the foundation on."""
+        base = await self._foundation(life, stack)
+        services: list[Service] = []
+        for start in roles.ORDER.values():
+            services += await start(base, stack)
+        stack.push_async_callback(_hand_over, base.holder)
+        await self._around.network.serve(self.node, services)
+        stack.push_async_callback(self._around.network.stop, self.node, _GRACE)
+        for drain in base.drains:
+            stack.push_async_callback(drain)
+        await base.holder.start()
+        self.ready.set()
+        await self._stopping.wait()
+
+    async def _foundation(self, life: int, stack: contextlib.AsyncExitStack) -> Foundation:
+        around, stores = self._around, self._around.stores
+        self._connection = connection = Connection(around.loop, around.faults, self.address, around.history)
+        log = SimulatedStreamLog(stores.log, connection)
+        records = SimulatedRecordStore(stores.records, connection)
+        leases = SimulatedLeaseStore(stores.leases, connection)
+        member = Member(f"{self._number}/{life}", self._number, frozenset(ROLES), self.address)
+        holder = LeaseHolder(leases, member, LEASE, clock=clock.monotonic)
+        catalog = CatalogFollower(log, CONFIG, poll=_FOLLOW)
+        await catalog.start()
+        stack.push_async_callback(catalog.stop)
+        router = Router(
+            holder,
+            member.owner,
+            group_shards=CONFIG.offsets_topic_num_partitions,
+            share_shards=CONFIG.share_coordinator_state_topic_num_partitions,
+            transaction_shards=CONFIG.transaction_state_log_num_partitions,
+        )
+        stack.push_async_callback(router.close)
+        settings = ServeSettings(config=CONFIG)
+        persister = DefaultPersister(router, PATIENCE)
+        return Foundation(
+            settings, Keys(), log, records, leases, holder, catalog, router, persister, kafka=None
+        )
+
+
+async def _hand_over(holder: LeaseHolder) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HAND_OVER):
+            await holder.stop()

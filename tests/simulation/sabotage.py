@@ -1,0 +1,74 @@
+"""Faults of processes and of the ways between them, as planned."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from libs.testkit.simulator.faults import STORE
+from tests.simulation.plan import Fault, Kind
+from tests.simulation.process import Process, Surroundings
+
+
+class Saboteur:
+    """Every fault ends by itself."""
+
+    def __init__(self, around: Surroundings, processes: Sequence[Process]) -> None:
+        self._around = around
+        self._processes = processes
+
+    async def run(self, faults: Iterable[Fault]) -> None:
+        """Breaks things, each at its time from now on; when it returns all processes run again.
+
+        Who is down already is left alone.
+        """
+        begun, loop, under_way = self._around.loop.time(), self._around.loop, []
+        for fault in faults:
+            await asyncio.sleep(begun + fault.at - loop.time())
+            process = self._processes[fault.process]
+            if process.alive and not process.node.paused:
+                under_way.append(asyncio.create_task(self._strike(fault, process)))
+        if under_way:
+            await asyncio.wait(under_way)
+
+    async def _strike(self, fault: Fault, process: Process) -> None:
+        match fault.kind:
+            case Kind.KILL:
+                process.kill()
+                await asyncio.sleep(fault.lasts)
+                process.start()
+            case Kind.RESTART:
+                await self._stop(process, fault.patience)
+                await asyncio.sleep(fault.lasts / 2)
+                process.start()
+            case Kind.FREEZE:
+                await self._freeze(process, fault.lasts)
+            case Kind.CUT_OFF:
+                await self._cut_between(process.address, STORE, fault.lasts)
+            case Kind.CUT:
+                others = [other for other in self._processes if other is not process]
+                await self._cut_between(process.address, others[0].address, fault.lasts)
+
+    async def _stop(self, process: Process, patience: float) -> None:
+        """In good order; who takes too long is killed, as an orchestrator does."""
+        stopping = asyncio.create_task(process.stop())
+        await asyncio.wait([stopping], timeout=patience)
+        if not stopping.done():
+            process.kill()
+            stopping.cancel()
+
+    async def _freeze(self, process: Process, lasts: float) -> None:
+        node = process.node
+        self._around.history.tell(f"{process.address} freezes")
+        node.paused = True
+        await asyncio.sleep(lasts)
+        if not node.killed:
+            self._around.history.tell(f"{process.address} wakes")
+            self._around.loop.resume(node)
+
+    async def _cut_between(self, one: str, other: str, lasts: float) -> None:
+        self._around.history.tell(f"nothing passes between {one} and {other}")
+        self._around.faults.cut(one, other)
+        await asyncio.sleep(lasts)
+        self._around.faults.mend(one, other)
+        self._around.history.tell(f"messages pass between {one} and {other} again")

@@ -1,0 +1,59 @@
+"""A few seeds of `make simulate` that are known to pass, and that a seed is a run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def simulate(*options: str) -> subprocess.CompletedProcess[str]:
+    """`python -m tests.simulation`, in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *options],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'libs/python_client'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_known_seeds_keep_every_promise() -> None:
+    """The same always: what fails is new. Fresh ones are for `make simulate`."""
+    run = simulate("--seeds", "100", "--first", "1")
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_one_seed_is_one_run() -> None:
+    """Told by two processes, to the byte."""
+    once, again, other = simulate("--seed", "2"), simulate("--seed", "2"), simulate("--seed", "3")
+    assert once.returncode == 0, once.stdout
+    assert once.stdout.count("\n") > 100
+    assert once.stdout == again.stdout
+    assert once.stdout != other.stdout
+
+
+def test_broken_code_is_found_out() -> None:
+    """By one of the mutants; `make simulate-mutants` looks for all of them. The run is told without what its
+    failure does not need, and can be seen again.
+    """
+    hunt = simulate("--mutants", "leader answers", "--seeds", "20")
+    assert hunt.returncode == 0, hunt.stdout + hunt.stderr
+    found = re.search(r"seed (\d+), without ([a-z0-9,]+): (DURABLE_BEFORE_ANSWERED.*)", hunt.stdout)
+    assert found is not None, hunt.stdout
+    seed, without, failure = found.groups()
+    assert {"f0", "m0", "p0"} <= set(without.split(","))
+    again = simulate("--mutants", "leader answers", "--seed", seed, "--without", without)
+    assert failure in again.stdout
+    assert again.returncode == 1
+
+
+def test_mutant_that_survives_is_a_failure() -> None:
+    hunt = simulate("--mutants", "compares no epochs", "--seeds", "0")
+    assert hunt.returncode == 1
+    assert "SURVIVED" in hunt.stdout

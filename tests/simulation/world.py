@@ -1,0 +1,255 @@
+"""One run: processes, clients and faults, all out of one seed; then peace, until every record is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+import structlog
+
+from libs.testkit.checker.checker import Checker
+from libs.testkit.checker.events import Counted, Ended, Healed, LagTold, Run, Share, StateRead
+from libs.testkit.checker.locks import Limits
+from libs.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
+from libs.testkit.simulator.loop import SimulatedLoop, Stuck, run
+from libs.testkit.simulator.network import Network
+from libs.testkit.simulator.outside import simulated
+from sharebroker.cluster.v1 import cluster_pb2 as cluster
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
+from tests.simulation.history import History
+from tests.simulation.plan import GROUPS, TROUBLE, Plan
+from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
+from tests.simulation.sabotage import Saboteur
+
+TOPIC: Final = "orders"
+PEACE: Final = 40.0
+"""Seconds in which every record is to be finished after the last fault."""
+
+SETTLING: Final = 10.0
+"""Seconds in which the lag is told as 0 after that."""
+
+LONGEST_CALL: Final = 40.0
+"""Seconds in which every call has ended, whatever became of it: one of 30, and a good-bye of 5 after it."""
+
+SKEW: Final = 0.5
+"""Seconds by which clocks differ, at most."""
+
+LIMITS: Final = Limits(
+    lock_duration=LOCK,
+    delivery_count=ATTEMPTS,
+    record_locks=RECORD_LOCKS,
+    locks_slack=MOST_AT_ONCE - 1,
+    skew=2 * SKEW,
+    # A lock, a lease that has to run out first, and the tries of a client in between.
+    # A loss that shows late holds a call up for KEEPALIVE.
+    soon=2 * LOCK + 2 * LEASE + KEEPALIVE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended: `failure` is None where all promises were kept."""
+
+    seed: int
+    failure: BaseException | None
+    history: History
+    steps: int
+    seconds: float
+
+    @property
+    def story(self) -> str:
+        """Every event on a line."""
+        return self.history.story()
+
+
+def simulate(seed: int, plan: Plan | None = None) -> Outcome:
+    """One run, the same for the same seed (and the same PYTHONHASHSEED: sets of text have an order by it).
+
+    Without a `plan` by the one that the seed gives.
+    """
+    random = Random(seed)
+    loop = SimulatedLoop(random)
+    world = World(loop, random, plan or Plan.drawn(seed))
+    history = world.around.history
+    failure: BaseException | None = None
+    with simulated(loop, seed, world.around.network.dial):
+        try:
+            run(loop, world.run())
+        except Stuck as stuck:
+            failure = stuck
+    return Outcome(seed, history.failure or failure, history, loop.steps, loop.time())
+
+
+def quiet() -> None:
+    """What processes log is not read: a failing seed tells its story."""
+    # Coroutines that had not begun when a run ended.
+    warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+    silent = structlog.make_filtering_bound_logger(logging.CRITICAL)
+    structlog.configure(wrapper_class=silent, cache_logger_on_first_use=True)
+    logging.disable(logging.CRITICAL)
+
+
+class World:
+    """Two processes with all roles, a topic, two groups, a few clients."""
+
+    def __init__(self, loop: SimulatedLoop, random: Random, plan: Plan) -> None:
+        self._loop = loop
+        self._random = random
+        self._plan = plan
+        faults = Faults(random, NO_RATES)
+        history = History(Checker(LIMITS, GROUPS), loop.time)
+        self.around = Surroundings(loop, faults, Network(loop, faults), Stores.on(loop.time), history)
+        self._processes = [
+            Process(self.around, number, random.uniform(-SKEW / 2, SKEW / 2)) for number in (1, 2)
+        ]
+        self._admin = self._client()
+        self._consumers: list[Consumer] = []
+        self._producers: list[Producer] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def run(self) -> None:
+        """The whole of it, or as much as it takes to fail; the history tells how it ended."""
+        history = self.around.history
+        story = asyncio.create_task(self._story())
+        history.on_failure = story.cancel
+        [ended], _ = await asyncio.wait([story])
+        if not ended.cancelled() and (failure := ended.exception()) is not None:
+            history.fail(failure)
+        self._end()
+
+    async def _story(self) -> None:
+        topic_id = await self._begin()
+        await self._trouble()
+        await self._peace(topic_id)
+        await self._farewell()
+
+    async def _begin(self) -> str:
+        """Processes that know each other, a topic and its groups."""
+        for process in self._processes:
+            process.start()
+        for process in self._processes:
+            await process.ready.wait()
+        created = await self._admin.admin(
+            "CreateTopics",
+            cluster.CreateTopicsRequest(
+                topics=[cluster.CreateTopicsRequest.Topic(name=TOPIC, num_partitions=self._plan.partitions)]
+            ),
+        )
+        topic_id: str = created.topics[0].topic_id
+        self.around.history.topics[topic_id] = TOPIC
+        request = cluster.IncrementalAlterConfigsRequest()
+        for group in GROUPS:
+            resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
+            resource.configs.add(name="share.auto.offset.reset", value="earliest")
+        await self._admin.admin("IncrementalAlterConfigs", request)
+        return topic_id
+
+    async def _trouble(self) -> None:
+        plan, until = self._plan, self._loop.time() + TROUBLE
+        self.around.faults.rates = plan.rates
+        self._producers += [Producer(self._client(), name, TOPIC) for name in plan.producers]
+        producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
+        for name, group, streams in plan.members:
+            self._join(StreamConsumer if streams else Consumer, group, name)
+        growing = asyncio.create_task(self._grow())
+        await Saboteur(self.around, self._processes).run(plan.faults.values())
+        await asyncio.gather(growing, *producing)
+
+    async def _grow(self) -> None:
+        """Adds a partition, whose share state has to be initialised in the midst of it all."""
+        if self._plan.grow is None:
+            return
+        await asyncio.sleep(self._plan.grow)
+        request = cluster.CreatePartitionsRequest()
+        request.topics.add(name=TOPIC, count=3)
+        await self._admin.call(AdminServiceStub, "CreatePartitions", request)
+
+    async def _peace(self, topic_id: str) -> None:
+        self.around.faults.heal()
+        for group in GROUPS:
+            self._join(Consumer, group, "last")
+        for consumer in self._consumers:
+            consumer.steady = True
+        self.around.history.add(Healed(self._loop.time()))
+        for producer in self._producers:
+            await producer.publish(patient=True)
+        history, deadline = self.around.history, self._loop.time() + PEACE
+        unfinished = history.checker.unfinished()
+        while unfinished and self._loop.time() < deadline:
+            await asyncio.sleep(0.1)
+            unfinished = history.checker.unfinished()
+        if not unfinished:
+            await self._account(topic_id, deadline)
+        history.add(Ended(self._loop.time()))
+
+    async def _account(self, topic_id: str, deadline: float) -> None:
+        """What the system says of itself once nothing is left to do."""
+        lags, deadline = await self._lags(), min(deadline, self._loop.time() + SETTLING)
+        while any(part.error_code or part.lag for _, part in lags) and self._loop.time() < deadline:
+            await asyncio.sleep(0.5)
+            lags = await self._lags()
+        for group, part in lags:
+            where = Share(group, TOPIC, part.partition)
+            request = state_pb.InspectShareGroupStateRequest(
+                group_id=group, topic_id=topic_id, partition=part.partition
+            )
+            state = (await self._admin.admin("InspectShareGroupState", request)).folded
+            told = StateRead(self._loop.time(), where, state.start_offset, _runs(state.state_batches))
+            self.around.history.add(told)
+            end = self.around.history.log_ends.get(where.log, 0)
+            self.around.history.add(LagTold(self._loop.time(), where, end, part.lag))
+
+    async def _farewell(self) -> None:
+        """Clients go, processes stop in good order; what they leave ends by its deadline."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        for process in self._processes:
+            await process.stop()
+        await asyncio.sleep(LONGEST_CALL)
+        at, history = self._loop.time(), self.around.history
+        for process in self._processes:
+            tasks, timers = self._loop.left(process.node)
+            history.add(Counted(at, f"tasks of {process.address}", 0, tasks))
+            history.add(Counted(at, f"timers of {process.address}", 0, timers))
+
+    async def _lags(self) -> list[tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]]:
+        """Of each group's partitions, those left out that have no records yet."""
+        request = group_pb.DescribeShareGroupOffsetsRequest()
+        for group in GROUPS:
+            request.groups.add(group_id=group, all_topics=True)
+        answer = await self._admin.admin("DescribeShareGroupOffsets", request)
+        return [
+            (told.group_id, part)
+            for told in answer.groups
+            for topic in told.topics
+            for part in topic.partitions
+            if self.around.history.log_ends.get((TOPIC, part.partition))
+        ]
+
+    def _join(self, kind: type[Consumer], group: str, member: str) -> None:
+        consumer = kind(self._client(), group, TOPIC, member)
+        self._consumers.append(consumer)
+        self._tasks.append(asyncio.create_task(consumer.run()))
+
+    def _client(self) -> Client:
+        return Client(self.around, [f"broker-{number}:1" for number in (1, 2)], self._random)
+
+    def _end(self) -> None:
+        """From here on nothing gets through: all that runs is ended without a trace."""
+        self.around.history.close()
+        self.around.network.closed = True
+        for process in self._processes:
+            process.close()
+
+
+def _runs(batches: Sequence[state_pb.StateBatch]) -> tuple[Run, ...]:
+    return tuple(Run(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches)

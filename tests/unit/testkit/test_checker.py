@@ -1,0 +1,383 @@
+"""The checker finds each fault it is there for, and none in histories that are sound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from libs.testkit.checker.checker import Checker
+from libs.testkit.checker.events import (
+    Appended,
+    Applied,
+    Asked,
+    CallBegan,
+    CallEnded,
+    Claimed,
+    Counted,
+    Delivered,
+    Ended,
+    Event,
+    Happened,
+    Healed,
+    LagTold,
+    Left,
+    LockLost,
+    Published,
+    Reset,
+    Run,
+    Share,
+    StateRead,
+    Stored,
+    Verdict,
+)
+from libs.testkit.checker.invariants import Invariant, Violation
+from libs.testkit.checker.locks import Limits
+
+SHARE = Share("g", "orders", 0)
+LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0)
+EPOCH = 1 << 32
+AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
+
+
+def published(offset: int = 0, value: str = "a") -> Published:
+    return Published(0.0, "orders", 0, offset, value)
+
+
+def delivered(
+    token: int, at: float = 1.0, member: str = "ann", count: int = 1, offset: int = 0, value: str = "a"
+) -> Delivered:
+    return Delivered(at, SHARE, offset, value, member, token, count, at + LIMITS.lock_duration)
+
+
+def asked(verdict: Verdict, token: int, at: float = 2.0, offset: int = 0, ask: int = 0) -> Asked:
+    return Asked(at, ask, SHARE, offset, token, verdict)
+
+
+def applied(at: float = 3.0, ask: int = 0, deadline: float = 0.0) -> Applied:
+    return Applied(at, ask, deadline)
+
+
+def whole(*runs: Run, start: int = 0, state_epoch: int = 1, leader_epoch: int = 1) -> Stored:
+    return Stored(0.0, SHARE, True, state_epoch, leader_epoch, start, runs)
+
+
+def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
+    return Stored(2.0, SHARE, False, -1, leader_epoch, start, runs)
+
+
+ACCEPTED_AND_STORED = [
+    whole(start=0),
+    delivered(1, offset=1),
+    asked(Verdict.ACCEPT, 1, offset=1),
+    change(Run(1, 1, ACKNOWLEDGED, 1)),
+    applied(),
+]
+
+BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
+    "a record turns into another": (
+        Invariant.NEVER_LOST,
+        [published(value="a"), delivered(1, value="b")],
+    ),
+    "two producers are told of one place": (
+        Invariant.NEVER_LOST,
+        [published(value="a"), published(value="b")],
+    ),
+    "a log is written below its end": (
+        Invariant.NEVER_LOST,
+        [Appended(0.0, "log", 1, 0, 4), Appended(1.0, "log", 1, 4, 5)],
+    ),
+    "a published record never comes": (Invariant.NEVER_LOST, [published(), Ended(100.0)]),
+    "the start passes what nobody finished": (
+        Invariant.NEVER_LOST,
+        [whole(start=0), delivered(1), change(start=1)],
+    ),
+    "a record is stored as finished unasked": (
+        Invariant.NEVER_LOST,
+        [whole(start=0), change(Run(0, 0, ARCHIVED, 1))],
+    ),
+    "stored runs overlap": (
+        Invariant.ONE_STATE,
+        [whole(Run(0, 3, AVAILABLE, 1), Run(3, 4, AVAILABLE, 2))],
+    ),
+    "another gets what is locked": (
+        Invariant.ONE_HOLDER,
+        [delivered(1, at=1.0), delivered(2, at=9.0, member="bob", count=2)],
+    ),
+    "another had what is locked, as its late answer tells": (
+        Invariant.ONE_HOLDER,
+        [delivered(2, at=9.0, member="bob", count=2), delivered(1, at=1.0)],
+    ),
+    "another gets what was renewed": (
+        Invariant.ONE_HOLDER,
+        [
+            delivered(1, at=1.0),
+            asked(Verdict.RENEW, 1, at=10.0),
+            applied(10.0, deadline=20.0),
+            delivered(2, at=12.0, member="bob", count=2),
+        ],
+    ),
+    "one acquisition comes twice": (Invariant.ONE_HOLDER, [delivered(1), delivered(1)]),
+    "a former holder accepts": (
+        Invariant.FORMER_HOLDER_REFUSED,
+        [
+            delivered(1, at=1.0),
+            asked(Verdict.ACCEPT, 1, at=11.5),
+            delivered(2, at=12.0, member="bob", count=2),
+            applied(13.0),
+        ],
+    ),
+    "a former holder releases": (
+        Invariant.FORMER_HOLDER_REFUSED,
+        [
+            delivered(1, at=1.0),
+            delivered(2, at=12.0, member="bob", count=2),
+            asked(Verdict.RELEASE, 1, at=12.5),
+            applied(13.0),
+        ],
+    ),
+    "what was accepted comes again": (
+        Invariant.FINISHED_STAYS,
+        [delivered(1), asked(Verdict.ACCEPT, 1), applied(), delivered(2, at=20.0, count=2)],
+    ),
+    "what was accepted comes from the next leader": (
+        Invariant.FINISHED_STAYS,
+        [delivered(EPOCH), asked(Verdict.ACCEPT, EPOCH), applied(), delivered(2 * EPOCH, at=4.0)],
+    ),
+    "what was accepted comes from a leader of the past": (
+        Invariant.FINISHED_STAYS,
+        [
+            delivered(2 * EPOCH),
+            asked(Verdict.ACCEPT, 2 * EPOCH),
+            applied(3.0),
+            delivered(EPOCH, at=3.6),
+        ],
+    ),
+    "what was released for the last time comes again": (
+        Invariant.FINISHED_STAYS,
+        [
+            delivered(EPOCH, count=3),
+            asked(Verdict.RELEASE, EPOCH),
+            applied(),
+            delivered(2 * EPOCH, at=4.0, count=1),
+        ],
+    ),
+    "what is finished becomes available in the log": (
+        Invariant.FINISHED_STAYS,
+        [*ACCEPTED_AND_STORED, change(Run(1, 1, AVAILABLE, 2))],
+    ),
+    "a checkpoint forgets what is finished": (
+        Invariant.FINISHED_STAYS,
+        [*ACCEPTED_AND_STORED, whole(start=0)],
+    ),
+    "what was delivered for the last time becomes available in the log": (
+        Invariant.FINISHED_STAYS,
+        [whole(Run(1, 1, ARCHIVED, 3)), whole(Run(1, 1, AVAILABLE, 3))],
+    ),
+    "an answer comes before the log has it": (
+        Invariant.DURABLE_BEFORE_ANSWERED,
+        [whole(start=0), delivered(1), asked(Verdict.ACCEPT, 1), applied()],
+    ),
+    "the count stays": (
+        Invariant.COUNT_RISES,
+        [delivered(1), asked(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=1)],
+    ),
+    "the count that is in the log stays": (
+        Invariant.COUNT_RISES,
+        [
+            whole(start=0),
+            delivered(1),
+            change(Run(0, 0, AVAILABLE, 1)),
+            delivered(2, at=20.0, count=1),
+        ],
+    ),
+    "the count jumps": (
+        Invariant.COUNT_RISES,
+        [delivered(1), asked(Verdict.RELEASE, 1), applied(), delivered(2, at=4.0, count=3)],
+    ),
+    "the count that was stored is forgotten by the next leader": (
+        Invariant.COUNT_RISES,
+        [
+            delivered(EPOCH, count=2),
+            asked(Verdict.RELEASE, EPOCH),
+            applied(),
+            delivered(2 * EPOCH, at=4.0, count=2),
+        ],
+    ),
+    "a record comes too often": (Invariant.COUNT_LIMIT, [delivered(9, count=4)]),
+    "the start goes back": (
+        Invariant.START_NEVER_BACK,
+        [whole(start=5), change(start=4)],
+    ),
+    "the start goes back once more than it was moved": (
+        Invariant.START_NEVER_BACK,
+        [whole(start=5), Reset(1.0, SHARE), whole(start=3, state_epoch=2), change(start=2)],
+    ),
+    "too many are locked": (
+        Invariant.IN_FLIGHT_LIMIT,
+        [delivered(1, offset=offset) for offset in range(3)],
+    ),
+    "a stale lease writes": (
+        Invariant.EPOCHS_RISE,
+        [Appended(0.0, "log", 2, 0, 0), Appended(1.0, "log", 1, 1, 1)],
+    ),
+    "a lease writes that was taken since": (
+        Invariant.EPOCHS_RISE,
+        [Appended(0.0, "log", 1, 0, 0), Claimed(1.0, "log", 2), Appended(1.0, "log", 1, 1, 1)],
+    ),
+    "a stale leader's state is stored": (
+        Invariant.EPOCHS_RISE,
+        [whole(leader_epoch=3), change(leader_epoch=2)],
+    ),
+    "state of a stale epoch is stored": (
+        Invariant.EPOCHS_RISE,
+        [whole(state_epoch=3), whole(state_epoch=2)],
+    ),
+    "two leaders at once": (
+        Invariant.EPOCHS_RISE,
+        [delivered(2 * EPOCH, at=1.0), delivered(EPOCH, at=1.6, offset=1)],
+    ),
+    "memory and log differ": (
+        Invariant.REPLAY_AGREES,
+        [whole(Run(0, 0, AVAILABLE, 2)), StateRead(9.0, SHARE, 0, (Run(0, 0, AVAILABLE, 1),))],
+    ),
+    "memory has another start": (Invariant.REPLAY_AGREES, [whole(start=1), StateRead(9.0, SHARE, 0, ())]),
+    "the lag is wrong": (Invariant.LAG_AGREES, [whole(start=1), LagTold(9.0, SHARE, 4, 2)]),
+    "a free record is kept back": (
+        Invariant.IN_TIME,
+        [published(), Healed(10.0), delivered(1, at=15.5)],
+    ),
+    "an expired lock is kept back": (
+        Invariant.IN_TIME,
+        [Healed(0.0), published(), delivered(1, at=1.0), delivered(2, at=17.0, count=2)],
+    ),
+    "a group does not drain": (Invariant.DRAINS, [published(), delivered(1), Ended(100.0)]),
+    "what is in the log does not drain": (
+        Invariant.DRAINS,
+        [published(), whole(start=0), delivered(1), asked(Verdict.ACCEPT, 1), Ended(100.0)],
+    ),
+    "a call is late": (
+        Invariant.CALLS_END,
+        [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.6, 1)],
+    ),
+    "a call never ends": (Invariant.CALLS_END, [CallBegan(0.0, 1, "fetch", 5.0), Ended(6.0)]),
+    "tasks are left": (Invariant.NOTHING_LEAKS, [Counted(9.0, "tasks", 3, 4)]),
+}
+
+SOUND: dict[str, Sequence[Event]] = {
+    "accepted once": [published(), delivered(1), asked(Verdict.ACCEPT, 1), applied(), Ended(100.0)],
+    "accepted, and the answer lost": [published(), delivered(1), asked(Verdict.ACCEPT, 1), Ended(100.0)],
+    "the story is not judged": [Happened(0.0, "a process is killed")],
+    "the lock runs out": [delivered(1, at=1.0), delivered(2, at=11.0, member="bob", count=2)],
+    "the leader tells that it did": [
+        delivered(1, at=1.0),
+        LockLost(4.0, SHARE, 0, 1),
+        delivered(2, at=5.0, count=2),
+    ],
+    "its member leaves": [delivered(1, at=1.0), Left(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
+    "somebody else leaves": [delivered(1, at=1.0), Left(4.0, "g", "bob"), delivered(2, at=11.0, count=2)],
+    "two deliveries that nobody was told of": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
+    "given back unseen": [
+        delivered(1),
+        asked(Verdict.UNSEEN, 1),
+        applied(),
+        delivered(2, at=4.0, count=1),
+    ],
+    "a new leader counts from what is stored": [
+        delivered(EPOCH, count=1),
+        delivered(2 * EPOCH, at=2.0, member="bob", count=1),
+    ],
+    "a leader loads its state anew, as its epoch was raised": [
+        whole(state_epoch=1, leader_epoch=1),
+        delivered(EPOCH, count=2),
+        whole(state_epoch=2, leader_epoch=1),
+        delivered(EPOCH + 1, at=2.0, member="bob", count=1),
+    ],
+    "what was accepted in the log, and not answered, is undone": [
+        whole(start=0),
+        asked(Verdict.ACCEPT, 1, offset=1),
+        change(Run(1, 1, ACKNOWLEDGED, 1)),
+        change(Run(1, 1, AVAILABLE, 2)),
+    ],
+    "a leader forgets a count that it could not write": [
+        whole(start=0),
+        delivered(1),
+        delivered(2, at=20.0, count=1),
+    ],
+    "a former holder's renewal is refused": [
+        delivered(1, at=1.0),
+        delivered(2, at=12.0, member="bob", count=2),
+        asked(Verdict.RENEW, 1, at=13.0),
+    ],
+    "finished in the log before it is answered": [
+        published(),
+        whole(start=0),
+        delivered(1),
+        asked(Verdict.ACCEPT, 1),
+        change(Run(0, 0, ACKNOWLEDGED, 1)),
+        applied(),
+        change(start=1),
+        StateRead(9.0, SHARE, 1, ()),
+        LagTold(9.0, SHARE, 1, 0),
+        Ended(100.0),
+    ],
+    "a last delivery of which nobody heard": [
+        whole(start=0),
+        change(Run(0, 0, AVAILABLE, 2)),
+        change(start=1),
+    ],
+    "an administrator goes back": [
+        delivered(EPOCH),
+        asked(Verdict.ACCEPT, EPOCH),
+        applied(),
+        whole(start=5),
+        Reset(4.0, SHARE),
+        whole(start=0, state_epoch=2),
+        delivered(2 * EPOCH, at=5.0),
+    ],
+    "of what a change says of an offset the greater counts": [
+        whole(start=0),
+        change(Run(0, 3, AVAILABLE, 2), Run(2, 2, AVAILABLE, 1)),
+        change(Run(3, 3, AVAILABLE, 1)),
+        StateRead(9.0, SHARE, 0, (Run(0, 3, AVAILABLE, 2),)),
+    ],
+    "the start is set for the first time": [whole(start=-1), change(start=7)],
+    "locks of an earlier leader count no more": [
+        delivered(EPOCH, offset=0),
+        delivered(EPOCH, offset=1),
+        delivered(2 * EPOCH, offset=2),
+    ],
+    "on time": [CallBegan(0.0, 1, "fetch", 5.0), CallEnded(5.4, 1), Counted(9.0, "tasks", 3, 3)],
+    "in time": [published(), Healed(10.0), delivered(1, at=14.0), delivered(2, at=28.0, count=2)],
+}
+
+
+def judge(history: Sequence[Event]) -> None:
+    checker = Checker(LIMITS, ["g"])
+    for event in history:
+        checker.feed(event)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_promise_is_found(name: str) -> None:
+    invariant, history = BROKEN[name]
+    judge(history[:-1])
+    with pytest.raises(Violation) as found:
+        judge(history)
+    assert found.value.invariant is invariant
+
+
+def test_every_promise_can_be_found_broken() -> None:
+    assert {invariant for invariant, _ in BROKEN.values()} == set(Invariant)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_history_passes(name: str) -> None:
+    judge(SOUND[name])
+
+
+def test_what_is_left_is_counted_for_each_group() -> None:
+    checker = Checker(LIMITS, ["g", "h"])
+    for event in (published(0), published(1), delivered(1), asked(Verdict.ACCEPT, 1), applied()):
+        checker.feed(event)
+    assert checker.unfinished() == 3

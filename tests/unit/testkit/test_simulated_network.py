@@ -1,0 +1,198 @@
+"""Calls in the simulated network end as calls of gRPC do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from random import Random
+from typing import Any
+
+import grpc
+import pytest
+
+from libs.rpc.remote import NOT_SENT, RemoteStub
+from libs.rpc.server import Service
+from libs.testkit.simulator.faults import NO_RATES, Faults, Rates
+from libs.testkit.simulator.loop import SimulatedLoop, run
+from libs.testkit.simulator.network import CLIENT, Network
+from libs.testkit.simulator.node import Node
+from sharebroker.errors import ErrorCode, KafkaError
+
+ADDRESS = "server:1"
+
+
+class Echo:
+    """Answers with what it was asked; `asked` counts."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.ended = False
+
+    async def Say(self, request: bytes, context: Any) -> bytes:
+        self.asked += 1
+        if request == b"refuse":
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+        if request == b"wait":
+            await asyncio.Event().wait()
+        return request
+
+    async def Chat(self, requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for request in requests:
+                if request == b"refuse":
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+                yield request
+        finally:
+            self.ended = True
+
+
+class Stub:
+    """What generated code makes of a channel."""
+
+    def __init__(self, channel: Any) -> None:
+        self.Say = channel.unary_unary("/echo.Echo/Say", bytes, bytes, _registered_method=True)
+        self.Chat = channel.stream_stream("/echo.Echo/Chat", bytes, bytes, _registered_method=True)
+
+
+def register(servicer: Any, server: Any) -> None:
+    handlers = {
+        "Say": grpc.unary_unary_rpc_method_handler(servicer.Say, bytes, bytes),
+        "Chat": grpc.stream_stream_rpc_method_handler(servicer.Chat, bytes, bytes),
+    }
+    server.add_registered_method_handlers("echo.Echo", handlers)
+
+
+class Bench:
+    """A server, and a client's stub for it."""
+
+    def __init__(self, loop: SimulatedLoop, rates: Rates) -> None:
+        self.loop = loop
+        self.faults = Faults(Random(0), rates)
+        self.network = Network(loop, self.faults)
+        self.node = Node(ADDRESS)
+        self.echo = Echo()
+        self.stub: Any = RemoteStub(Stub(self.network.dial(ADDRESS)))
+
+    async def serve(self) -> None:
+        await self.network.serve(self.node, [Service("echo.Echo", self.echo, register)])
+
+
+def bench(story: Callable[[Bench], Awaitable[None]], rates: Rates = NO_RATES) -> None:
+    loop = SimulatedLoop(Random(0))
+
+    async def main() -> None:
+        there = Bench(loop, rates)
+        await there.serve()
+        await story(there)
+        there.network.closed = True
+
+    run(loop, main())
+
+
+async def code_of(call: Awaitable[Any]) -> ErrorCode:
+    try:
+        await call
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+async def said(*words: bytes) -> AsyncIterator[bytes]:
+    for word in words:
+        yield word
+
+
+def test_answers_and_refusals_come_through() -> None:
+    async def story(there: Bench) -> None:
+        assert await there.stub.Say(b"hello", timeout=1.0) == b"hello"
+        assert await code_of(there.stub.Say(b"refuse", timeout=1.0)) is ErrorCode.INVALID_REQUEST
+        assert await code_of(there.stub.Say(b"wait", timeout=1.0)) is ErrorCode.REQUEST_TIMED_OUT
+
+    bench(story)
+
+
+def test_who_is_not_there_was_not_asked() -> None:
+    async def story(there: Bench) -> None:
+        there.network.break_off(there.node)
+        with pytest.raises(KafkaError) as refused:
+            await there.stub.Say(b"hello", timeout=1.0)
+        assert refused.value.metadata[NOT_SENT] == "true"
+        assert there.echo.asked == 0
+
+    bench(story)
+
+
+def test_killed_server_breaks_its_calls() -> None:
+    async def story(there: Bench) -> None:
+        waiting = asyncio.create_task(there.stub.Say(b"wait", timeout=60.0))
+        await asyncio.sleep(1.0)
+        there.node.killed = True
+        there.network.break_off(there.node)
+        assert await code_of(waiting) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert there.loop.time() < 2.0
+
+    bench(story)
+
+
+def test_frozen_server_answers_late() -> None:
+    async def story(there: Bench) -> None:
+        there.node.paused = True
+        there.loop.call_later(5.0, there.loop.resume, there.node)
+        assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
+        assert there.loop.time() > 5.0
+
+    bench(story)
+
+
+def test_messages_are_lost_and_doubled() -> None:
+    async def lost(there: Bench) -> None:
+        assert await code_of(there.stub.Say(b"hello", timeout=60.0)) is not ErrorCode.NONE
+        assert there.echo.asked == 0
+
+    async def twice(there: Bench) -> None:
+        assert await there.stub.Say(b"hello", timeout=60.0) == b"hello"
+        await asyncio.sleep(1.0)
+        assert there.echo.asked == 2
+
+    bench(lost, Rates(lost=1.0, twice=0.0))
+    bench(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
+
+
+def test_nothing_passes_a_cut_until_it_is_mended() -> None:
+    async def story(there: Bench) -> None:
+        there.faults.cut(CLIENT, ADDRESS)
+        assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
+        there.faults.mend(CLIENT, ADDRESS)
+        assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is ErrorCode.NONE
+
+    bench(story)
+
+
+def test_streams_keep_their_order_and_end() -> None:
+    words = [b"%d" % number for number in range(50)]
+
+    async def story(there: Bench) -> None:
+        assert [answer async for answer in there.stub.Chat(said(*words))] == words
+        assert there.echo.ended
+
+    bench(story, Rates(lost=0.0, twice=0.0, slow=0.5))
+
+
+def test_streams_break() -> None:
+    async def chat(there: Bench, *words: bytes) -> None:
+        async def requests() -> AsyncIterator[bytes]:
+            for word in words:
+                yield word
+            await asyncio.Event().wait()
+
+        async for _ in there.stub.Chat(requests()):
+            there.loop.call_later(1.0, there.network.break_off, there.node)
+
+    async def story(there: Bench) -> None:
+        assert await code_of(chat(there, b"refuse")) is ErrorCode.INVALID_REQUEST
+        assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await code_of(chat(there, b"hello")) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(1.0)
+        assert there.echo.ended
+
+    bench(story)

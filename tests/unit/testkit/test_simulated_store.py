@@ -1,0 +1,134 @@
+"""The simulated store does what was asked, and what it answers depends on chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+import pytest
+
+from libs.record_log.core.batch import StoredBatch
+from libs.stream_log.memory import MemoryStreamLog
+from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
+from libs.testkit.simulator.faults import NO_RATES, STORE, Fate, Faults
+from libs.testkit.simulator.loop import SimulatedLoop, run
+from libs.testkit.simulator.node import Node
+from libs.testkit.simulator.store import Connection, SimulatedStreamLog, at_once
+
+NODE = "node"
+
+
+class Seen:
+    """A witness that keeps what it sees."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[int, int]] = []
+        self.failed: list[Fate] = []
+
+    def command_fails(self, node: str, command: str, fate: Fate) -> None:
+        self.failed.append(fate)
+
+    def lease_claimed(self, resource: str, epoch: int) -> None:
+        raise NotImplementedError
+
+    def records_written(self, shard: str, epoch: int, first: int, payloads: Sequence[bytes]) -> None:
+        self.written.append((first, len(payloads)))
+
+    def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
+        raise NotImplementedError
+
+
+class Fated(Faults):
+    """Commands fare as a test says."""
+
+    def __init__(self, *fates: Fate) -> None:
+        super().__init__(Random(0), NO_RATES)
+        self._fates = list(fates)
+
+    def of_command(self, node: str) -> Fate:
+        return self._fates.pop(0) if self._fates else super().of_command(node)
+
+
+class Bench:
+    """A log over a connection."""
+
+    def __init__(self, loop: SimulatedLoop, faults: Faults) -> None:
+        self.loop = loop
+        self.faults = faults
+        self.memory = MemoryStreamLog()
+        self.seen = Seen()
+        self.log = SimulatedStreamLog(self.memory, Connection(loop, faults, NODE, self.seen))
+
+    async def length(self) -> int:
+        return await self.memory.last_position("s")
+
+
+def bench(story: Callable[[Bench], Awaitable[None]], *fates: Fate) -> None:
+    loop = SimulatedLoop(Random(0))
+
+    async def main() -> None:
+        await story(Bench(loop, Fated(*fates)))
+
+    run(loop, main())
+
+
+def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
+    async def story(there: Bench) -> None:
+        await asyncio.gather(*(there.log.append("s", 1, 1 + n, [b"x"]) for n in range(20)))
+        assert there.seen.written == [(1 + n, 1) for n in range(20)]
+        assert len(await there.log.read("s", 0, 100)) == 20
+
+    bench(story)
+
+
+@pytest.mark.parametrize(
+    ("fate", "error", "done", "done_later"),
+    [
+        (Fate.REFUSED, LogNotWritten, 0, 0),
+        (Fate.LOST, LogOutcomeUnknown, 0, 0),
+        (Fate.UNHEARD, LogOutcomeUnknown, 1, 1),
+        (Fate.LATE, LogOutcomeUnknown, 0, 1),
+    ],
+)
+def test_faults(fate: Fate, error: type[Exception], done: int, done_later: int) -> None:
+    async def story(there: Bench) -> None:
+        with pytest.raises(error):
+            await there.log.append("s", 1, 1, [b"x"])
+        await asyncio.sleep(0.1)
+        assert await there.length() == done
+        await asyncio.sleep(10.0)
+        assert await there.length() == done_later
+        assert there.seen.failed == [fate]
+
+    bench(story, fate)
+
+
+def test_what_the_store_refuses_comes_back() -> None:
+    async def story(there: Bench) -> None:
+        await there.log.append("s", 2, 1, [b"x"])
+        with pytest.raises(LogFenced):
+            await there.log.append("s", 1, 2, [b"x"])
+        there.faults.cut(NODE, STORE)
+        with pytest.raises(LogUnavailable):
+            await there.log.read("s", 0, 1)
+
+    bench(story)
+
+
+def test_killed_node_has_sent_what_it_has_sent() -> None:
+    async def story(there: Bench) -> None:
+        node = Node(NODE)
+        there.loop.spawn(node, there.log.append("s", 1, 1, [b"x"]))
+        await asyncio.sleep(1e-6)
+        assert not there.seen.written
+        node.killed = True
+        await asyncio.sleep(1.0)
+        assert await there.length() == 1
+
+    bench(story)
+
+
+def test_a_step_of_the_store_waits_for_nothing() -> None:
+    with pytest.raises(RuntimeError, match="must not wait"):
+        at_once(asyncio.sleep(0))
