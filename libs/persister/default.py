@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from libs.backoff import doubling
 from libs.persister.lane import Lane
-from libs.persister.port import ShareKey, SharePartitionState, StateBatch, StateChange, StateSummary
+from libs.persister.port import (
+    LocalStates,
+    ShareKey,
+    SharePartitionState,
+    StateBatch,
+    StateChange,
+    StateSummary,
+)
 from libs.rpc.router import Peer
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+
+    _Peer = Peer[ShareCoordinatorServiceAsyncStub]
 
 RETRIABLE: Final = frozenset(
     {
@@ -45,7 +57,7 @@ class PersisterSettings:
     metadata_lag: float = 1.0
     request_timeout: float = 5.0
     first_backoff: float = 0.05
-    longest_backoff: float = 1.0
+    longest_backoff: float = 0.25
 
 
 class Coordinators(Protocol):
@@ -67,12 +79,23 @@ class DefaultPersister:
     def __init__(self, coordinators: Coordinators, settings: PersisterSettings | None = None) -> None:
         self._coordinators = coordinators
         self._settings = settings or PersisterSettings()
-        self._lanes: dict[tuple[str, str, str], Lane] = {}
+        self._lanes: dict[tuple[str | int, ...], Lane] = {}
+        self._owner = ""
+        self._local: LocalStates | None = None
 
-    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+    def register_local(self, owner: str, states: LocalStates) -> None:
+        """Makes writes direct, without messages, where `owner`, this process, has the shard."""
+        self._owner, self._local = owner, states
+
+    async def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+    ) -> None:
         """See Persister."""
         payload = pb.InitializeShareGroupStateRequest.PartitionData(
-            partition=key.partition, state_epoch=state_epoch, start_offset=start_offset
+            partition=key.partition,
+            state_epoch=state_epoch,
+            start_offset=start_offset,
+            keep_existing=keep_existing,
         )
         await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
 
@@ -90,6 +113,26 @@ class DefaultPersister:
 
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """See Persister."""
+        await self._try(key, partial(self._write, key, change))
+
+    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+        """See Persister."""
+        request = pb.DeleteShareGroupStateRequest
+        await self._call("DeleteShareGroupState", request, key, key.partition, state_epoch=state_epoch)
+
+    async def read_summary(self, key: ShareKey) -> StateSummary:
+        """See Persister."""
+        found = await self._call(
+            "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
+        )
+        return StateSummary(
+            found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count
+        )
+
+    async def _write(self, key: ShareKey, change: StateChange, peer: _Peer) -> None:
+        if self._local is not None and peer.member.owner == self._owner:
+            await self._local.write(key, change)
+            return
         payload = pb.WriteShareGroupStateRequest.PartitionData(
             partition=key.partition,
             state_epoch=change.state_epoch,
@@ -101,38 +144,33 @@ class DefaultPersister:
             payload.state_batches.add(
                 first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
             )
-        await self._call("WriteShareGroupState", pb.WriteShareGroupStateRequest, key, payload)
+        lane = self._lane(peer, "WriteShareGroupState", pb.WriteShareGroupStateRequest, key.group_id, {})
+        await lane.ask(key, payload, self._settings.request_timeout)
 
-    async def delete(self, key: ShareKey) -> None:
-        """See Persister."""
-        await self._call("DeleteShareGroupState", pb.DeleteShareGroupStateRequest, key, key.partition)
+    async def _call(self, rpc: str, request: type, key: ShareKey, payload: Any, **fields: int) -> Any:
+        """One share-partition's part of an RPC; `fields` are what the request says of all its partitions."""
 
-    async def read_summary(self, key: ShareKey) -> StateSummary:
-        """See Persister."""
-        found = await self._call(
-            "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
-        )
-        return StateSummary(
-            found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count
-        )
+        def ask(peer: _Peer) -> Awaitable[Any]:
+            lane = self._lane(peer, rpc, request, key.group_id, fields)
+            return lane.ask(key, payload, self._settings.request_timeout)
 
-    async def _call(self, rpc: str, request: type, key: ShareKey, payload: Any) -> Any:
-        """One share-partition's part of an RPC, tried until it is answered for good or the time is up."""
+        return await self._try(key, ask)
+
+    async def _try(self, key: ShareKey, ask: Callable[[_Peer], Awaitable[Any]]) -> Any:
+        """Asks the key's coordinator until it is answered for good or the time is up."""
         clock = asyncio.get_running_loop().time
         begun = clock()
-        backoff = self._settings.first_backoff
+        pauses = doubling(self._settings.first_backoff, self._settings.longest_backoff)
         shard = self._coordinators.share_shard(*key)
         while True:
             try:
-                peer = await self._coordinators.share_coordinator(shard)
-                return await self._ask(peer, rpc, request, key, payload)
+                return await ask(await self._coordinators.share_coordinator(shard))
             except KafkaError as error:
-                pause = backoff * random.uniform(0.8, 1.2)
+                pause = next(pauses) * random.uniform(0.8, 1.2)
                 if clock() + pause >= begun + self._patience(error):
                     raise
             self._coordinators.forget_share_coordinator(shard)
             await asyncio.sleep(pause)
-            backoff = min(backoff * 2, self._settings.longest_backoff)
 
     def _patience(self, error: KafkaError) -> float:
         """For how many seconds a call is tried again that gets this error."""
@@ -140,21 +178,21 @@ class DefaultPersister:
             return self._settings.metadata_lag
         return self._settings.call_timeout if error.code in RETRIABLE else 0.0
 
-    async def _ask(
+    def _lane(
         self,
-        peer: Peer[ShareCoordinatorServiceAsyncStub],
+        peer: _Peer,
         rpc: str,
         request: type,
-        key: ShareKey,
-        payload: Any,
-    ) -> Any:
-        name = (rpc, peer.member.owner, key.group_id)
+        group_id: str,
+        fields: Mapping[str, int],
+    ) -> Lane:
+        name: tuple[str | int, ...] = (rpc, peer.member.owner, group_id, *fields.values())
         if name not in self._lanes:
             method = getattr(peer.stub, rpc)
             self._lanes[name] = Lane(
                 lambda message, timeout: method(message, timeout=timeout),
-                request,
-                key.group_id,
+                partial(request, group_id=group_id, **fields),
+                group_id,
                 lambda: self._lanes.pop(name, None),
             )
-        return await self._lanes[name].ask(key, payload, self._settings.request_timeout)
+        return self._lanes[name]

@@ -22,7 +22,9 @@ _Asked = dict[ShareKey, tuple[Any, asyncio.Future[Any]]]
 class Lane:
     """Gathers the partitions of one group into requests of one RPC. Made when needed, dropped when idle."""
 
-    def __init__(self, send: Send, request: type, group_id: str, on_idle: Callable[[], object]) -> None:
+    def __init__(
+        self, send: Send, request: Callable[[], Any], group_id: str, on_idle: Callable[[], object]
+    ) -> None:
         self._send = send
         self._request = request
         self._group_id = group_id
@@ -66,7 +68,7 @@ class Lane:
             return dict.fromkeys(asked, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     def _build(self, asked: _Asked) -> Any:
-        request = self._request(group_id=self._group_id)
+        request = self._request()
         topics: dict[str, Any] = {}
         for key, (payload, _) in asked.items():
             topic = topics.get(key.topic_id)

@@ -8,7 +8,9 @@ from libs.persister.port import ShareKey, SharePartitionState, StateChange, Stat
 class NoOpPersister:
     """Accepts every change; every state is not set. After a restart of the leader all records come again."""
 
-    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
+    async def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+    ) -> None:
         """See Persister."""
 
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
@@ -18,7 +20,7 @@ class NoOpPersister:
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """See Persister."""
 
-    async def delete(self, key: ShareKey) -> None:
+    async def delete(self, key: ShareKey, state_epoch: int) -> None:
         """See Persister."""
 
     async def read_summary(self, key: ShareKey) -> StateSummary:

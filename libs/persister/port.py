@@ -6,8 +6,9 @@ implementation gathers what goes to the same coordinator.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 
 class ShareKey(NamedTuple):
@@ -53,6 +54,13 @@ class StateChange(Protocol):
     def batches(self) -> Sequence[tuple[int, int, int, int]]: ...  # noqa: D102 - as in the proto
 
 
+class LocalStates(Protocol):
+    """The share coordinator of this very process."""
+
+    def write(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any]:
+        """Makes a change durable, soon. Raises KafkaError, here or later."""
+
+
 class StateSummary(NamedTuple):
     """Start offset and finished records behind it; -1 where not known."""
 
@@ -65,8 +73,13 @@ class StateSummary(NamedTuple):
 class Persister(Protocol):
     """Every method raises KafkaError: the coordinator's refusal, or the last failure once the time is up."""
 
-    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        """Starts the state anew; start offset -1 leaves it to the leader."""
+    async def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+    ) -> None:
+        """Starts the state anew; start offset -1 leaves it to the leader.
+
+        `keep_existing`: state that is there stays, only its epoch rises.
+        """
 
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         """The state, for the leader of this epoch."""
@@ -74,8 +87,8 @@ class Persister(Protocol):
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """Makes a change durable."""
 
-    async def delete(self, key: ShareKey) -> None:
-        """Removes the state; success also where there is none."""
+    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+        """Removes the state; success also where there is none. Raises where it has a higher epoch."""
 
     async def read_summary(self, key: ShareKey) -> StateSummary:
         """The state in short, without raising an epoch."""

@@ -22,6 +22,9 @@ UNSENT_ENTRIES: Final = 20_000
 REASON_LENGTH: Final = 500
 """So many characters of the reason for a rejection go into the log."""
 
+ACKNOWLEDGE_TIMEOUT: Final = 60.0
+"""Seconds in which acknowledgements from another process are answered; their caller has its own limit."""
+
 RETRY_DELAY: Final = 0.1
 """Seconds before a share-partition that could not be loaded is tried again; doubles each time."""
 
@@ -42,4 +45,5 @@ def share_partition_settings(config: GroupConfig) -> SharePartitionSettings:
         lock_duration=config.share_record_lock_duration_ms / 1000,
         max_record_locks=config.share_partition_max_record_locks,
         renew_enabled=config.share_renew_acknowledge_enable,
+        read_committed=config.share_isolation_level == "read_committed",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Initialize, Read, Write
+from services.share_coordinator.core.commands import Delete, Initialize, Read, Write
 from services.share_coordinator.core.key import ShareKey
 from services.share_coordinator.core.state import ShareState
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
@@ -51,6 +51,16 @@ def check_write(command: Write, state: ShareState | None) -> ShareState:
     if state.state_epoch > state_epoch:
         raise _fenced_state(key, state.state_epoch, state_epoch)
     return state
+
+
+def check_delete(command: Delete, state: ShareState | None) -> None:
+    """Raises INVALID_REQUEST, FENCED_STATE_EPOCH: a deletion that comes late must not hit newer state."""
+    key, epoch = command
+    if epoch is None:
+        return
+    _check_epoch("state_epoch", epoch)
+    if state is not None and state.state_epoch > epoch:
+        raise _fenced_state(key, state.state_epoch, epoch)
 
 
 def _check_batch(batch: StateBatch) -> None:

@@ -11,11 +11,20 @@ from services.share_coordinator.core.state import ShareState
 
 
 class Initialize(NamedTuple):
-    """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader."""
+    """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader.
+
+    `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises.
+    """
 
     key: ShareKey
     state_epoch: int
     start_offset: int
+    keep_existing: bool = False
+
+    @property
+    def keeps(self) -> bool:
+        """Whether state that is there stays."""
+        return self.keep_existing or self.start_offset == -1
 
 
 class Read(NamedTuple):
@@ -37,15 +46,20 @@ class Write(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove the state; success also where there is none."""
+    """Remove the state, unless it is of a higher epoch (None: of any); success also where there is none."""
 
     key: ShareKey
+    state_epoch: int | None = None
 
 
 class DeleteTopic(NamedTuple):
     """Remove the state of every share-partition of a topic that this shard holds."""
 
     topic_id: str
+
+
+class ListTopics(NamedTuple):
+    """Ask for the ids of the topics that this shard holds state of."""
 
 
 class Summarize(NamedTuple):
@@ -60,7 +74,7 @@ class Inspect(NamedTuple):
     key: ShareKey
 
 
-Command = Initialize | Read | Write | Delete | DeleteTopic | Summarize | Inspect
+Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summarize | Inspect
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,4 +104,4 @@ class Inspection:
     last_position: int
 
 
-Reply = ReadReply | Summary | Inspection | int | None
+Reply = ReadReply | Summary | Inspection | frozenset[str] | int | None

@@ -8,6 +8,9 @@ from typing import Final, NamedTuple
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 INT32_MAX: Final = 2**31 - 1
+LONGEST_STRING: Final = 2**15 - 1
+"""Bytes of a string in Kafka's protocol."""
+
 _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _ZERO_TOPIC_ID: Final = "A" * 22
 
@@ -27,8 +30,8 @@ class ShareKey(NamedTuple):
 
 def make_key(group_id: str, topic_id: str, partition: int) -> ShareKey:
     """A checked key; raises INVALID_REQUEST with the field that is wrong."""
-    if not group_id:
-        raise _refusal("group_id", "must not be empty")
+    if not 0 < len(group_id.encode()) <= LONGEST_STRING:
+        raise _refusal("group_id", f"must have 1 to {LONGEST_STRING} bytes")
     if not _TOPIC_ID.fullmatch(topic_id) or topic_id == _ZERO_TOPIC_ID:
         raise _refusal("topic_id", "must be a UUID in base64url, 22 characters, not zero")
     if not 0 <= partition <= INT32_MAX:

@@ -6,13 +6,13 @@ deltas since the last one reach the limit. Everything that happens, happens by `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
 from libs.coordinator_runtime.machine import Decision
-from services.share_coordinator.core.checks import check_initialize, check_read, check_write
+from services.share_coordinator.core.checks import check_delete, check_initialize, check_read, check_write
 from services.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -20,6 +20,7 @@ from services.share_coordinator.core.commands import (
     Initialize,
     Inspect,
     Inspection,
+    ListTopics,
     Read,
     ReadReply,
     Reply,
@@ -59,6 +60,7 @@ class ShareCoordinatorMachine:
             Initialize: self._initialize,
             Delete: self._delete,
             DeleteTopic: self._delete_topic,
+            ListTopics: self._list_topics,
             Summarize: self._summarize,
             Inspect: self._inspect,
         }
@@ -91,7 +93,7 @@ class ShareCoordinatorMachine:
 
     def on_deadline(self, now: float) -> tuple[ShareRecord, ...]:
         """The rest of unfinished deletes, else new checkpoints of keys that went quiet."""
-        due = self._unfinished_tombstones() if self._deletions else self._cold_checkpoints(now)
+        due = self._unfinished_tombstones(now) if self._deletions else self._cold_checkpoints(now)
         return tuple(islice(due, RECORDS_A_DEADLINE))
 
     def trim_before(self) -> int:
@@ -109,7 +111,9 @@ class ShareCoordinatorMachine:
         if state is not None and _asked_again(command, state):
             return Decision((), None)
         # a delete that was interrupted is finished first: its tombstones must not hit deltas still to come
-        return Decision((*self._rest_of_delete(command.key), first_checkpoint(command, state, now)), None)
+        return Decision(
+            (*self._rest_of_delete(command.key, now), first_checkpoint(command, state, now)), None
+        )
 
     def _read(self, command: Read, now: float) -> _Decision:
         state = check_read(command, self._states.get(command.key))
@@ -123,12 +127,16 @@ class ShareCoordinatorMachine:
         state = check_write(command, self._states.get(command.key))
         return Decision((change(state, command, state.leader_epoch, self._rules, now),), None)
 
-    def _delete(self, command: Delete, _: float) -> _Decision:
-        return Decision(self._tombstones(command.key), None)
+    def _delete(self, command: Delete, now: float) -> _Decision:
+        check_delete(command, self._states.get(command.key))
+        return Decision(self._tombstones(command.key, now), None)
 
-    def _delete_topic(self, command: DeleteTopic, _: float) -> _Decision:
+    def _delete_topic(self, command: DeleteTopic, now: float) -> _Decision:
         keys = [key for key in self._states if key.topic_id == command.topic_id]
-        return Decision(tuple(record for key in keys for record in self._tombstones(key)), len(keys))
+        return Decision(tuple(record for key in keys for record in self._tombstones(key, now)), len(keys))
+
+    def _list_topics(self, _: ListTopics, __: float) -> _Decision:
+        return Decision((), frozenset(key.topic_id for key in self._states))
 
     def _summarize(self, command: Summarize, _: float) -> _Decision:
         state = self._states.get(command.key)
@@ -140,21 +148,22 @@ class ShareCoordinatorMachine:
     def _inspect(self, command: Inspect, _: float) -> _Decision:
         return Decision((), Inspection(deepcopy(self._states.get(command.key)), self._last_position))
 
-    def _tombstones(self, key: ShareKey) -> tuple[ShareRecord, ...]:
+    def _tombstones(self, key: ShareKey, now: float) -> tuple[ShareRecord, ...]:
         state = self._states.get(key)
         if state is None:
-            return self._rest_of_delete(key)
+            return self._rest_of_delete(key, now)
         # the checkpoint's first: it alone says that the delete has begun
-        return (CheckpointTombstone(key), *(DeltaTombstone(key, index) for index in state.delta_indices))
+        return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, state.delta_indices, now))
 
-    def _rest_of_delete(self, key: ShareKey) -> tuple[ShareRecord, ...]:
+    def _rest_of_delete(self, key: ShareKey, now: float) -> tuple[ShareRecord, ...]:
         deletion = self._deletions.get(key)
-        return () if deletion is None else tuple(DeltaTombstone(key, i) for i in deletion.delta_indices)
+        return () if deletion is None else tuple(_tombstones(key, deletion.delta_indices, now))
 
     # What time makes due
 
-    def _unfinished_tombstones(self) -> Iterator[ShareRecord]:
-        return (DeltaTombstone(key, i) for key, left in self._deletions.items() for i in left.delta_indices)
+    def _unfinished_tombstones(self, now: float) -> Iterator[ShareRecord]:
+        for key, deletion in self._deletions.items():
+            yield from _tombstones(key, deletion.delta_indices, now)
 
     def _cold_checkpoints(self, now: float) -> Iterator[ShareRecord]:
         if not self._warm:
@@ -195,6 +204,11 @@ class ShareCoordinatorMachine:
             del self._deletions[record.key]
 
 
+def _tombstones(key: ShareKey, delta_indices: Iterable[int], now: float) -> Iterator[DeltaTombstone]:
+    return (DeltaTombstone(key, index, int(now * 1000)) for index in delta_indices)
+
+
 def _asked_again(command: Initialize, state: ShareState) -> bool:
     """Whether this is an Initialize whose answer was lost: then the state must not be (Kafka #23190)."""
-    return state.state_epoch == command.state_epoch and command.start_offset in (-1, state.start_offset)
+    same = command.keeps or command.start_offset == state.start_offset
+    return same and state.state_epoch == command.state_epoch

@@ -33,7 +33,14 @@ class Rules:
 
 
 def first_checkpoint(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
-    """The checkpoint that starts a state anew; `state` is what was there before."""
+    """The checkpoint that starts a state anew; `state` is what was there before.
+
+    One that keeps only raises the state epoch of what is there: the answer to an earlier one was lost, and
+    records may have been acknowledged since.
+    """
+    if state is not None and command.keeps:
+        kept = cold_checkpoint(command.key, state, now)
+        return kept._replace(state_epoch=command.state_epoch, create_timestamp_ms=kept.write_timestamp_ms)
     # the leader epoch outlives the state it was seen with: a leader from before stays fenced
     leader_epoch = 0 if state is None else state.leader_epoch
     start_offset, now_ms = command.start_offset, int(now * 1000)
@@ -72,6 +79,7 @@ def change(
     start_offset, count = _advance(state, write)
     index = _next_delta_index(state, rules)
     runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
+    now_ms = int(now * 1000)
     if runs is None:
         return ShareDelta(
             write.key,
@@ -81,8 +89,8 @@ def change(
             -1 if start_offset == state.start_offset else start_offset,
             count,
             write.state_batches,
+            now_ms,
         )
-    now_ms = int(now * 1000)
     return ShareCheckpoint(
         write.key,
         _next_epoch(state),

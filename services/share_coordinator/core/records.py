@@ -1,4 +1,7 @@
-"""Durable records of a share-partition's state (seed 004: checkpoints, deltas and their tombstones)."""
+"""Durable records of a share-partition's state (seed 004: checkpoints, deltas and their tombstones).
+
+Times are milliseconds since the Unix epoch; 0 where a record was written before its kind kept one.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from services.share_coordinator.core.key import ShareKey
 
 
 class ShareCheckpoint(NamedTuple):
-    """The whole state. Times are milliseconds since the Unix epoch; they differ after a cold checkpoint."""
+    """The whole state; its two times differ after a cold checkpoint."""
 
     key: ShareKey
     checkpoint_epoch: int
@@ -36,12 +39,14 @@ class ShareDelta(NamedTuple):
     start_offset: int
     delivery_complete_count: int
     state_batches: tuple[StateBatch, ...]
+    write_timestamp_ms: int = 0
 
 
 class CheckpointTombstone(NamedTuple):
     """The share-partition is being deleted; its deltas count no more, their tombstones follow."""
 
     key: ShareKey
+    write_timestamp_ms: int = 0
 
 
 class DeltaTombstone(NamedTuple):
@@ -49,6 +54,7 @@ class DeltaTombstone(NamedTuple):
 
     key: ShareKey
     delta_index: int
+    write_timestamp_ms: int = 0
 
 
 ShareRecord = ShareCheckpoint | ShareDelta | CheckpointTombstone | DeltaTombstone

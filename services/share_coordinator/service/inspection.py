@@ -24,7 +24,7 @@ _LOOKS: Final = 3
 
 
 async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShareGroupStateResponse:
-    """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE."""
+    """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE."""
     for _ in range(_LOOKS):
         live = cast("Inspection", await shard.write(Inspect(key), timeout=timeout))
         entries = await _entries(shard, key, live)
@@ -35,6 +35,7 @@ async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShar
         records=[log_record(position, record) for position, record in entries],
         folded=None if folded is None else folded_record(folded),
         consistent=folded == live.state,
+        live=None if live.state is None else folded_record(live.state),
     )
 
 
@@ -58,6 +59,9 @@ async def _page(shard: Shard, after: int) -> Entries:
         return await shard.read(after)
     except LogUnavailable as error:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log cannot be read: {error}") from error
+    except ValueError as error:
+        text = f"The log holds what is no record, behind position {after}: {error}."
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text) from error
 
 
 def _fold(key: ShareKey, entries: Entries) -> ShareState | None:

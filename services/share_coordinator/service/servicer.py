@@ -9,9 +9,12 @@ from typing import Any
 
 from libs.coordinator_runtime.hashing import shard_of
 from libs.coordinator_runtime.host import ShardHost
+from libs.persister.port import ShareKey as PersisterKey
+from libs.persister.port import StateChange
 from libs.rpc.in_band import refusal
 from libs.stream_log.port import StreamLog
 from services.share_coordinator.config import ShareCoordinatorConfig
+from services.share_coordinator.core.combine import StateBatch
 from services.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -27,6 +30,7 @@ from services.share_coordinator.core.machine import ShareCoordinatorMachine
 from services.share_coordinator.core.records import ShareRecord
 from services.share_coordinator.service.inspection import inspect
 from services.share_coordinator.service.messages import batches_in, read_fields, summary_fields
+from services.share_coordinator.service.state_log import Shard, fetch, find_offset
 from services.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
@@ -63,6 +67,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         stream_of: Callable[[str], str],
     ) -> None:
         self._host = host
+        self._shards = config.shards
         self._timeout = config.write_timeout
         self._partition_exists = partition_exists
         self._stream_of = stream_of
@@ -74,12 +79,34 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
 
         self._route = route
 
+    def write(self, key: PersisterKey, change: StateChange) -> asyncio.Future[Reply]:
+        """A leader's write from this very process (libs.persister.port.LocalStates)."""
+        batches = tuple(
+            StateBatch(first, last, int(state), count) for first, last, state, count in change.batches
+        )
+        return self._submit(
+            key.group_id,
+            key.topic_id,
+            key.partition,
+            lambda own: Write(
+                own,
+                change.state_epoch,
+                change.leader_epoch,
+                change.start_offset,
+                change.delivery_complete_count,
+                batches,
+            ),
+        )
+
     async def InitializeShareGroupState(
         self, request: pb.InitializeShareGroupStateRequest, _context: Any
     ) -> pb.InitializeShareGroupStateResponse:
         """Kafka: InitializeShareGroupState (83)."""
         results = await self._each(
-            request, lambda key, p: Initialize(key, p.state_epoch, p.start_offset), pb.TopicResult, _nothing
+            request,
+            lambda key, p: Initialize(key, p.state_epoch, p.start_offset, p.keep_existing),
+            pb.TopicResult,
+            _nothing,
         )
         return pb.InitializeShareGroupStateResponse(results=results)
 
@@ -102,7 +129,8 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self, request: pb.DeleteShareGroupStateRequest, _context: Any
     ) -> pb.DeleteShareGroupStateResponse:
         """Kafka: DeleteShareGroupState (86)."""
-        results = await self._each(request, lambda key, _: Delete(key), pb.TopicResult, _nothing)
+        epoch = request.state_epoch if request.HasField("state_epoch") else None
+        results = await self._each(request, lambda key, _: Delete(key, epoch), pb.TopicResult, _nothing)
         return pb.DeleteShareGroupStateResponse(results=results)
 
     async def ReadShareGroupStateSummary(
@@ -136,6 +164,23 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
             removed=sum(n for n in removed if isinstance(n, int)), shards=shards
         )
 
+    async def FetchShareGroupState(
+        self, request: pb.FetchShareGroupStateRequest, _context: Any
+    ) -> pb.FetchShareGroupStateResponse:
+        """Records of a shard's log in Kafka's form; raises, among others, OFFSET_OUT_OF_RANGE."""
+        return await fetch(self._shard(request.shard), request)
+
+    async def FindShareGroupStateOffset(
+        self, request: pb.FindShareGroupStateOffsetRequest, _context: Any
+    ) -> pb.FindShareGroupStateOffsetResponse:
+        """An offset of a shard's log by time; raises as the others refuse in band."""
+        return await find_offset(self._shard(request.shard), request.timestamp)
+
+    def _shard(self, index: int) -> Shard:
+        if not 0 <= index < self._shards:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no shard {index}.")
+        return self._host.shard(index)
+
     async def _each(
         self, request: Any, command: Callable[[ShareKey, Any], Command], shape: Any, fields: Fields
     ) -> Iterable[Any]:
@@ -159,12 +204,18 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     ) -> tuple[int, asyncio.Future[Reply] | KafkaError]:
         partition: int = asked if isinstance(asked, int) else asked.partition
         try:
-            key, index = self._route(group_id, topic_id, partition)
-            if not self._partition_exists(topic_id, partition):
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
-            return partition, self._host.shard(index).submit(command(key, asked), timeout=self._timeout)
+            made = self._submit(group_id, topic_id, partition, lambda key: command(key, asked))
         except KafkaError as error:
             return partition, error
+        return partition, made
+
+    def _submit(
+        self, group_id: str, topic_id: str, partition: int, command: Callable[[ShareKey], Command]
+    ) -> asyncio.Future[Reply]:
+        key, index = self._route(group_id, topic_id, partition)
+        if not self._partition_exists(topic_id, partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
+        return self._host.shard(index).submit(command(key), timeout=self._timeout)
 
 
 async def _result(

@@ -69,15 +69,18 @@ def _write_delta(message: pb.ShareStateRecord, record: ShareDelta) -> None:
         value.start_offset = record.start_offset
     value.delivery_complete_count = record.delivery_complete_count
     value.state_batches.extend(_batches_out(record.state_batches))
+    value.write_timestamp_ms = record.write_timestamp_ms
 
 
-def _write_checkpoint_tombstone(message: pb.ShareStateRecord, _: CheckpointTombstone) -> None:
+def _write_checkpoint_tombstone(message: pb.ShareStateRecord, record: CheckpointTombstone) -> None:
     message.checkpoint_tombstone.SetInParent()
+    message.checkpoint_tombstone.write_timestamp_ms = record.write_timestamp_ms
 
 
 def _write_delta_tombstone(message: pb.ShareStateRecord, record: DeltaTombstone) -> None:
     message.delta_tombstone.SetInParent()
     message.delta_tombstone.delta_index = record.delta_index
+    message.delta_tombstone.write_timestamp_ms = record.write_timestamp_ms
 
 
 def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
@@ -103,6 +106,7 @@ def _read_delta(key: ShareKey, value: pb.ShareDelta) -> ShareDelta:
         value.start_offset if value.HasField("start_offset") else NOT_CHANGED,
         value.delivery_complete_count,
         _batches_in(value.state_batches),
+        value.write_timestamp_ms,
     )
 
 
@@ -130,6 +134,6 @@ _WRITERS: Final[Mapping[type, Callable[[pb.ShareStateRecord, Any], None]]] = {
 _READERS: Final[Mapping[str, Callable[[ShareKey, Any], ShareRecord]]] = {
     "checkpoint": _read_checkpoint,
     "delta": _read_delta,
-    "checkpoint_tombstone": lambda key, _: CheckpointTombstone(key),
-    "delta_tombstone": lambda key, value: DeltaTombstone(key, value.delta_index),
+    "checkpoint_tombstone": lambda key, value: CheckpointTombstone(key, value.write_timestamp_ms),
+    "delta_tombstone": lambda key, value: DeltaTombstone(key, value.delta_index, value.write_timestamp_ms),
 }

@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
+from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
     AVAILABLE,
@@ -28,7 +29,7 @@ from services.share_partition_leader.core.states import (
     RecordState,
     after_failed_delivery,
 )
-from services.share_partition_leader.core.values import AckBatch, SharePartitionSettings
+from services.share_partition_leader.core.values import SharePartitionSettings
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 _RENEW = int(AckType.RENEW)
@@ -77,14 +78,15 @@ def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
 
     Raises: KafkaError INVALID_REQUEST.
     """
-    fault = ""
     if not 0 <= delay <= LONGEST_DELAY:
-        fault = f"must be 0 to {LONGEST_DELAY * 1000:.0f}"
-    elif any(kind != _RELEASE for batch in batches for kind in batch.types):
-        fault = "is for releases only"
-    if fault:
-        violation = FieldViolation("delay_ms", fault)
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"delay_ms: {fault}", violations=[violation])
+        raise _misused("delay_ms", f"must be 0 to {LONGEST_DELAY * 1000:.0f}")
+    validate_releases(batches, "delay_ms")
+
+
+def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
+    """Check that all are releases, since they have a field that only those may. Raises: INVALID_REQUEST."""
+    if any(kind != _RELEASE for batch in batches for kind in batch.types):
+        raise _misused(field, "is for releases only")
 
 
 def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[str, str] | None:
@@ -213,6 +215,11 @@ def _why(run: Run, member: str) -> Refusal:
     if run.lock.member != member:
         return Refusal.HELD_BY_ANOTHER_MEMBER
     return Refusal.STALE_TOKEN
+
+
+def _misused(field: str, fault: str) -> KafkaError:
+    violation = FieldViolation(field, fault)
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {fault}", violations=[violation])
 
 
 def _refused(offset: int, why: Refusal) -> KafkaError:

@@ -10,15 +10,11 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
+from libs.share_calls.values import Acquired, AcquireMode
 from services.share_partition_leader.core.in_flight import ACQUIRED, AVAILABLE, Batch, InFlight, Run
 from services.share_partition_leader.core.locks import Locks
 from services.share_partition_leader.core.states import TRANSITIONS, Event
-from services.share_partition_leader.core.values import (
-    Acquired,
-    AcquireMode,
-    AcquireRequest,
-    SharePartitionSettings,
-)
+from services.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 
 LogBatch = tuple[int, int]
 """Base offset and last offset of a record batch in the log."""

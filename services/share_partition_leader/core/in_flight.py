@@ -199,6 +199,14 @@ class InFlight:
             if index < len(self.runs) and self.runs[index] is run:
                 self.join(index)
 
+    def undo(self, runs: list[Run]) -> None:
+        """Make acquired runs available again as if they had not been delivered."""
+        for run in runs:
+            run.delivery_count -= 1
+            run.settle(TRANSITIONS[run.state, Event.UNDO])
+            self.note_available(run.first)
+        self.rejoin(runs)
+
     def archive(self, first: int, last: int, event: Event) -> None:
         """Archive in memory what `event` may archive in first..last; the SPSO advances."""
         index = self.locate(first)

@@ -14,7 +14,13 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from services.share_partition_leader.core.acknowledge import Acknowledgement, validate_batches, validate_delay
+from libs.share_calls.values import AckBatch, Acquired
+from services.share_partition_leader.core.acknowledge import (
+    Acknowledgement,
+    validate_batches,
+    validate_delay,
+    validate_releases,
+)
 from services.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
 from services.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
 from services.share_partition_leader.core.in_flight import (
@@ -29,8 +35,6 @@ from services.share_partition_leader.core.in_flight import (
 from services.share_partition_leader.core.locks import Locks, tokens_of
 from services.share_partition_leader.core.states import Event, after_failed_delivery
 from services.share_partition_leader.core.values import (
-    AckBatch,
-    Acquired,
     AcquireRequest,
     Freed,
     LoadedState,
@@ -66,6 +70,11 @@ class SharePartition:
         self._in_flight = load(loaded)
         self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
         self._transitions = 0
+
+    @property
+    def loaded_start(self) -> int:
+        """SPSO as it was written when the state was loaded."""
+        return self._loaded.start_offset
 
     @property
     def start_offset(self) -> int:
@@ -115,15 +124,24 @@ class SharePartition:
         return acquisition.run(self._locks, now)
 
     def archive_aborted(self, acquired: Sequence[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
-        """Take records of aborted transactions out of what was just acquired (read_committed); what remains.
+        """Take markers, and records of aborted transactions (read_committed), out of what was just acquired.
 
-        `aborted` holds (first, last) of their batches, ascending. In memory until a later write.
+        `aborted` holds (first, last) of their batches, ascending. What remains is returned. In memory until a
+        later write: see `untold`.
         """
         for piece in acquired:
             for first, last in aborted:
                 if first <= piece.last and last >= piece.first:
                     self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
         return exclude(acquired, aborted)
+
+    def untold(self, start_offset: int) -> Transition | None:
+        """A change to write where the SPSO has passed `start_offset` and nothing in flight will ever tell.
+
+        Lag is counted from what is written: it would never become 0.
+        """
+        told = self._in_flight.runs or self._in_flight.start <= start_offset
+        return None if told else self._transition()
 
     def acknowledge(
         self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
@@ -139,16 +157,22 @@ class SharePartition:
         if delay:
             validate_delay(batches, delay)
         transition = self._transition(now + delay if delay else None)
-        acknowledgement = Acknowledgement(self._in_flight, self.settings, member, transition)
-        try:
-            for batch in batches:
-                acknowledgement.add(batch)
-        except KafkaError:
-            acknowledgement.undo()
-            raise
-        if acknowledgement.renewed:
-            self._renew(acknowledgement.renewed, now + self.settings.lock_duration)
+        renewed = self._mark(member, batches, transition)
+        if renewed:
+            self._renew(renewed, now + self.settings.lock_duration)
         return self._pending(transition)
+
+    def give_back(self, member: str, batches: Sequence[AckBatch]) -> None:
+        """Undo the acquisition of records that a member holds and never looked at; `batches` release.
+
+        In effect at once and not written, as the acquisition was not: a new leader does not know of either.
+        Raises: KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; then nothing of it has happened.
+        """
+        validate_batches(batches)
+        validate_releases(batches, "unseen")
+        transition = self._transition()
+        self._mark(member, batches, transition)
+        self._in_flight.undo(transition.runs)
 
     def pieces(self, first: int, last: int) -> list[tuple[int, int]]:
         """Cut first..last into what fares alike in an acknowledgement: what the SPSO passed, each run."""
@@ -161,6 +185,11 @@ class SharePartition:
                 break
             starts.append(run.last + 1)
         return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
+
+    def give_back_all(self, member: str) -> None:
+        """`give_back` all that a member holds."""
+        held = (run for run in self._in_flight.runs if run.lock is not None and run.lock.member == member)
+        self._in_flight.undo([run for run in held if run.pending is None])
 
     def release_member(self, member: str) -> Transition | None:
         """Give back all a member holds (session closed, connection lost); None when it holds nothing."""
@@ -241,6 +270,19 @@ class SharePartition:
     def archive_missing(self, first: int, last: int) -> None:
         """Archive the available records in first..last: the log has compacted them away. In memory only."""
         self._in_flight.archive(first, last, Event.COMPACT)
+
+    def _mark(
+        self, member: str, batches: Sequence[AckBatch], transition: Transition
+    ) -> list[tuple[Run, Lock]]:
+        """Mark all that `batches` name with the transition, or nothing; what they renew."""
+        acknowledgement = Acknowledgement(self._in_flight, self.settings, member, transition)
+        try:
+            for batch in batches:
+                acknowledgement.add(batch)
+        except KafkaError:
+            acknowledgement.undo()
+            raise
+        return acknowledgement.renewed
 
     def _transition(self, until: float | None = None) -> Transition:
         self._transitions += 1

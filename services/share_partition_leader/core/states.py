@@ -42,13 +42,15 @@ class Event(Enum):
     RELEASE = auto()
     REJECT = auto()
     RENEW = auto()
+    UNDO = auto()
+    """The member gives back what it never looked at."""
     LOCK_TIMEOUT = auto()
     EXHAUST = auto()
     """A release or lock timeout after the last delivery attempt."""
     COMPACT = auto()
     """The log no longer has the record."""
     ABORT = auto()
-    """The record belongs to an aborted transaction."""
+    """The record belongs to an aborted transaction, or is a transaction's marker."""
 
 
 TRANSITIONS: Final[Mapping[tuple[RecordState, Event], RecordState]] = {
@@ -59,6 +61,7 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, Event], RecordState]] = {
     (RecordState.ACQUIRED, Event.RELEASE): RecordState.AVAILABLE,
     (RecordState.ACQUIRED, Event.REJECT): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, Event.RENEW): RecordState.ACQUIRED,
+    (RecordState.ACQUIRED, Event.UNDO): RecordState.AVAILABLE,
     (RecordState.ACQUIRED, Event.LOCK_TIMEOUT): RecordState.AVAILABLE,
     (RecordState.ACQUIRED, Event.EXHAUST): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, Event.ABORT): RecordState.ARCHIVED,

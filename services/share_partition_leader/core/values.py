@@ -6,21 +6,11 @@ which cost a third of a frozen dataclass to make.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
+from libs.share_calls.values import AcquireMode
 from services.share_partition_leader.core.states import RecordState
-
-
-class AcquireMode(IntEnum):
-    """How strictly `max_records` holds (`ShareAcquireMode`, KIP-1206)."""
-
-    BATCH_OPTIMIZED = 0
-    """Soft: whole batches are acquired."""
-    RECORD_LIMIT = 1
-    """Strict: not one offset more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +25,8 @@ class SharePartitionSettings:
     """`share.partition.max.record.locks`: widest SPSO..SPEO window in which new records are acquired."""
     renew_enabled: bool = True
     """`share.renew.acknowledge.enable`."""
+    read_committed: bool = False
+    """`share.isolation.level`."""
 
     @property
     def throttle_limit(self) -> int:
@@ -75,37 +67,13 @@ class StateWrite(NamedTuple):
 
 
 class AcquireRequest(NamedTuple):
-    """Who wants records, at most how many, and in units of how many (`BatchSize`, from 1)."""
+    """Who wants records, at most how many, in units of how many (`BatchSize`, from 1); markers, too?"""
 
     member: str
     max_records: int
     batch_size: int
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
-
-
-class Acquired(NamedTuple):
-    """A run of records handed to a member (`AcquiredRecords`).
-
-    `token` names the acquisition (one for each acquire call), `deadline` is when its lock runs out.
-    """
-
-    first: int
-    last: int
-    delivery_count: int
-    token: int
-    deadline: float
-
-
-class AckBatch(NamedTuple):
-    """Acknowledgement of first..last: one type for all, or one for each offset (ids of `AckType`).
-
-    With a `token`, records that were meanwhile acquired anew are refused; None checks the member only.
-    """
-
-    first: int
-    last: int
-    types: Sequence[int]
-    token: int | None = None
+    with_markers: bool = False
 
 
 class Freed(NamedTuple):

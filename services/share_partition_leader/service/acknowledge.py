@@ -1,74 +1,103 @@
-"""One AcknowledgeRecords call: all or nothing for each partition, answered when durable."""
+"""One acknowledge call: all or nothing for each partition, answered when durable."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 
-from libs.rpc.in_band import wire
-from services.share_partition_leader.core.values import AckBatch
+import structlog
+
+from libs.share_calls.values import AcknowledgeCall, Acknowledged, AckPart
 from services.share_partition_leader.service import holders
+from services.share_partition_leader.service.delivery import Partitions
 from services.share_partition_leader.service.gathering import RENEW
-from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import NoStateError
 from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+
+_log = structlog.get_logger()
 
 
-async def acknowledge(
-    leadership: Leadership, request: pb.AcknowledgeRecordsRequest
-) -> list[pb.AcknowledgeRecordsResponse.Partition]:
-    """The result of each partition, in the order of the request."""
-    return list(
-        await asyncio.gather(*(_of_partition(leadership, request, asked) for asked in request.partitions))
-    )
-
-
-async def _of_partition(
-    leadership: Leadership,
-    request: pb.AcknowledgeRecordsRequest,
-    asked: pb.AcknowledgeRecordsRequest.Partition,
-) -> pb.AcknowledgeRecordsResponse.Partition:
-    answer = pb.AcknowledgeRecordsResponse.Partition(topic_id=asked.topic_id, partition=asked.partition)
-    try:
-        await _apply(await _loaded(leadership, request.group_id, asked), request, asked)
-    except KafkaError as error:
-        answer.error_code = wire(error.code)
-        answer.error_message = error.message
-    return answer
-
-
-async def _loaded(
-    leadership: Leadership, group_id: str, asked: pb.AcknowledgeRecordsRequest.Partition
-) -> ShareGroupPartition:
-    try:
-        return await leadership.share_partition(group_id, asked.topic_id, asked.partition)
-    except NoStateError as error:  # a fetch may wait for it; what was never acquired never will be
-        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message) from error
-
-
-async def _apply(
-    share_partition: ShareGroupPartition,
-    request: pb.AcknowledgeRecordsRequest,
-    asked: pb.AcknowledgeRecordsRequest.Partition,
-) -> None:
-    batches = [
-        AckBatch(
-            batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types), batch.lock_token or None
-        )
-        for batch in asked.batches
-    ]
-    if not request.renew_allowed and any(RENEW in batch.types for batch in batches):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Renewing was not announced by the request.")
-    answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(error: KafkaError | None) -> None:
-        if answered.done():
-            return
-        if error is None:
-            answered.set_result(None)
+async def acknowledge(partitions: Partitions, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+    """The result of each partition, in the order of the call. Raises REQUEST_TIMED_OUT."""
+    results = Results(call.parts)
+    loading = []
+    for index, part in enumerate(call.parts):
+        share_partition = partitions.loaded(call.group_id, part.topic_id, part.partition)
+        if share_partition is None:
+            loading.append(asyncio.create_task(_load(partitions, call, index, results)))
         else:
-            answered.set_exception(error)
+            _apply(share_partition, call, index, results)
+    try:
+        return await results.all(timeout)
+    finally:
+        for task in loading:
+            task.cancel()
 
-    share_partition.acknowledge(holders.of_member(request.member_id), batches, done, asked.delay_ms / 1000)
-    await answered
+
+class Results:
+    """Gathers the results of the parts; one future for all of them."""
+
+    __slots__ = ("_done", "_errors", "_left", "_parts")
+
+    def __init__(self, parts: Sequence[AckPart]) -> None:
+        self._parts = parts
+        self._errors: list[KafkaError | None] = [None] * len(parts)
+        self._left = len(parts)
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settle(self, index: int, error: KafkaError | None) -> None:
+        """A part's acknowledgements are durable, or not taken."""
+        self._errors[index] = error
+        self._left -= 1
+        if not self._left and not self._done.done():
+            self._done.set_result(None)
+
+    async def all(self, timeout: float) -> list[Acknowledged]:
+        """Waits for the last one. Raises REQUEST_TIMED_OUT."""
+        if self._left:
+            # A timer of our own: a timeout of asyncio costs as much as what it is for.
+            timer = asyncio.get_running_loop().call_later(timeout, self._give_up, timeout)
+            try:
+                await self._done
+            finally:
+                timer.cancel()
+        return [
+            Acknowledged(part.topic_id, part.partition)
+            if error is None
+            else Acknowledged(part.topic_id, part.partition, error.code, error.message)
+            for part, error in zip(self._parts, self._errors, strict=True)
+        ]
+
+    def _give_up(self, timeout: float) -> None:
+        if not self._done.done():
+            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No answer within {timeout} s.")
+            self._done.set_exception(late)
+
+
+async def _load(partitions: Partitions, call: AcknowledgeCall, index: int, results: Results) -> None:
+    part = call.parts[index]
+    try:
+        share_partition = await partitions.share_partition(call.group_id, part.topic_id, part.partition)
+    except NoStateError as error:  # a fetch may wait for it; what was never acquired never will be
+        results.settle(index, KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message))
+    except KafkaError as error:
+        results.settle(index, error)
+    except Exception:
+        _log.exception("a share-partition could not be loaded", group=call.group_id, topic_id=part.topic_id)
+        results.settle(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+    else:
+        _apply(share_partition, call, index, results)
+
+
+def _apply(share_partition: ShareGroupPartition, call: AcknowledgeCall, index: int, results: Results) -> None:
+    part = call.parts[index]
+    try:
+        if not call.renew_allowed and any(RENEW in batch.types for batch in part.batches):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Renewing was not announced by the request.")
+        share_partition.acknowledge(
+            holders.of_member(call.member_id), part.batches, partial(results.settle, index), part.delay
+        )
+    except KafkaError as error:
+        results.settle(index, error)

@@ -9,21 +9,20 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 
+from libs.backoff import doubling
+from libs.share_calls.values import AcquireMode
 from services.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
     REASON_LENGTH,
     RETRY_DELAY,
 )
-from services.share_partition_leader.core.values import AcquireMode, AcquireRequest, LostLock
+from services.share_partition_leader.core.values import AcquireRequest, LostLock
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.gathering import Asked, Group, batches_of, gathered
 from services.share_partition_leader.service.outbox import Outbox
-from services.share_partition_leader.service.share_group_partition import (
-    Acquisition,
-    Nothing,
-    ShareGroupPartition,
-)
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from services.share_partition_leader.service.taken import Nothing, Taken
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -44,6 +43,9 @@ class Key(NamedTuple):
 
 class Partitions(Protocol):
     """Where a stream finds the share-partitions that this process leads."""
+
+    def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
+        """The share-partition if it is led, loaded and not retired; until the next `await` at least."""
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         """The share-partition, loaded and not retired. Raises KafkaError."""
@@ -71,6 +73,9 @@ class DeliverySession:
         self._credit = 0
         self._scheduled = False
         self._unanswered = 0
+        self._rest_unseen = False
+        self._pauses = opened.pause_on_lock_lost
+        self._paused = False
         self._out = Outbox()
 
     # The stream
@@ -88,9 +93,10 @@ class DeliverySession:
             self._take_acknowledgements(request.acknowledgements)
         if request.HasField("partitions"):
             self._want(Key(p.topic_id, p.partition) for p in request.partitions.partitions)
-        if request.credit:
-            self._credit += request.credit
-            self._schedule()
+        self._rest_unseen |= request.rest_unseen
+        self._paused &= not request.resume
+        self._credit += request.credit
+        self._schedule()
 
     async def responses(self, reader: asyncio.Task[None]) -> AsyncIterator[pb.DeliverResponse]:
         """What to send, until the client's side has ended and everything it asked for is answered."""
@@ -110,7 +116,7 @@ class DeliverySession:
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
-            share_partition.leave(self)
+            share_partition.leave(self, unseen=self._rest_unseen)
         self._served.clear()
 
     # What share-partitions tell
@@ -121,6 +127,7 @@ class DeliverySession:
 
     def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
         """A lock of this stream ran out, or was lost with the share-partition."""
+        self._paused = self._pauses
         self._out.add_lost_lock(share_partition, lost)
 
     def retired(self, share_partition: ShareGroupPartition) -> None:
@@ -163,7 +170,7 @@ class DeliverySession:
         self._go_on(key)
 
     async def _load(self, key: Key) -> None:
-        delay = RETRY_DELAY
+        pauses = doubling(RETRY_DELAY, LONGEST_RETRY_DELAY)
         while key in self._wanted:
             try:
                 share_partition = await self._partitions.share_partition(self.group_id, *key)
@@ -171,11 +178,11 @@ class DeliverySession:
                 if not error.retriable:
                     self._give_up(key, error)
                     return
+                pause = next(pauses)
                 # The first time it may just be on its way to this process.
-                if delay > RETRY_DELAY:
+                if pause > RETRY_DELAY:
                     self._out.add_problem(*key, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, LONGEST_RETRY_DELAY)
+                await asyncio.sleep(pause)
             else:
                 self._served[key] = share_partition
                 share_partition.join(self)
@@ -189,14 +196,14 @@ class DeliverySession:
     # Records
 
     def _schedule(self) -> None:
-        if not self._scheduled and self._credit > 0 and self._ready:
+        if not self._scheduled and self._credit > 0 and self._ready and not self._paused:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self) -> None:
         """Hands out records, partition by partition in turn, while credit and room in the message last."""
         self._scheduled = False
-        while self._credit > 0 and self._ready and not self._out.full:
+        while self._credit > 0 and self._ready and not self._paused and not self._out.full:
             key = next(iter(self._ready))
             del self._ready[key]
             self._deliver_from(key, self._served[key])
@@ -210,7 +217,7 @@ class DeliverySession:
         except KafkaError as error:
             self._start(key, self._try_later(key, error))
             return
-        if isinstance(acquired, Acquisition):
+        if isinstance(acquired, Taken):
             self._ready[key] = None
             self._hand_out(share_partition, acquired)
         elif acquired is Nothing.COLD:
@@ -225,14 +232,14 @@ class DeliverySession:
         except KafkaError as error:
             await self._try_later(key, error)
         else:
-            if isinstance(acquired, Acquisition):
+            if isinstance(acquired, Taken):
                 self._hand_out(share_partition, acquired)
 
     async def _try_later(self, key: Key, error: KafkaError) -> None:
         self._out.add_problem(*key, error)
         await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Acquisition) -> None:
+    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Taken) -> None:
         self._credit -= acquisition.offsets
         if share_partition.isolates(acquisition):
             self._alone.add(_key(share_partition))
@@ -272,7 +279,11 @@ class DeliverySession:
         done = partial(self._answer, Key(group.topic_id, group.partition), asked, deadline)
         self._unanswered += 1
         try:
-            share_partition.acknowledge(self.holder, batches_of(asked), done, group.delay_ms / 1000)
+            if group.unseen:
+                _give_back(share_partition, self.holder, group, asked)
+                done(None)
+            else:
+                share_partition.acknowledge(self.holder, batches_of(asked), done, group.delay_ms / 1000)
         except KafkaError as error:
             parts = _parts(share_partition, asked) if error.code in _DIVISIBLE else [asked]
             if len(parts) == 1:
@@ -301,6 +312,14 @@ class DeliverySession:
 
 def _key(share_partition: ShareGroupPartition) -> Key:
     return Key(share_partition.topic_id, share_partition.partition)
+
+
+def _give_back(
+    share_partition: ShareGroupPartition, holder: str, group: Group, asked: Sequence[Asked]
+) -> None:
+    if group.delay_ms:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen: not together with delay_ms")
+    share_partition.give_back(holder, batches_of(asked))
 
 
 def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list[Sequence[Asked]]:

@@ -3,44 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
-from libs.rpc.in_band import wire
+from libs.share_calls.values import AcquireCall, Acquisition, TopicPartition
 from services.share_partition_leader.config import DEFAULT_BATCH_SIZE
-from services.share_partition_leader.core.values import AcquireMode, AcquireRequest
+from services.share_partition_leader.core.values import AcquireRequest
 from services.share_partition_leader.service import holders
-from services.share_partition_leader.service.delivery import Key, Partitions
-from services.share_partition_leader.service.outbox import add_acquired
-from services.share_partition_leader.service.share_group_partition import (
-    Acquisition,
-    Nothing,
-    ShareGroupPartition,
-)
+from services.share_partition_leader.service.delivery import Partitions
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from services.share_partition_leader.service.taken import Nothing, Taken
 from sharebroker.errors import KafkaError
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
 
 class Fetch:
-    """One AcquireRecords call. Each partition is answered once: with records, with an error, or empty."""
+    """One acquire call. Each partition is answered once: with records, with an error, or empty."""
 
-    def __init__(self, request: pb.AcquireRecordsRequest, partitions: Partitions) -> None:
-        self._asked = request
+    __slots__ = ("_again", "_answers", "_asked", "_bytes", "_failed", "_partitions", "_request", "_waits")
+
+    def __init__(self, call: AcquireCall, partitions: Partitions) -> None:
+        self._asked = call
         self._request = AcquireRequest(
-            holders.of_member(request.member_id),
-            request.max_records,
-            request.batch_size or DEFAULT_BATCH_SIZE,
-            AcquireMode(request.acquire_mode),
+            holders.of_member(call.member_id),
+            call.max_records,
+            call.batch_size or DEFAULT_BATCH_SIZE,
+            call.mode,
+            call.with_markers,
         )
         self._partitions = partitions
-        self._keys = [Key(p.topic_id, p.partition) for p in request.partitions]
         self._bytes = 0
-        self._answers: dict[Key, pb.AcquireRecordsResponse.Partition] = {}
-        self._failed: set[Key] = set()
+        self._answers: dict[TopicPartition, list[Taken]] = {}
+        self._failed: dict[TopicPartition, KafkaError] = {}
         self._waits: dict[ShareGroupPartition, None] = {}
         self._again = asyncio.Event()
 
-    async def run(self) -> list[pb.AcquireRecordsResponse.Partition]:
-        """The answers, in the order of the request."""
-        deadline = asyncio.get_running_loop().time() + self._asked.max_wait_ms / 1000
+    async def run(self) -> list[Acquisition]:
+        """The answers, in the order of the call."""
+        deadline = asyncio.get_running_loop().time() + self._asked.max_wait
         await self._load()
         try:
             while not await self._round():
@@ -51,7 +49,7 @@ class Fetch:
         finally:
             for share_partition in self._waits:
                 share_partition.wait_no_more(self)
-        return [self._answers.get(key) or _answer(key) for key in self._keys]
+        return [self._answer(part) for part in self._asked.partitions]
 
     def look_again(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
@@ -62,21 +60,26 @@ class Fetch:
         self._again.set()
 
     async def _load(self) -> None:
-        """Has all partitions loaded side by side."""
-        loading = (self._partitions.share_partition(self._asked.group_id, *key) for key in self._keys)
-        loaded = await asyncio.gather(*loading, return_exceptions=True)
-        for key, outcome in zip(self._keys, loaded, strict=True):
+        """Has the partitions loaded that are not yet, side by side."""
+        group_id = self._asked.group_id
+        missing = [p for p in self._asked.partitions if self._partitions.loaded(group_id, *p) is None]
+        if not missing:
+            return
+        loading = (self._partitions.share_partition(group_id, *part) for part in missing)
+        for part, outcome in zip(
+            missing, await asyncio.gather(*loading, return_exceptions=True), strict=True
+        ):
             if isinstance(outcome, KafkaError):
-                self._fail(key, outcome)
+                self._failed[part] = outcome
 
     async def _round(self) -> bool:
         """Asks every partition once; whether the fetch is satisfied."""
         self._again.clear()
-        for key in self._keys:
+        for part in self._asked.partitions:
             if self._request.max_records <= 0 or self._bytes >= self._asked.max_bytes > 0:
                 return True
-            if key not in self._failed:
-                await self._ask(key)
+            if part not in self._failed:
+                await self._ask(part)
         if self._failed:
             return True
         return bool(self._answers) and self._bytes >= self._asked.min_bytes
@@ -86,37 +89,41 @@ class Fetch:
         """Bytes that may still come; 0 without a limit."""
         return self._asked.max_bytes and self._asked.max_bytes - self._bytes
 
-    async def _ask(self, key: Key) -> None:
+    async def _ask(self, part: TopicPartition) -> None:
+        group_id = self._asked.group_id
         try:
-            share_partition = await self._partitions.share_partition(self._asked.group_id, *key)
-            acquired = share_partition.acquire(self._request, self._room)
-            if acquired is Nothing.COLD:
-                acquired = await share_partition.acquire_cold(self._request, self._room)
+            share_partition = self._partitions.loaded(group_id, *part)
+            if share_partition is None:
+                share_partition = await self._partitions.share_partition(group_id, *part)
+            taken = share_partition.acquire(self._request, self._room)
+            if taken is Nothing.COLD:
+                taken = await share_partition.acquire_cold(self._request, self._room)
         except KafkaError as error:
-            self._fail(key, error)
+            self._failed[part] = error  # not asked again
             return
-        if isinstance(acquired, Acquisition):
-            self._take(key, acquired)
+        if isinstance(taken, Taken):
+            self._take(part, taken)
         else:
             self._waits[share_partition] = None
             share_partition.wait(self)
 
-    def _take(self, key: Key, acquisition: Acquisition) -> None:
-        answer = self._answers.setdefault(key, _answer(key))
-        answer.record_batches += acquisition.records
-        add_acquired(answer.acquired, acquisition)
-        self._request = self._request._replace(max_records=self._request.max_records - acquisition.offsets)
-        self._bytes += len(acquisition.records)
+    def _take(self, part: TopicPartition, taken: Taken) -> None:
+        self._answers.setdefault(part, []).append(taken)
+        self._request = self._request._replace(max_records=self._request.max_records - taken.offsets)
+        self._bytes += len(taken.records)
         self._again.set()  # there may be more
 
-    def _fail(self, key: Key, error: KafkaError) -> None:
-        """Not asked again; a failure after records is met by the next fetch."""
-        self._failed.add(key)
-        if key not in self._answers:
-            answer = self._answers[key] = _answer(key)
-            answer.error_code = wire(error.code)
-            answer.error_message = error.message
+    def _answer(self, part: TopicPartition) -> Acquisition:
+        """A failure after records is met by the next fetch."""
+        taken = self._answers.get(part)
+        if taken is not None:
+            return _together(part, taken)
+        error = self._failed.get(part)
+        return Acquisition(*part) if error is None else Acquisition(*part, error.code, error.message)
 
 
-def _answer(key: Key) -> pb.AcquireRecordsResponse.Partition:
-    return pb.AcquireRecordsResponse.Partition(topic_id=key.topic_id, partition=key.partition)
+def _together(part: TopicPartition, taken: Sequence[Taken]) -> Acquisition:
+    if len(taken) == 1:
+        return Acquisition(*part, records=taken[0].records, acquired=taken[0].acquired)
+    records = b"".join(one.records for one in taken)
+    return Acquisition(*part, records=records, acquired=[run for one in taken for run in one.acquired])

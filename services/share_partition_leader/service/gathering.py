@@ -6,19 +6,24 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from services.share_partition_leader.core.values import AckBatch
+from libs.share_calls.values import AckBatch
+from services.share_partition_leader.core.states import AckType
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 
 RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
+_GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
+_NONE: Final = -1
+"""No acknowledge type: what has it is refused by itself."""
 
 
 class Group(NamedTuple):
-    """What can be acknowledged together: one partition's, with one delay (ms), and renewals by themselves."""
+    """What can be acknowledged together: one partition's with one delay; renewals, unseen by themselves."""
 
     topic_id: str
     partition: int
     renewal: bool
     delay_ms: int
+    unseen: bool = False
 
 
 class Asked(NamedTuple):
@@ -35,13 +40,20 @@ def gathered(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Group
     """Acknowledgements by group, ascending; what is said twice of a record keeps its order."""
     groups: dict[Group, list[Asked]] = {}
     for said in acknowledgements:
-        first, kind = said.first_offset, said.type
+        first, kind = said.first_offset, _kind(said.type)
         last = said.last_offset if said.HasField("last_offset") else first
-        group = Group(said.topic_id, said.partition, kind == RENEW, said.delay_ms)
+        group = Group(said.topic_id, said.partition, kind == RENEW, said.delay_ms, said.unseen)
         groups.setdefault(group, []).append(Asked(first, last, kind, said.lock_token, said.id))
     for asked in groups.values():
         asked.sort(key=itemgetter(0))
     return groups
+
+
+def _kind(said: int) -> int:
+    """Kafka's number of an acknowledge type."""
+    if 0 < said <= RENEW:
+        return said
+    return int(AckType.GAP) if said == _GAP else _NONE
 
 
 def batches_of(asked: Sequence[Asked]) -> list[AckBatch]:

@@ -12,12 +12,23 @@ from typing import TypeVar
 import structlog
 
 from libs.catalog.follower import CatalogFollower
-from libs.catalog.records import CatalogRecord, Topic, TopicDeletedRecord
+from libs.catalog.records import (
+    CatalogRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from libs.config.broker import BrokerConfig
 from libs.leases import names
 from libs.leases.holder import LeaseHolder
 from libs.leases.ownership import LeaseOwnership
 from libs.leases.port import LeasesUnavailable
 from libs.persister.port import Persister
+from libs.record_log.core.producers import Verified
 from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import RecordStore
 from libs.record_log.settings import LogSettings
@@ -31,6 +42,7 @@ from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import load_state, state_writer
+from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
@@ -50,12 +62,18 @@ class Ports:
 
 @dataclass(slots=True)
 class LedPartition:
-    """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while."""
+    """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while.
+
+    `readers` wait for the log to grow, without a group. `verifications` are what coordinators are asked about
+    transactions, by producer id and epoch.
+    """
 
     topic: Topic
     log: PartitionLog
     tokens: Iterator[int]
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
+    readers: set[asyncio.Event] = field(default_factory=set)
+    verifications: dict[tuple[int, int], asyncio.Task[Verified]] = field(default_factory=dict)
 
     @property
     def partition(self) -> int:
@@ -70,6 +88,12 @@ class LedPartition:
         """Records were appended, or deleted."""
         for share_partition in self.loaded():
             share_partition.wake()
+        self.wake_readers()
+
+    def wake_readers(self) -> None:
+        """The log has grown, or is given up."""
+        for reader in self.readers:
+            reader.set()
 
 
 class Leadership:
@@ -79,6 +103,7 @@ class Leadership:
         self._ports = ports
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
+        self._room = 0
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -110,6 +135,17 @@ class Leadership:
             )
         return self._led[resource]
 
+    def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
+        """The share-partition if nobody need wait for it; it cannot retire before the next `await`."""
+        resource = names.partition(topic_id, partition)
+        led = self._led.get(resource)
+        if led is None or self._ports.holder.holds(resource) is None:
+            return None
+        task = led.groups.get(group_id)
+        if task is None or not _succeeded(task) or task.result().retired:
+            return None
+        return task.result()
+
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         """A group's share-partition, loaded; it cannot retire before the caller's next `await`.
 
@@ -119,6 +155,7 @@ class Leadership:
             led = await self.led(topic_id, partition)
             task = led.groups.get(group_id)
             if task is None or task.cancelled():
+                self._check_room()
                 task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
                 task.add_done_callback(partial(self._loaded, led, group_id))
             if not task.done():
@@ -156,12 +193,16 @@ class Leadership:
             self._removals.add(task)
             task.add_done_callback(self._removals.discard)
             return
-        for led in self._led.values():
-            led.topic = self._ports.catalog.topic_by_id(led.topic.topic_id) or led.topic
-            led.log.settings = self._log_settings(led.topic)
-        for share_partition in self._loaded_everywhere():
-            config = self._ports.catalog.group_config(share_partition.group_id)
-            share_partition.configure(share_partition_settings(config))
+        if isinstance(record, TopicRecord):
+            self._topic_changed(record.topic)
+        elif isinstance(record, PartitionsRecord):
+            self._topic_changed(self._ports.catalog.topic_by_id(record.topic_id))
+        elif isinstance(record, ConfigRecord):
+            self._settings_changed(record.resource)
+
+    async def recheck(self) -> None:
+        """Have every log look whether the store still has what it had. Raises LogUnavailable."""
+        await asyncio.gather(*(led.log.recheck() for led in self.partitions()))
 
     def partitions(self) -> list[LedPartition]:
         """Every partition led now."""
@@ -178,6 +219,11 @@ class Leadership:
             topic_id, _ = names.topic_partition(resource)
             if self._ports.catalog.is_deleted(topic_id):
                 await self._removed(resource)
+
+    @property
+    def broker(self) -> BrokerConfig:
+        """Broker properties in force."""
+        return self._ports.catalog.broker
 
     def drop_unused(self) -> None:
         """Forgets the share-partitions that nobody uses."""
@@ -206,7 +252,8 @@ class Leadership:
         topic = await self._topic(topic_id)
         lease = LeaseOwnership(self._ports.holder, resource)
         log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
-        await self._topic(topic_id)  # it may have been deleted meanwhile
+        topic = await self._topic(topic_id)  # it may have changed meanwhile, or been deleted
+        log.settings = self._log_settings(topic)
         led = LedPartition(topic, log, tokens_of(epoch))
         log.on_append.append(led.wake)
         self._led[resource] = led
@@ -216,11 +263,11 @@ class Leadership:
         led = self._led.pop(resource, None)
         if led is None:
             return
-        loading = [task for task in led.groups.values() if not task.done()]
-        for task in loading:
-            task.cancel()
-        await asyncio.gather(*(loaded.stop() for loaded in led.loaded()), *loading, return_exceptions=True)
+        loading = [*(task for task in led.groups.values() if not task.done()), *led.verifications.values()]
+        stopping = [loaded.stop() for loaded in led.loaded()]
+        await asyncio.gather(end(loading), *stopping, return_exceptions=True)
         await led.log.close()
+        led.wake_readers()
 
     # Topics
 
@@ -234,6 +281,27 @@ class Leadership:
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {topic_id}.")
         return topic
+
+    def _topic_changed(self, topic: Topic | None) -> None:
+        if topic is None:  # deleted since
+            return
+        settings = self._log_settings(topic)
+        for index in range(topic.partitions):
+            led = self._led.get(names.partition(topic.topic_id, index))
+            if led is not None:
+                led.topic, led.log.settings = topic, settings
+
+    def _settings_changed(self, resource: ConfigResource) -> None:
+        if resource.type is ResourceType.TOPIC:
+            self._topic_changed(self._ports.catalog.topic(resource.name))
+            return
+        defaults = resource.type is ResourceType.BROKER
+        for led in self._led.values() if defaults else ():
+            led.log.settings = self._log_settings(led.topic)
+        for share_partition in self._loaded_everywhere():
+            if defaults or share_partition.group_id == resource.name:
+                config = self._ports.catalog.group_config(share_partition.group_id)
+                share_partition.configure(share_partition_settings(config))
 
     def _log_settings(self, topic: Topic) -> LogSettings:
         return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
@@ -264,6 +332,19 @@ class Leadership:
 
     # Share-partitions
 
+    def _check_room(self) -> None:
+        """They are counted when as many were loaded as there was room for: others may have gone since."""
+        if self._room <= 0:
+            most = self.broker.group_share_max_share_partitions
+            self.drop_unused()
+            self._room = most - sum(len(led.groups) for led in self._led.values())
+            if self._room <= 0:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                    f"This process keeps {most} share-partitions in memory, and no more may be.",
+                )
+        self._room -= 1
+
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
         catalog, persister = self._ports.catalog, self._ports.persister
         try:
@@ -277,9 +358,11 @@ class Leadership:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         writer = state_writer(persister, group_id, led.log)
-        return ShareGroupPartition(
+        made = ShareGroupPartition(
             group_id, led.topic.name, led.log, core, writer, partial(self._forget, led)
         )
+        made.tell_start()
+        return made
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:
         if not _succeeded(task) and led.groups.get(group_id) is task:

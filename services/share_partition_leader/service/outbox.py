@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from libs.rpc.in_band import refusal
+from libs.share_calls.messages import add_acquired
 from services.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from services.share_partition_leader.core.values import LostLock
 from services.share_partition_leader.service.gathering import Asked
-from services.share_partition_leader.service.share_group_partition import Acquisition, ShareGroupPartition
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from services.share_partition_leader.service.taken import Taken
 from sharebroker.errors import KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
@@ -44,7 +45,7 @@ class Outbox:
         """Waits while a client that does not read leaves too much here."""
         await self._drained.wait()
 
-    def add_records(self, share_partition: ShareGroupPartition, acquisition: Acquisition) -> None:
+    def add_records(self, share_partition: ShareGroupPartition, acquisition: Taken) -> None:
         """Records that were acquired for the stream."""
         sent = self._message.deliveries.add(
             topic_id=share_partition.topic_id,
@@ -52,7 +53,7 @@ class Outbox:
             partition=share_partition.partition,
             record_batches=acquisition.records,
         )
-        add_acquired(sent.acquired, acquisition)
+        add_acquired(sent.acquired, acquisition.acquired)
         self._bytes += len(acquisition.records)
         self._added(1)
 
@@ -95,15 +96,3 @@ class Outbox:
         if self.entries >= UNSENT_ENTRIES:
             self._drained.clear()
         self.filled.set()
-
-
-def add_acquired(target: Any, acquisition: Acquisition) -> None:
-    """Writes acquired runs into a repeated field of AcquiredRecords."""
-    for run in acquisition.acquired:
-        target.add(
-            first_offset=run.first,
-            last_offset=run.last,
-            delivery_count=run.delivery_count,
-            lock_token=run.token,
-            lock_deadline_ms=round(run.deadline * 1000),
-        )

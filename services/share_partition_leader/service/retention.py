@@ -1,4 +1,4 @@
-"""Applies retention to the logs this process leads, now and then."""
+"""Applies retention to the logs this process leads, and to what they know of producers, now and then."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from libs.clock import now
 from libs.rpc.router import Router
 from services.share_partition_leader.clients.group_offsets import TopicPartition, consumed_offsets
 from services.share_partition_leader.service.leadership import Leadership, LedPartition
+from sharebroker.cancellation import end
 from sharebroker.errors import KafkaError
 
 _log = structlog.get_logger()
@@ -32,8 +33,7 @@ class RetentionTask:
     async def stop(self) -> None:
         """Ends it."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            await end([self._task])
 
     async def _run(self) -> None:
         while True:
@@ -54,6 +54,15 @@ class RetentionTask:
         for partition in led:
             if consumed is not None or not partition.log.settings.retention.consumed:
                 await self._apply_to(partition, consumed or {})
+            await self._forget_producers(partition)
+
+    async def _forget_producers(self, led: LedPartition) -> None:
+        """Those that were silent for `producer.id.expiration.ms`."""
+        silent_since = int(now() * 1000) - self._leadership.broker.producer_id_expiration_ms
+        try:
+            await led.log.expire_producers(silent_since)
+        except KafkaError as error:
+            _log.info("producers stay for now", log=led.log.partition, reason=str(error))
 
     async def _consumed(self) -> Mapping[TopicPartition, int] | None:
         try:

@@ -7,12 +7,23 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from libs.catalog.follower import CatalogFollower
-from services.share_partition_leader.core.values import AcquireMode
+from libs.share_calls.messages import (
+    acknowledge_answers,
+    acknowledge_call,
+    acquire_answers,
+    acquire_call,
+)
+from libs.share_calls.values import AcquireMode
+from services.share_partition_leader.clients.transactions import TransactionCheck
+from services.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
+from services.share_partition_leader.service import log_calls
 from services.share_partition_leader.service.acknowledge import acknowledge
 from services.share_partition_leader.service.delivery import DeliverySession
 from services.share_partition_leader.service.fetch import Fetch
+from services.share_partition_leader.service.inspection import inspect_records
 from services.share_partition_leader.service.leadership import Leadership
-from services.share_partition_leader.service.log_calls import delete_records, list_offsets, produce
+from services.share_partition_leader.service.log_fetch import LogFetch
+from services.share_partition_leader.service.verification import TransactionalAppends
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -25,9 +36,10 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     STREAMING: Final = ("Deliver",)
 
-    def __init__(self, leadership: Leadership, catalog: CatalogFollower) -> None:
+    def __init__(self, leadership: Leadership, catalog: CatalogFollower, check: TransactionCheck) -> None:
         self._leadership = leadership
         self._catalog = catalog
+        self._appends = TransactionalAppends(check)
 
     async def Deliver(
         self, requests: AsyncIterator[pb.DeliverRequest], context: Any
@@ -53,16 +65,17 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         _check_mode(request.acquire_mode)
         return pb.AcquireRecordsResponse(
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
-            partitions=await Fetch(request, self._leadership).run(),
+            partitions=acquire_answers(await Fetch(acquire_call(request), self._leadership).run()),
         )
 
     async def AcknowledgeRecords(
         self, request: pb.AcknowledgeRecordsRequest, context: Any
     ) -> pb.AcknowledgeRecordsResponse:
         """See the proto."""
+        outcomes = await acknowledge(self._leadership, acknowledge_call(request), ACKNOWLEDGE_TIMEOUT)
         return pb.AcknowledgeRecordsResponse(
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
-            partitions=await acknowledge(self._leadership, request),
+            partitions=acknowledge_answers(outcomes),
         )
 
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
@@ -76,15 +89,44 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         """See the proto."""
-        return pb.ProduceResponse(partitions=await produce(self._leadership, request))
+        answers = await log_calls.produce(self._leadership, self._appends, request)
+        return pb.ProduceResponse(partitions=answers)
+
+    async def Fetch(self, request: pb.FetchRequest, context: Any) -> pb.FetchResponse:
+        """See the proto."""
+        return pb.FetchResponse(partitions=await LogFetch(self._leadership, request).run())
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, context: Any) -> pb.ListOffsetsResponse:
         """See the proto."""
-        return pb.ListOffsetsResponse(partitions=await list_offsets(self._leadership, request))
+        return pb.ListOffsetsResponse(partitions=await log_calls.list_offsets(self._leadership, request))
 
     async def DeleteRecords(self, request: pb.DeleteRecordsRequest, context: Any) -> pb.DeleteRecordsResponse:
         """See the proto."""
-        return pb.DeleteRecordsResponse(partitions=await delete_records(self._leadership, request))
+        return pb.DeleteRecordsResponse(partitions=await log_calls.delete_records(self._leadership, request))
+
+    async def WriteTxnMarkers(
+        self, request: pb.WriteTxnMarkersRequest, context: Any
+    ) -> pb.WriteTxnMarkersResponse:
+        """See the proto."""
+        written = await log_calls.write_txn_markers(self._leadership, request)
+        return pb.WriteTxnMarkersResponse(partitions=written)
+
+    async def DescribeProducers(
+        self, request: pb.DescribeProducersRequest, context: Any
+    ) -> pb.DescribeProducersResponse:
+        """See the proto."""
+        described = await log_calls.describe_producers(self._leadership, request)
+        return pb.DescribeProducersResponse(partitions=described)
+
+    async def DescribeLogs(self, request: pb.DescribeLogsRequest, context: Any) -> pb.DescribeLogsResponse:
+        """See the proto."""
+        return pb.DescribeLogsResponse(partitions=await log_calls.describe_logs(self._leadership, request))
+
+    async def InspectRecords(
+        self, request: pb.InspectRecordsRequest, context: Any
+    ) -> pb.InspectRecordsResponse:
+        """See the proto."""
+        return pb.InspectRecordsResponse(partitions=await inspect_records(self._leadership, request))
 
     def _lock_timeout(self, group_id: str) -> int:
         return self._catalog.group_config(group_id).share_record_lock_duration_ms

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from enum import Enum, auto
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -13,18 +12,20 @@ from libs.clock import now
 from libs.leases import names
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
+from libs.share_calls.values import AckBatch, AcquireMode
 from services.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.values import (
-    AckBatch,
-    Acquired,
     AcquireRequest,
     LostLock,
     SharePartitionSettings,
     StateWrite,
 )
 from services.share_partition_leader.service.holders import member_of
+from services.share_partition_leader.service.isolation import hidden_spans, visible_end
+from services.share_partition_leader.service.owed import Owed
+from services.share_partition_leader.service.taken import Nothing, Taken, bytes_of
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
@@ -39,27 +40,6 @@ DROPPING: Final = frozenset(
 """Failures of a state write after which the state is loaded anew: somebody else changed it."""
 
 Done = Callable[[KafkaError | None], None]
-
-
-class Acquisition(NamedTuple):
-    """Runs acquired for a member, and the record batches that hold them."""
-
-    acquired: Sequence[Acquired]
-    records: bytes
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets were acquired."""
-        return sum(run.last - run.first + 1 for run in self.acquired)
-
-
-class Nothing(Enum):
-    """Why nothing was acquired."""
-
-    EMPTY = auto()
-    """No record is available; `wait` tells when to look again."""
-    COLD = auto()
-    """The records are no longer in memory; `acquire_cold` reads them."""
 
 
 class Waiter(Protocol):
@@ -109,6 +89,7 @@ class ShareGroupPartition:
         self._log = log
         self._write_state = write
         self._on_retired = retire
+        self._told = core.loaded_start
         self._stopping = False
         self._abandoned = False
         self._reading = False
@@ -116,6 +97,7 @@ class ShareGroupPartition:
         self._waiting: dict[Waiter, None] = {}
         self._pending: list[tuple[Transition, Done | None]] = []
         self._writer: asyncio.Task[None] | None = None
+        self._owed = Owed(lambda transition: self._persist(transition, None))
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
 
@@ -125,11 +107,15 @@ class ShareGroupPartition:
         """Makes a consumer known, so that it hears of locks it loses."""
         self._consumers[consumer.holder] = consumer
 
-    def leave(self, consumer: Consumer) -> None:
-        """A consumer is gone: what it holds is released."""
+    def leave(self, consumer: Consumer, *, unseen: bool = False) -> None:
+        """A consumer is gone: what it holds is released; as if not delivered where it is `unseen`."""
         self._consumers.pop(consumer.holder, None)
         self.wait_no_more(consumer)
-        self._release(consumer.holder)
+        if unseen:
+            self.core.give_back_all(consumer.holder)
+            self.wake()
+        else:
+            self._release(consumer.holder)
         self._abandon()
 
     def release_member(self, member_id: str) -> None:
@@ -154,6 +140,16 @@ class ShareGroupPartition:
         for waiter in waiting:
             waiter.look_again(self)
 
+    def tell_start(self) -> None:
+        """Has the start offset written where no acknowledgement will bring it along.
+
+        So it is at the end of what transactions hide, and where loading finds more finished than is counted:
+        a write that comes late changes states alone.
+        """
+        transition = self.core.untold(self._told)
+        if transition is not None and not self._stopping:
+            self._persist(transition, None)
+
     def configure(self, settings: SharePartitionSettings) -> None:
         """Follows a change of the group's configuration."""
         self.core.settings = settings
@@ -161,7 +157,7 @@ class ShareGroupPartition:
 
     # Records out, acknowledgements in
 
-    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Acquisition | Nothing:
+    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Taken | Nothing:
         """Acquires records that are in memory: one batch, and more up to `max_bytes` (0: a delivery's).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
@@ -178,7 +174,7 @@ class ShareGroupPartition:
                 break
         return Nothing.EMPTY
 
-    async def acquire_cold(self, request: AcquireRequest, max_bytes: int = 0) -> Acquisition | Nothing:
+    async def acquire_cold(self, request: AcquireRequest, max_bytes: int = 0) -> Taken | Nothing:
         """Acquires records, reading them from the store where need be; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
@@ -200,6 +196,10 @@ class ShareGroupPartition:
             )
         return self._take(request, offset, batches) or self.acquire(request, max_bytes)
 
+    def is_quiet(self) -> bool:
+        """Whether nothing can be acquired now; `wait` tells when that may have changed."""
+        return not self._stopping and self._fetch_offset() is None
+
     def acknowledge(self, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0) -> None:
         """Applies acknowledgements, all or none; `done` is told when they are durable, or why they are not.
 
@@ -212,7 +212,16 @@ class ShareGroupPartition:
         else:
             self._persist(transition, done)
 
-    def isolates(self, acquisition: Acquisition) -> bool:
+    def give_back(self, holder: str, batches: Sequence[AckBatch]) -> None:
+        """Takes back, all or none, what the holder never looked at; in effect at once.
+
+        Raises KafkaError where that cannot be.
+        """
+        self._check_serving()
+        self.core.give_back(holder, batches)
+        self.wake()
+
+    def isolates(self, acquisition: Taken) -> bool:
         """Whether what was acquired has failed so often that nothing else is to be worked on beside it."""
         return acquisition.acquired[0].delivery_count > self.core.settings.throttle_limit
 
@@ -225,6 +234,7 @@ class ShareGroupPartition:
     async def stop(self) -> None:
         """Ends in good order: takes nothing more, has its time to write what was asked for, then retires."""
         self._stopping = True
+        self._owed.pay()
         if self._writer is not None:
             await asyncio.wait([self._writer], timeout=STOP_TIMEOUT)
         self.retire()
@@ -236,6 +246,7 @@ class ShareGroupPartition:
         self.retired = self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
+        self._owed.forgive()
         self._on_retired(self)
         pending, self._pending = self._pending, []
         for _, done in pending:
@@ -252,11 +263,10 @@ class ShareGroupPartition:
     def drop_unused(self) -> None:
         """Retires when nobody is there, holds anything or waits: the next one loads the state anew.
 
-        So a start offset that was altered meanwhile counts, and groups that are gone take no memory. Kafka
-        does the same when a group's last session ends.
+        So an altered start offset counts; groups that are gone take no memory (Kafka: at their last session).
         """
-        in_use = self._consumers or self._waiting or self._reading or self._writer or self.core.held()
-        if not in_use:
+        busy = self._reading or self._writer or self._owed
+        if not (self._consumers or self._waiting or busy or self.core.held()):
             self.retire()
 
     def _abandon(self) -> None:
@@ -275,19 +285,34 @@ class ShareGroupPartition:
         if self._reading or not self.core.can_acquire():
             return None
         offset = self.core.next_fetch_offset()
-        return offset if offset < self._log.log_end_offset else None
+        return offset if offset < visible_end(self._log, committed=self._committed) else None
 
-    def _take(
-        self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]
-    ) -> Acquisition | None:
+    def _take(self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]) -> Taken | None:
+        if self._committed:
+            batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
         spans = [(batch.base_offset, batch.last_offset) for batch in batches]
+        hidden = hidden_spans(self._log, batches, self._committed, with_markers=request.with_markers)
+        if hidden and hidden[0] == spans[0]:
+            self._pass(request, offset, hidden[0])
+            return None
         acquired = self.core.acquire(request, offset, spans, now())
+        if hidden:
+            acquired = self.core.archive_aborted(acquired, hidden)
         if not acquired:
             return None
         self._abandoned = False
         self._arm()
-        needed = _holding(batches, acquired)
-        return Acquisition(acquired, needed[0] if len(needed) == 1 else b"".join(needed))
+        return Taken(acquired, bytes_of(batches, acquired))
+
+    def _pass(self, request: AcquireRequest, offset: int, span: tuple[int, int]) -> None:
+        """Puts a whole batch behind us that nobody is to get, however few records were asked for."""
+        whole = request._replace(max_records=span[1] - span[0] + 1, mode=AcquireMode.BATCH_OPTIMIZED)
+        self.core.archive_aborted(self.core.acquire(whole, offset, [span], now()), [span])
+        self.tell_start()
+
+    @property
+    def _committed(self) -> bool:
+        return self.core.settings.read_committed
 
     # Writing
 
@@ -321,13 +346,18 @@ class ShareGroupPartition:
                 done(error)
         if error is not None and error.code in DROPPING:
             self.retire()
+        elif error is not None and not self.retired:
+            self._owed.note(transitions)
         self._arm()
+        self.tell_start()
         if freed.fetchable:
             self.wake()
 
     async def _write(self, transitions: Sequence[Transition]) -> KafkaError | None:
+        change = self.core.write(transitions)
+        self._told = change.start_offset
         try:
-            await self._write_state(self.core.write(transitions))
+            await self._write_state(change)
         except KafkaError as error:
             return error
         except Exception:
@@ -360,22 +390,6 @@ class ShareGroupPartition:
             self._persist(expired.transition, None)
             self.wake()
         self._arm()
-
-
-def _holding(batches: Sequence[StoredBatch], acquired: Sequence[Acquired]) -> list[bytes]:
-    """The batches that have a record among what was acquired; both ascend."""
-    runs = iter(acquired)
-    run = next(runs)
-    needed: list[bytes] = []
-    for batch in batches:
-        while run.last < batch.base_offset:
-            following = next(runs, None)
-            if following is None:
-                return needed
-            run = following
-        if run.first <= batch.last_offset:
-            needed.append(batch.data)
-    return needed
 
 
 def _at_once(max_bytes: int) -> int:

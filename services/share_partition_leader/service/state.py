@@ -73,7 +73,7 @@ async def _reset(log: PartitionLog, config: GroupConfig) -> int:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE, f"No record is as young as {config.share_auto_offset_reset} asks."
         )
-    return found
+    return found.offset
 
 
 def _translated(error: KafkaError, *, uninitialised: ErrorCode) -> KafkaError:

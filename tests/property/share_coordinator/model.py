@@ -9,6 +9,7 @@ from services.share_coordinator.core.commands import (
     Delete,
     DeleteTopic,
     Initialize,
+    ListTopics,
     Read,
     ReadReply,
     Reply,
@@ -49,9 +50,11 @@ class Model:
             case Write():
                 self.write(command)
                 return None
-            case Delete(key):
-                self.partitions.pop(key, None)
+            case Delete():
+                self.delete(command)
                 return None
+            case ListTopics():
+                return frozenset(key.topic_id for key in self.partitions)
             case DeleteTopic(topic_id):
                 gone = [key for key in self.partitions if key.topic_id == topic_id]
                 for key in gone:
@@ -65,7 +68,7 @@ class Model:
         raise AssertionError(command)
 
     def initialize(self, command: Initialize) -> None:
-        key, state_epoch, start_offset = command
+        key, state_epoch, start_offset, keep_existing = command
         if state_epoch < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         there = self.partitions.get(key)
@@ -73,11 +76,23 @@ class Model:
         if there is not None:
             if there.state_epoch > state_epoch:
                 raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
-            if there.state_epoch == state_epoch and start_offset in (-1, there.start_offset):
+            if keep_existing or start_offset == -1:
+                there.state_epoch = state_epoch
+                return
+            if there.state_epoch == state_epoch and start_offset == there.start_offset:
                 return
             leader_epoch = there.leader_epoch
         count = -1 if start_offset == -1 else 0
         self.partitions[key] = Partition(state_epoch, leader_epoch, start_offset, count)
+
+    def delete(self, command: Delete) -> None:
+        key, epoch = command
+        if epoch is not None:
+            if epoch < 0:
+                raise RefusedError(ErrorCode.INVALID_REQUEST)
+            if key in self.partitions and self.partitions[key].state_epoch > epoch:
+                raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
+        self.partitions.pop(key, None)
 
     def read(self, command: Read) -> ReadReply:
         there = self.partitions.get(command.key)

@@ -100,7 +100,15 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
     (FRESH, write(batch(100, 109, 2, -1), state_epoch=5), BAD),
     (FRESH, write(batch(100, 109, 2, 32768), state_epoch=5), BAD),
     (FRESH, write(batch(100, 109), batch(120, 119), state_epoch=5), BAD),
-    # Delete, Summarize: never refused
+    # Delete: of an epoch, only what is not newer
+    (ABSENT, Delete(KEY, 0), None),
+    (ABSENT, Delete(KEY, -1), BAD),
+    (FRESH, Delete(KEY, 4), STATE),
+    (FRESH, Delete(KEY, 5), None),
+    (AGAIN, Delete(KEY, 6), STATE),
+    (AGAIN, Delete(KEY, 8), None),
+    (GONE, Delete(KEY, 0), None),
+    # Delete of any epoch, Summarize: never refused
     *[(situation, Delete(KEY), None) for situation in (ABSENT, FRESH, LED, AGAIN, GONE)],
     *[(situation, Summarize(KEY), None) for situation in (ABSENT, FRESH, LED, AGAIN, GONE)],
     *[(situation, DeleteTopic(TOPIC), None) for situation in (ABSENT, FRESH, LED, AGAIN, GONE)],
@@ -163,8 +171,11 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         (Initialize(KEY, 1, -1), False),  # asked again after a lost answer: what was written stays
         (Initialize(KEY, 1, 110), False),
         (Initialize(KEY, 1, 50), True),  # offsets altered twice within one group epoch
-        (Initialize(KEY, 2, -1), True),
+        (Initialize(KEY, 2, -1), False),  # asked again by the next coordinator, at a higher epoch
         (Initialize(KEY, 2, 110), True),
+        # a partition that was added starts at 0, asked again its state stays all the same
+        (Initialize(KEY, 1, 0, keep_existing=True), False),
+        (Initialize(KEY, 2, 0, keep_existing=True), False),
     ],
 )
 def test_initialize_asked_again(again: Initialize, wiped: bool) -> None:
@@ -176,7 +187,8 @@ def test_initialize_asked_again(again: Initialize, wiped: bool) -> None:
     state = shard.state()
     assert state is not None
     assert (state.runs == []) is wiped
-    assert (len(shard.log) > length) is wiped
+    assert state.state_epoch == again.state_epoch
+    assert (len(shard.log) > length) is (wiped or again.state_epoch > 1)
     assert state.start_offset == (again.start_offset if wiped else 110)
 
 

@@ -25,9 +25,9 @@ keys = st.builds(ShareKey, st.text(st.characters(exclude_categories=["Cs"])), st
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32), max_size=4).map(tuple)
 records: st.SearchStrategy[ShareRecord] = st.one_of(
     st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches),
-    st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches),
-    st.builds(CheckpointTombstone, keys),
-    st.builds(DeltaTombstone, keys, int32),
+    st.builds(ShareDelta, keys, int32, int32, int32, int64, int32, batches, int64),
+    st.builds(CheckpointTombstone, keys, int64),
+    st.builds(DeltaTombstone, keys, int32, int64),
 )
 
 
@@ -52,6 +52,12 @@ def test_there_and_back(record: ShareRecord) -> None:
         (CheckpointTombstone(ShareKey("g", "t", 3)), "0a080a01671201741803 2200"),
         (DeltaTombstone(ShareKey("g", "t", 3), 0), "0a080a01671201741803 2a00"),
         (DeltaTombstone(ShareKey("g", "t", 3), 255), "0a080a01671201741803 2a0308ff01"),
+        (
+            ShareDelta(ShareKey("g", "t", 3), 255, 7, -1, -1, 0, (batch(100, 100, 0),), 1000),
+            "0a080a01671201741803 1a1008ff011007 3206086410642001 38e807",
+        ),
+        (CheckpointTombstone(ShareKey("g", "t", 3), 1000), "0a080a01671201741803 220308e807"),
+        (DeltaTombstone(ShareKey("g", "t", 3), 255, 1000), "0a080a01671201741803 2a0608ff0110e807"),
     ],
 )
 def test_the_bytes_that_lie_in_old_logs(record: ShareRecord, payload: str) -> None:
@@ -69,5 +75,5 @@ def test_what_is_no_record(payload: bytes) -> None:
 
 
 def test_a_delta_of_one_batch_is_small() -> None:
-    record = ShareDelta(KEY, 100, 10_000, -1, 1_000_000, 7, (batch(1_000_000, 1_000_099),))
-    assert len(CODEC.encode(record)) < 60
+    record = ShareDelta(KEY, 100, 10_000, -1, 1_000_000, 7, (batch(1_000_000, 1_000_099),), 1_790_000_000_000)
+    assert len(CODEC.encode(record)) <= 64

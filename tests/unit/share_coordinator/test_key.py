@@ -7,7 +7,7 @@ TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 
 
 @pytest.mark.parametrize(
-    "group", ["G1", "a:b", "::", ":", "a:AQIDBAUGBwgJCgsMDQ4PEA:3", "ünï", " ", "x" * 249]
+    "group", ["G1", "a:b", "::", ":", "a:AQIDBAUGBwgJCgsMDQ4PEA:3", "ünï", " ", "x" * 249, "ü" * (2**14 - 1)]
 )
 @pytest.mark.parametrize("partition", [0, 1, 49, 2**31 - 1])
 def test_the_text_that_is_hashed_whatever_the_group(group: str, partition: int) -> None:
@@ -20,6 +20,8 @@ def test_the_text_that_is_hashed_whatever_the_group(group: str, partition: int) 
     ("group", "topic", "partition", "field"),
     [
         ("", TOPIC, 0, "group_id"),
+        ("x" * 2**15, TOPIC, 0, "group_id"),
+        ("ü" * 2**14, TOPIC, 0, "group_id"),
         ("g", "", 0, "topic_id"),
         ("g", "A" * 22, 0, "topic_id"),
         ("g", TOPIC[:-1], 0, "topic_id"),

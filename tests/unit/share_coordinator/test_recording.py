@@ -67,13 +67,13 @@ def test_a_checkpoint_where_it_is_no_larger(
 def test_what_a_delta_carries() -> None:
     shard = shard_at(100, batch(115, 119, 0), batch(121, 121, 0))
     shard.run(write(batch(110, 112), start=110, count=3))
-    assert made(shard) == ShareDelta(KEY, 1, 0, -1, 110, 3, (batch(110, 112),))
+    assert made(shard) == ShareDelta(KEY, 1, 0, -1, 110, 3, (batch(110, 112),), NOW_MS)
     shard.run(write(batch(113, 113), count=4))
-    assert made(shard) == ShareDelta(KEY, 2, 0, -1, -1, 4, (batch(113, 113),))
+    assert made(shard) == ShareDelta(KEY, 2, 0, -1, -1, 4, (batch(113, 113),), NOW_MS)
     shard.run(write(batch(90, 120), start=90, count=2))
-    assert made(shard) == ShareDelta(KEY, 3, 0, -1, -1, 4, (batch(90, 120),))
+    assert made(shard) == ShareDelta(KEY, 3, 0, -1, -1, 4, (batch(90, 120),), NOW_MS)
     shard.run(Read(KEY, 8))
-    assert made(shard) == ShareDelta(KEY, 4, 0, 8, -1, 4, ())
+    assert made(shard) == ShareDelta(KEY, 4, 0, 8, -1, 4, (), NOW_MS)
 
 
 def test_what_a_checkpoint_carries() -> None:
@@ -174,7 +174,11 @@ def test_delete_writes_the_checkpoints_tombstone_first_then_one_for_each_delta_t
         shard.run(write(batch(offset, offset, 0)))
     shard.log.clear()
     shard.run(Delete(KEY))
-    assert shard.records() == [CheckpointTombstone(KEY), DeltaTombstone(KEY, 3), DeltaTombstone(KEY, 4)]
+    assert shard.records() == [
+        CheckpointTombstone(KEY, NOW_MS),
+        DeltaTombstone(KEY, 3, NOW_MS),
+        DeltaTombstone(KEY, 4, NOW_MS),
+    ]
 
 
 def test_delete_of_nothing_writes_nothing() -> None:

@@ -13,12 +13,16 @@ from libs.coordinator_runtime.lifecycle import ShardState
 from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
+from libs.persister.port import ShareKey as PersisterKey
 from libs.redis_link.keys import Keys
 from libs.rpc.local import LocalStub
 from libs.stream_log.memory import Fault, MemoryStreamLog
 from libs.testkit.waiting import eventually
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
+from services.share_partition_leader.core.states import RecordState
+from services.share_partition_leader.core.values import StateBatch as LeadersBatch
+from services.share_partition_leader.core.values import StateWrite
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
@@ -40,14 +44,13 @@ class Process:
         self.holder = LeaseHolder(leases, Member("1/1", 1, frozenset({"share-coordinator"}), ""))
         self.host: Host = make_host(self.log, self.config)
         self.topics = {TOPIC: 4, OTHER_TOPIC: 1}
-        self.stub = LocalStub(
-            ShareCoordinator(
-                self.host,
-                self.config,
-                lambda topic, partition: partition < self.topics.get(topic, 0),
-                Keys().log,
-            )
+        self.servicer = ShareCoordinator(
+            self.host,
+            self.config,
+            lambda topic, partition: partition < self.topics.get(topic, 0),
+            Keys().log,
         )
+        self.stub = LocalStub(self.servicer)
 
     async def start(self) -> None:
         await self.host.start(self.holder)
@@ -89,8 +92,8 @@ class Process:
         response = await self.stub.ReadShareGroupState(Asked(group_id=GROUP, topics=topics))
         return list(response.results[0].partitions)
 
-    async def inspect(self, partition: int = 0) -> pb.InspectShareGroupStateResponse:
-        request = pb.InspectShareGroupStateRequest(group_id=GROUP, topic_id=TOPIC, partition=partition)
+    async def inspect(self, partition: int = 0, topic: str = TOPIC) -> pb.InspectShareGroupStateResponse:
+        request = pb.InspectShareGroupStateRequest(group_id=GROUP, topic_id=topic, partition=partition)
         response: pb.InspectShareGroupStateResponse = await self.stub.InspectShareGroupState(request)
         return response
 
@@ -145,6 +148,18 @@ async def test_each_partition_has_its_own_result(process: Process) -> None:
         (-1, ErrorCode.INVALID_REQUEST),
     ]
     assert results[1].error_message == "Read operation on uninitialized share partition not allowed."
+
+
+async def test_a_deletion_that_comes_late_spares_newer_state(process: Process) -> None:
+    await process.initialize(0, state_epoch=3)
+    request = pb.DeleteShareGroupStateRequest(group_id=GROUP, state_epoch=2)
+    request.topics.add(topic_id=TOPIC, partitions=[0, 1])
+    (topic,) = (await process.stub.DeleteShareGroupState(request)).results
+    assert [part.error_code for part in topic.partitions] == [ErrorCode.FENCED_STATE_EPOCH, ErrorCode.NONE]
+    request.state_epoch = 3
+    (topic,) = (await process.stub.DeleteShareGroupState(request)).results
+    assert [part.error_code for part in topic.partitions] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert not (await process.inspect(0)).HasField("folded")
 
 
 @pytest.mark.parametrize("topic", ["", "not a topic id", "A" * 22])
@@ -213,6 +228,7 @@ async def test_inspection_shows_log_and_memory_side_by_side(process: Process) ->
         1,
     )
     assert shown.consistent
+    assert shown.live == shown.folded
 
 
 async def test_inspection_starts_at_the_latest_checkpoint(process: Process) -> None:
@@ -244,6 +260,16 @@ async def test_inspection_tells_when_the_log_is_not_what_memory_is(process: Proc
     await process.log.trim(shard, 1, 3)
     shown = await process.inspect()
     assert (len(shown.records), shown.HasField("folded"), shown.consistent) == (0, False, False)
+    assert [batch.first_offset for batch in shown.live.state_batches] == [5]
+
+
+async def test_inspection_tells_what_is_no_record(process: Process) -> None:
+    await process.initialize(0)
+    shard = f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:0', 50)}"
+    await process.log.append(shard, 1, 2, [b"\xff"])
+    with pytest.raises(KafkaError) as refused:
+        await process.inspect()
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 async def test_inspection_passes_by_what_others_wrote() -> None:
@@ -263,3 +289,18 @@ async def test_inspection_while_the_log_is_away(process: Process) -> None:
         await process.inspect()
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     process.log.away = False
+
+
+async def test_a_leader_of_the_same_process_writes_without_messages(process: Process) -> None:
+    await process.initialize(0)
+    key = PersisterKey(GROUP, TOPIC, 0)
+    change = StateWrite(1, 1, 0, 1, (LeadersBatch(0, 9, RecordState.ACKNOWLEDGED, 1),))
+    await process.servicer.write(key, change)
+    [read] = await process.read(0)
+    assert [(b.first_offset, b.last_offset, b.delivery_state) for b in read.state_batches] == [(0, 9, 2)]
+    with pytest.raises(KafkaError) as refused:
+        await process.servicer.write(key, change._replace(state_epoch=0))
+    assert refused.value.code is ErrorCode.FENCED_STATE_EPOCH
+    with pytest.raises(KafkaError) as refused:
+        await process.servicer.write(key._replace(partition=9), change)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -132,7 +132,7 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
     shard.run(DeleteTopic(TOPIC), keep=1)
     left = shard.replayed()
     assert left.machine.next_deadline() == 0.0
-    assert left.tick(0) == [DeltaTombstone(KEYS[0], n) for n in range(100)]
+    assert left.tick(0) == [DeltaTombstone(KEYS[0], n, NOW_MS) for n in range(100)]
     assert [left.state(key) is None for key in KEYS] == [True, False, False, False]
     assert left.run(DeleteTopic(TOPIC)) == 3
 
@@ -166,7 +166,7 @@ def test_an_unfinished_delete_keeps_its_deltas_from_being_trimmed() -> None:
     assert shard.machine.trim_before() == 1
     shard.trim()
     next_owner = shard.replayed()
-    assert next_owner.tick(0) == [DeltaTombstone(KEY, 0)]
+    assert next_owner.tick(0) == [DeltaTombstone(KEY, 0, NOW_MS)]
     assert next_owner.machine.trim_before() == 3
 
 
@@ -179,7 +179,7 @@ def test_initialize_finishes_an_interrupted_delete_first() -> None:
     next_owner = shard.replayed()
     next_owner.run(Initialize(KEY, 1, 0))
     assert next_owner.records()[-2:] == [
-        DeltaTombstone(KEY, 1),
+        DeltaTombstone(KEY, 1, NOW_MS),
         ShareCheckpoint(KEY, 0, 1, 0, 0, 0, NOW_MS, NOW_MS, ()),
     ]
     assert next_owner.machine.next_deadline() == NOW + 300
@@ -192,5 +192,5 @@ def test_delete_asked_again_finishes_an_interrupted_one() -> None:
     shard.run(Delete(KEY), keep=1)
     next_owner = shard.replayed()
     next_owner.run(Delete(KEY))
-    assert next_owner.records()[-1] == DeltaTombstone(KEY, 0)
+    assert next_owner.records()[-1] == DeltaTombstone(KEY, 0, NOW_MS)
     assert next_owner.machine.next_deadline() is None

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from libs.share_calls.values import AckBatch, Acquired, AcquireMode
 from services.share_partition_leader.core.acquire import LogBatch
 from services.share_partition_leader.core.in_flight import Run, Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import (
-    AckBatch,
-    Acquired,
-    AcquireMode,
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,

@@ -7,9 +7,10 @@ from itertools import product
 
 import pytest
 
+from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.acknowledge import Refusal
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import AckBatch, Freed, SharePartitionSettings
+from services.share_partition_leader.core.values import Freed, SharePartitionSettings
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import (
-    AckBatch,
-    AcquireRequest,
-    LoadedState,
-    SharePartitionSettings,
-)
+from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from libs.share_calls.values import Acquired
 from services.share_partition_leader.core.acquire import exclude
-from services.share_partition_leader.core.values import Acquired
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     RELEASE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.acknowledge import validate_batches
-from services.share_partition_leader.core.values import AckBatch
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import ack, fetch, opened, picture
 

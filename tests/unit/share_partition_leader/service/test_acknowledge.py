@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from libs.share_calls.values import AckBatch, AcknowledgeCall, AckPart
 from libs.testkit.waiting import eventually
+from services.share_partition_leader.service.calls import LocalShareCalls
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.share_partition_leader.service.virtual_time import settle
@@ -137,3 +140,24 @@ async def test_a_group_that_never_acquired_is_refused_for_good(world: World) -> 
     part.batches.add(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
     (refused,) = (await world.stub.AcknowledgeRecords(request)).partitions
     assert code(refused) is ErrorCode.INVALID_RECORD_STATE
+
+
+async def test_who_calls_from_the_same_process_is_answered_in_time(world: World) -> None:
+    await _held(world, 3)
+    world.persister.open.clear()
+    calls = LocalShareCalls(world.leadership)
+    part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
+    with pytest.raises(KafkaError) as late:
+        await calls.acknowledge(AcknowledgeCall("g", "m1", [part]), timeout=5.0)
+    assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
+    world.persister.open.set()
+
+
+async def test_a_failure_nobody_foresaw_is_the_answer_of_its_partition(world: World) -> None:
+    async def fail(group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
+        raise RuntimeError("a fault")
+
+    world.leadership.share_partition = fail  # type: ignore[method-assign]  # for once
+    part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
+    (outcome,) = await LocalShareCalls(world.leadership).acknowledge(AcknowledgeCall("g", "m1", [part]), 5.0)
+    assert outcome.error_code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from libs.testkit.waiting import eventually
 from services.share_partition_leader.service import outbox
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.share_partition_leader.service.streams import said, stream
@@ -388,6 +389,26 @@ async def test_delays_out_of_place_are_refused(world: World, kind: int, delay_ms
         assert refused == [(0, 3, REQUEST), (1, 1, OK)]
 
 
+@pytest.mark.parametrize("kind", [0, -1, 6])
+async def test_who_does_not_say_what_became_of_a_record_still_has_it(world: World, kind: int) -> None:
+    """Kafka's 0 would end it; over gRPC a type that nobody set is 0."""
+    await world.publish(4)
+    async with stream(world, credit=4) as consumer:
+        await consumer.got_offsets(*range(4))
+        told = await consumer.told(said(0, 1, kind), said(2), said(3, kind=kind))
+        assert set(told) == {(0, 1, REQUEST), (2, 2, OK), (3, 3, REQUEST)}
+        assert await consumer.told(said(0, 1), said(3)) == [(0, 1, OK), (3, 3, OK)]
+
+
+async def test_offsets_without_a_record_are_ended(world: World) -> None:
+    await world.publish(2)
+    async with stream(world, credit=2) as consumer:
+        await consumer.got_offsets(0, 1)
+        assert await consumer.told(said(0, kind=delivery.ACKNOWLEDGE_TYPE_GAP)) == [(0, 0, OK)]
+        share_partition = await world.share_partition()
+        assert share_partition.core.start_offset == 1
+
+
 async def test_the_reason_of_a_rejection_is_logged_and_cut_short(world: World) -> None:
     await world.publish(2)
     async with stream(world, credit=2) as consumer:
@@ -401,6 +422,53 @@ async def test_the_reason_of_a_rejection_is_logged_and_cut_short(world: World) -
     assert (entry["group"], entry["offset"]) == (GROUP, 0)
     assert entry["reason"].startswith("no such account!")
     assert len(entry["reason"]) == 500
+
+
+# --- records that nobody looked at
+
+
+async def test_what_nobody_looked_at_is_given_back_at_once_and_not_counted(world: World) -> None:
+    await world.publish(10)
+    async with stream(world, credit=10) as first, stream(world, member="m2") as second:
+        await first.got_offsets(*range(10))
+        world.persister.open.clear()  # nothing is written
+        assert await first.told(said(2, 9, RELEASE, unseen=True)) == [(2, 9, OK)]
+        second.grant(8)
+        await second.got_offsets(*range(2, 10))
+        assert second.runs[0][1].delivery_count == 1
+        assert await first.told(said(0, 2, RELEASE, unseen=True)) == [(0, 1, OK), (2, 2, STATE)]
+        world.persister.open.set()
+
+
+@pytest.mark.parametrize("fields", [{"kind": ACCEPT}, {"kind": RELEASE, "delay_ms": 5}])
+async def test_only_a_plain_release_can_be_of_what_nobody_looked_at(
+    world: World, fields: dict[str, int]
+) -> None:
+    await world.publish(1)
+    async with stream(world, credit=1) as consumer:
+        await consumer.got_offsets(0)
+        assert await consumer.told(said(0, 0, unseen=True, **fields)) == [(0, 0, REQUEST)]
+        assert await consumer.told(said(0)) == [(0, 0, OK)]
+
+
+@pytest.mark.parametrize(("unseen", "count"), [(True, 1), (False, 2)])
+@pytest.mark.parametrize("politely", [True, False])
+async def test_what_a_stream_leaves_behind_counts_unless_it_is_told_otherwise(
+    world: World, unseen: bool, count: int, politely: bool
+) -> None:
+    await world.publish(5)
+    async with stream(world, credit=5) as first, stream(world, member="m2", credit=0) as second:
+        await first.got_offsets(*range(5))
+        await first.told(said(0))
+        first.send(pb.DeliverRequest(rest_unseen=unseen))
+        await settle()
+        if politely:
+            first.finish()
+        else:
+            await first.break_off()
+        second.grant(5)
+        await second.got_offsets(*range(1, 5))
+        assert {run.delivery_count for _, run in second.runs} == {count}
 
 
 # --- notices
@@ -417,6 +485,19 @@ async def test_a_lock_that_runs_out_is_told_and_the_record_goes_to_another(world
         assert lost.lock_token == loser.token(0)
         await other.got_offsets(0, 1, 2)
         assert other.runs[0][1].delivery_count == 2
+
+
+async def test_who_asked_for_it_gets_no_more_after_a_lost_lock_before_saying_so(world: World) -> None:
+    await world.publish(1)
+    async with stream(world, credit=100, pause_on_lock_lost=1) as consumer:
+        await consumer.got(lambda: consumer.lost)
+        await world.publish(1)
+        consumer.grant(1)
+        await asyncio.sleep(100)  # of virtual time: some locks' durations
+        assert consumer.offsets == [0]
+        consumer.send(pb.DeliverRequest(resume=True))
+        await consumer.got_offsets(0, 0, 1)
+        assert [run.delivery_count for _, run in consumer.runs] == [1, 2, 1]
 
 
 async def test_when_the_state_was_changed_by_another_the_locks_are_lost_and_it_is_loaded_anew(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.share_partition_leader.core.values import AckBatch
+from libs.share_calls.values import AckBatch
 from services.share_partition_leader.service.gathering import Asked, Group, batches_of, gathered
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 
@@ -52,6 +52,14 @@ def _text(batch: AckBatch) -> str:
 
 def test_a_token_of_0_is_none() -> None:
     assert batches_of([Asked(5, 5, 1, 0, 9)]) == [AckBatch(5, 5, (1,), None)]
+
+
+def test_types_get_kafkas_numbers_and_what_is_none_is_refused_later() -> None:
+    said = [_said(offset, None, kind, 7) for offset, kind in enumerate([-1, 0, 1, 2, 3, 4, 5, 6])]
+    kinds = [one.kind for asked in gathered(said).values() for one in asked]
+    assert sorted(kinds) == [-1, -1, -1, 0, 1, 2, 3, 4]
+    (gap,) = gathered([_said(0, None, delivery.ACKNOWLEDGE_TYPE_GAP, 7)]).values()
+    assert gap[0].kind == 0
 
 
 def test_groups_go_by_partition_delay_and_renewal() -> None:

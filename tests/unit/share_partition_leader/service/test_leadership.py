@@ -8,24 +8,31 @@ import pytest
 from structlog.testing import capture_logs
 
 from libs.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
     ConfigRecord,
     ConfigResource,
     PartitionsRecord,
     ResourceType,
+    Topic,
     TopicDeletedRecord,
+    TopicRecord,
 )
 from libs.leases import names
 from libs.leases.port import Member
-from libs.persister.port import SharePartitionState, StateBatch
+from libs.persister.port import ShareKey, SharePartitionState, StateBatch, StateSummary
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
+from services.share_partition_leader.core.states import RecordState
+from services.share_partition_leader.core.values import StateBatch as StoredBatch
+from services.share_partition_leader.core.values import StateWrite
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.service.streams import said, stream
 from tests.unit.share_partition_leader.service.virtual_time import settle
-from tests.unit.share_partition_leader.service.world import GROUP, TOPIC, World, code
+from tests.unit.share_partition_leader.service.world import GROUP, NAME, TOPIC, World, code
 from tests.unit.share_partition_leader.service.world import world as started
 
 RESOURCE = names.partition(TOPIC, 0)
@@ -47,6 +54,22 @@ async def test_a_partition_is_claimed_at_its_first_use(world: World) -> None:
     assert await world.leadership.led(TOPIC, 0) is first
     assert world.leadership.partitions() == [first]
     assert first.partition == 0
+
+
+async def test_a_process_keeps_so_many_share_partitions_and_no_more(world: World) -> None:
+    resource = ConfigResource(ResourceType.BROKER, "")
+    await world.tell(ConfigRecord(resource, "group.share.max.share.partitions", "1"))
+    await world.initialize(group="other")
+    first = await world.share_partition()
+    await world.publish(1)
+    await world.acquire(5)  # in use: it cannot be dropped for another
+    with pytest.raises(KafkaError) as refused:
+        await world.share_partition(group="other")
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert refused.value.retriable
+    assert await world.share_partition() is first
+    first.retire()
+    assert (await world.share_partition(group="other")).group_id == "other"
 
 
 async def test_what_cannot_be_led(world: World) -> None:
@@ -142,6 +165,36 @@ async def test_settings_that_change_during_a_load_count(world: World) -> None:
     assert (await asking).core.settings.delivery_count_limit == 7
 
 
+TOPIC_SETTINGS = ConfigResource(ResourceType.TOPIC, NAME)
+CONCERNED: list[tuple[CatalogRecord, set[str]]] = [
+    (TopicRecord(Topic("B" * 22, "another", 1)), set()),
+    (PartitionsRecord("B" * 22, 2), set()),
+    (ConfigRecord(ConfigResource(ResourceType.TOPIC, "another"), "retention.ms", "5"), set()),
+    (ConfigRecord(ConfigResource(ResourceType.GROUP, "a third"), "share.delivery.count.limit", "3"), set()),
+    (ClusterRecord("an id"), set()),
+    (PartitionsRecord(TOPIC, 2), {"log"}),
+    (TopicRecord(Topic(TOPIC, NAME, 3)), {"log"}),
+    (ConfigRecord(TOPIC_SETTINGS, "retention.ms", "5"), {"log"}),
+    (ConfigRecord(ConfigResource(ResourceType.GROUP, GROUP), "share.delivery.count.limit", "3"), {GROUP}),
+    (ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5"), {"log", GROUP, "other"}),
+]
+
+
+async def test_only_what_a_record_concerns_is_configured_anew(world: World) -> None:
+    await world.initialize(group="other")
+    led = await world.leadership.led(TOPIC, 0)
+    loaded = {group: await world.share_partition(group=group) for group in (GROUP, "other")}
+
+    def settings() -> dict[str, object]:
+        return {"log": led.log.settings} | {group: one.core.settings for group, one in loaded.items()}
+
+    for record, concerned in CONCERNED:
+        before = settings()
+        await world.tell(record)
+        assert {name for name, now in settings().items() if now is not before[name]} == concerned, record
+    assert led.topic.partitions == 3
+
+
 # --- members and groups
 
 
@@ -212,6 +265,24 @@ async def test_groups_that_nobody_uses_are_forgotten_by_and_by(world: World) -> 
         assert idle.retired
         assert [each.group_id for each in world.leadership.partitions()[0].loaded()] == ["busy"]
         assert await world.share_partition() is not idle
+
+
+async def test_what_a_late_write_left_finished_is_told_by_the_next_who_loads(world: World) -> None:
+    """The accept of 0 was stored but not heard of; then those of 1 to 3 came with the start as it had been.
+
+    The state is finished, and its count of finished records is 0: the lag would be 3 for ever.
+    """
+    await world.publish(4)
+    epoch = (await world.leadership.led(TOPIC, 0)).log.epoch
+    key = ShareKey(GROUP, TOPIC, 0)
+    await world.persister.read(key, epoch)
+    accepted = StoredBatch(1, 3, RecordState.ACKNOWLEDGED, 1)
+    await world.persister.write(key, StateWrite(1, epoch, 1, 0, ()))
+    await world.persister.write(key, StateWrite(1, epoch, 0, 3, (accepted,)))
+    assert await world.persister.read_summary(key) == StateSummary(1, epoch, 1, 0)
+    await world.share_partition()
+    await eventually(lambda: len(world.persister.writes) == 3)
+    assert await world.persister.read_summary(key) == StateSummary(1, epoch, 4, 0)
 
 
 # --- the catalog

@@ -6,7 +6,9 @@ import asyncio
 
 import pytest
 
+from libs.record_log.core.producers import Verified
 from libs.testkit.waiting import eventually
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.record_log.batches import batch
@@ -20,8 +22,8 @@ async def _produce(world: World, *parts: tuple[int, bytes]) -> list[pb.ProduceRe
     return list((await world.stub.Produce(request)).partitions)
 
 
-async def _offset(world: World, timestamp: int) -> pb.ListOffsetsResponse.Partition:
-    request = pb.ListOffsetsRequest()
+async def _offset(world: World, timestamp: int, isolation: int = 0) -> pb.ListOffsetsResponse.Partition:
+    request = pb.ListOffsetsRequest(isolation_level=isolation)
     request.partitions.add(topic_id=TOPIC, partition=0, timestamp=timestamp)
     response: pb.ListOffsetsResponse = await world.stub.ListOffsets(request)
     return response.partitions[0]
@@ -50,19 +52,82 @@ async def test_each_partition_is_answered_for_itself(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("timestamp", "offset"), [(-1, 6), (-2, 2), (1000, 3), (1001, 4), (1002, 5), (1003, -1)]
+    ("timestamp", "offset", "time"),
+    [
+        (-1, 6, -1),
+        (-2, 2, -1),
+        (-3, 5, 1002),
+        (1000, 3, 1000),
+        (1001, 4, 1001),
+        (1002, 5, 1002),
+        (1003, -1, -1),
+    ],
 )
-async def test_offsets_can_be_looked_up(world: World, timestamp: int, offset: int) -> None:
+async def test_offsets_can_be_looked_up(world: World, timestamp: int, offset: int, time: int) -> None:
     await world.publish_bytes(batch(3, time=0))
     await world.publish_bytes(batch(3, time=1000))
     await _delete(world, 2)
     answer = await _offset(world, timestamp)
-    assert (code(answer), answer.offset, answer.timestamp) == (ErrorCode.NONE, offset, -1)
+    assert (code(answer), answer.offset, answer.timestamp) == (ErrorCode.NONE, offset, time)
     assert answer.leader_epoch > 0
 
 
 async def test_what_is_no_timestamp_is_refused(world: World) -> None:
-    assert code(await _offset(world, -3)) is ErrorCode.INVALID_REQUEST
+    assert code(await _offset(world, -4)) is ErrorCode.INVALID_REQUEST
+
+
+async def _mark(world: World, commit: bool, *, epoch: int = 0, coordinator: int = 1) -> ErrorCode:
+    request = pb.WriteTxnMarkersRequest()
+    request.markers.add(
+        topic_id=TOPIC,
+        producer_id=7,
+        producer_epoch=epoch,
+        coordinator_epoch=coordinator,
+        transaction_result=commit,
+    )
+    (answer,) = (await world.stub.WriteTxnMarkers(request)).partitions
+    return code(answer)
+
+
+async def _begin(world: World, count: int = 2) -> None:
+    """A transaction of producer 7 with one batch."""
+    log = (await world.leadership.led(TOPIC, 0)).log
+    sequence = log.transactions.producers()[7].batches[-1].last_sequence + 1 if log.log_end_offset else 0
+    data = batch(count, time=5000, producer=(7, 0, sequence), transactional=True)
+    await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
+
+
+async def test_who_reads_what_is_committed_finds_nothing_behind_the_last_stable_offset(world: World) -> None:
+    await _begin(world)
+    for timestamp in (-1, 5000, -3):
+        found = await _offset(world, timestamp, isolation=1)
+        assert found.offset == (0 if timestamp == -1 else -1)
+    assert await _mark(world, commit=True) is ErrorCode.NONE
+    assert [(await _offset(world, timestamp, isolation=1)).offset for timestamp in (-1, 5000, -3)] == [
+        3,
+        0,
+        1,
+    ]
+
+
+async def test_producers_are_described(world: World) -> None:
+    await _begin(world)
+    request = pb.DescribeProducersRequest(partitions=[delivery.TopicPartition(topic_id=TOPIC)])
+    (described,) = (await world.stub.DescribeProducers(request)).partitions
+    (producer,) = described.active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 0, 1)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (-1, 0)
+    await _mark(world, commit=False, epoch=1, coordinator=4)
+    (described,) = (await world.stub.DescribeProducers(request)).partitions
+    (producer,) = described.active_producers
+    assert (producer.producer_epoch, producer.last_sequence) == (1, -1)
+    assert (producer.coordinator_epoch, producer.current_txn_start_offset) == (4, -1)
+
+
+async def test_markers_are_fenced(world: World) -> None:
+    assert await _mark(world, commit=True, epoch=2, coordinator=5) is ErrorCode.NONE
+    assert await _mark(world, commit=True, epoch=1, coordinator=5) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await _mark(world, commit=True, epoch=2, coordinator=4) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 async def test_deleted_records_are_not_delivered(world: World) -> None:

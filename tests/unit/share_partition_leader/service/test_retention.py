@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import patch
 
 import pytest
 from structlog.testing import capture_logs
 
+from libs import clock
 from libs.catalog.records import ConfigRecord, ConfigResource, ResourceType
 from libs.record_log.core.retention import Retention
 from libs.rpc.router import Peer, Router
@@ -17,6 +19,7 @@ from services.share_partition_leader.clients.group_offsets import consumed_offse
 from services.share_partition_leader.service.retention import RetentionTask
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.service.world import ME, TOPIC, World
 from tests.unit.share_partition_leader.service.world import world as started
 
@@ -175,3 +178,17 @@ async def test_the_topics_policy_reaches_the_log(world: World) -> None:
     resource = ConfigResource(ResourceType.TOPIC, "orders")
     await world.tell(ConfigRecord(resource, "retention.policy", "consumed"))
     assert led.log.settings.retention.consumed
+
+
+async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
+    async with started() as world:
+        await world.create_topic()
+        await world.publish_bytes(batch(1, producer=(7, 0, 0)))
+        log = (await world.leadership.led(TOPIC, 0)).log
+        task = RetentionTask(world.leadership, router(), 300)
+        with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
+            await task.apply()
+        assert list(log.transactions.producers()) == [7]
+        with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 + 1):
+            await task.apply()
+        assert not log.transactions.producers()

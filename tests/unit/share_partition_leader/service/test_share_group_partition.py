@@ -7,19 +7,12 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
+from libs.share_calls.values import AckBatch
 from libs.testkit.waiting import eventually
-from services.share_partition_leader.core.values import (
-    AckBatch,
-    AcquireRequest,
-    LostLock,
-    SharePartitionSettings,
-)
+from services.share_partition_leader.core.values import AcquireRequest, LostLock, SharePartitionSettings
 from services.share_partition_leader.service import holders
-from services.share_partition_leader.service.share_group_partition import (
-    Acquisition,
-    Nothing,
-    ShareGroupPartition,
-)
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from services.share_partition_leader.service.taken import Nothing, Taken
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.record_log.batches import stored
 from tests.unit.share_partition_leader.service.virtual_time import now, settle
@@ -65,8 +58,8 @@ def acquire(
     return found if isinstance(found, Nothing) else spans(found)
 
 
-def spans(found: Acquisition | Nothing) -> list[tuple[int, int]]:
-    assert isinstance(found, Acquisition)
+def spans(found: Taken | Nothing) -> list[tuple[int, int]]:
+    assert isinstance(found, Taken)
     return [(run.first, run.last) for run in found.acquired]
 
 
@@ -288,6 +281,39 @@ async def test_an_earlier_deadline_moves_the_timer(world: World, me: Listener) -
     assert now() - start < 30.1
 
 
+async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
+    world: World, me: Listener
+) -> None:
+    share_partition = await held(world, me)
+    away = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.persister.before.extend((away, away))
+    await eventually(lambda: me.lost, timeout=60)
+    share_partition.leave(me)
+    await settle()
+    assert not share_partition.retired  # it would be forgotten with it
+    await eventually(lambda: share_partition.retired, timeout=60)
+    assert len(world.persister.writes) == 3
+    again = await world.share_partition()
+    assert again is not share_partition
+    found = again.acquire(AcquireRequest(me.holder, 500, 500))
+    assert isinstance(found, Taken)
+    assert [run.delivery_count for run in found.acquired] == [2]
+
+
+async def test_what_is_owed_is_written_at_a_hand_over_and_not_after_the_end(
+    world: World, me: Listener
+) -> None:
+    share_partition = await held(world, me)
+    world.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    await eventually(lambda: me.lost, timeout=60)
+    await settle()
+    assert len(world.persister.writes) == 1
+    await share_partition.stop()
+    assert len(world.persister.writes) == 2
+    await asyncio.sleep(10)
+    assert len(world.persister.writes) == 2
+
+
 async def test_a_renewed_lock_lives_on(world: World, me: Listener) -> None:
     share_partition = await held(world, me)
     start = now()
@@ -417,7 +443,7 @@ async def test_only_batches_with_an_acquired_record_are_sent(world: World, me: L
     await eventually(lambda: world.persister.written)
     found = share_partition.acquire(AcquireRequest(me.holder, 500, 500))
     assert spans(found) == [(0, 0), (5, 5), (9, 9)]
-    assert isinstance(found, Acquisition)
+    assert isinstance(found, Taken)
     assert len(found.records) == 3 * len(stored(0, 2).data)
     assert found.offsets == 3
 
@@ -495,7 +521,7 @@ async def test_it_stays_while_somebody_uses_it(world: World, me: Listener, reaso
     assert not share_partition.retired
     if reason == "a read":
         world.records.open.set()
-        assert isinstance(await reading, Acquisition)
+        assert isinstance(await reading, Taken)
 
 
 async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(world: World, me: Listener) -> None:

@@ -41,11 +41,12 @@ from libs.stream_log.memory import MemoryStreamLog
 from libs.testkit.waiting import eventually
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.service.servicer import ShareCoordinator, make_host
+from services.share_partition_leader.clients.transactions import Claim, TransactionCheck
 from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import ErrorCode
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.service import virtual_time
@@ -74,8 +75,10 @@ class Faults(Persister):
         self.open = asyncio.Event()
         self.open.set()
 
-    async def initialize(self, key: ShareKey, state_epoch: int, start_offset: int) -> None:
-        await self._behind.initialize(key, state_epoch, start_offset)
+    async def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+    ) -> None:
+        await self._behind.initialize(key, state_epoch, start_offset, keep_existing=keep_existing)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         self.reads += 1
@@ -94,8 +97,8 @@ class Faults(Persister):
         if self.after and (failure := self.after.popleft()) is not None:
             raise failure
 
-    async def delete(self, key: ShareKey) -> None:
-        await self._behind.delete(key)
+    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+        await self._behind.delete(key, state_epoch)
 
     async def read_summary(self, key: ShareKey) -> StateSummary:
         return await self._behind.read_summary(key)
@@ -112,6 +115,22 @@ class Records(MemoryRecordStore):
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
         await self.open.wait()
         return await super().read(partition, offset, max_bytes)
+
+
+class Transactions(TransactionCheck):
+    """Stands for the transaction coordinator: confirms, unless there is something in `refusals`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.refusals: list[KafkaError] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> None:
+        self.asked.append((claim, producer_id, producer_epoch, partition))
+        await self.open.wait()
+        if self.refusals:
+            raise self.refusals.pop(0)
 
 
 class _Coordinators:
@@ -147,7 +166,8 @@ class World:
         self.persister = Faults(DefaultPersister(_Coordinators(coordinator), settings))
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
         self.catalog.listen(self.leadership.metadata_changed)
-        self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog))
+        self.transactions = Transactions()
+        self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions))
         self._codec = CatalogCodec()
 
     async def start(self) -> None:

@@ -1,0 +1,1 @@
+"""What gateways ask of share-partition leaders on every fetch, as plain values."""

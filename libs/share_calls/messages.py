@@ -1,0 +1,176 @@
+"""The calls as messages of sharebroker.share_partition_leader.v1, to and fro."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from libs.rpc.in_band import wire
+from libs.share_calls.values import (
+    AckBatch,
+    AcknowledgeCall,
+    Acknowledged,
+    AckPart,
+    AcquireCall,
+    Acquired,
+    AcquireMode,
+    Acquisition,
+    TopicPartition,
+)
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.errors import ErrorCode
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+
+
+def acquire_request(call: AcquireCall) -> pb.AcquireRecordsRequest:
+    """A fetch, to be sent."""
+    return pb.AcquireRecordsRequest(
+        group_id=call.group_id,
+        member_id=call.member_id,
+        partitions=[delivery.TopicPartition(topic_id=t, partition=p) for t, p in call.partitions],
+        max_wait_ms=round(call.max_wait * 1000),
+        min_bytes=call.min_bytes,
+        max_bytes=call.max_bytes,
+        max_records=call.max_records,
+        batch_size=call.batch_size,
+        acquire_mode=delivery.AcquireMode.ValueType(call.mode),
+        with_markers=call.with_markers,
+    )
+
+
+def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
+    """A fetch, as received. Raises ValueError for a mode that there is not."""
+    return AcquireCall(
+        request.group_id,
+        request.member_id,
+        [TopicPartition(part.topic_id, part.partition) for part in request.partitions],
+        request.max_wait_ms / 1000,
+        request.max_records,
+        request.min_bytes,
+        request.max_bytes,
+        request.batch_size,
+        AcquireMode(request.acquire_mode),
+        request.with_markers,
+    )
+
+
+def acquire_answers(acquisitions: Iterable[Acquisition]) -> list[pb.AcquireRecordsResponse.Partition]:
+    """What a fetch gave, to be sent."""
+    answers = []
+    for one in acquisitions:
+        answer = pb.AcquireRecordsResponse.Partition(
+            topic_id=one.topic_id,
+            partition=one.partition,
+            error_code=wire(one.error_code),
+            error_message=one.error_message,
+            record_batches=one.records,
+        )
+        add_acquired(answer.acquired, one.acquired)
+        answers.append(answer)
+    return answers
+
+
+def acquisitions(answers: Iterable[pb.AcquireRecordsResponse.Partition]) -> list[Acquisition]:
+    """What a fetch gave, as received."""
+    return [
+        Acquisition(
+            answer.topic_id,
+            answer.partition,
+            ErrorCode(answer.error_code),
+            answer.error_message,
+            answer.record_batches,
+            acquired_values(answer.acquired),
+        )
+        for answer in answers
+    ]
+
+
+def add_acquired(target: Any, acquired: Iterable[Acquired]) -> None:
+    """Writes acquired runs into a repeated field of AcquiredRecords."""
+    for run in acquired:
+        target.add(
+            first_offset=run.first,
+            last_offset=run.last,
+            delivery_count=run.delivery_count,
+            lock_token=run.token,
+            lock_deadline_ms=round(run.deadline * 1000),
+        )
+
+
+def acquired_values(acquired: Iterable[delivery.AcquiredRecords]) -> list[Acquired]:
+    """Acquired runs, as received."""
+    return [
+        Acquired(
+            run.first_offset, run.last_offset, run.delivery_count, run.lock_token, run.lock_deadline_ms / 1000
+        )
+        for run in acquired
+    ]
+
+
+def acknowledge_request(call: AcknowledgeCall) -> pb.AcknowledgeRecordsRequest:
+    """Acknowledgements, to be sent."""
+    return pb.AcknowledgeRecordsRequest(
+        group_id=call.group_id,
+        member_id=call.member_id,
+        renew_allowed=call.renew_allowed,
+        partitions=[
+            pb.AcknowledgeRecordsRequest.Partition(
+                topic_id=part.topic_id,
+                partition=part.partition,
+                batches=_batch_messages(part.batches),
+                delay_ms=round(part.delay * 1000),
+            )
+            for part in call.parts
+        ],
+    )
+
+
+def acknowledge_call(request: pb.AcknowledgeRecordsRequest) -> AcknowledgeCall:
+    """Acknowledgements, as received."""
+    parts = [
+        AckPart(part.topic_id, part.partition, _batches(part.batches), part.delay_ms / 1000)
+        for part in request.partitions
+    ]
+    return AcknowledgeCall(request.group_id, request.member_id, parts, request.renew_allowed)
+
+
+def acknowledge_answers(outcomes: Iterable[Acknowledged]) -> list[pb.AcknowledgeRecordsResponse.Partition]:
+    """What became of acknowledgements, to be sent."""
+    return [
+        pb.AcknowledgeRecordsResponse.Partition(
+            topic_id=one.topic_id,
+            partition=one.partition,
+            error_code=wire(one.error_code),
+            error_message=one.error_message,
+        )
+        for one in outcomes
+    ]
+
+
+def acknowledged(answers: Iterable[pb.AcknowledgeRecordsResponse.Partition]) -> list[Acknowledged]:
+    """What became of acknowledgements, as received."""
+    return [
+        Acknowledged(answer.topic_id, answer.partition, ErrorCode(answer.error_code), answer.error_message)
+        for answer in answers
+    ]
+
+
+def _batch_messages(batches: Sequence[AckBatch]) -> list[pb.AcknowledgeRecordsRequest.Batch]:
+    return [
+        pb.AcknowledgeRecordsRequest.Batch(
+            first_offset=batch.first,
+            last_offset=batch.last,
+            acknowledge_types=batch.types,
+            lock_token=batch.token or 0,
+        )
+        for batch in batches
+    ]
+
+
+def _batches(batches: Iterable[pb.AcknowledgeRecordsRequest.Batch]) -> list[AckBatch]:
+    return [
+        AckBatch(
+            batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types), batch.lock_token or None
+        )
+        for batch in batches
+    ]

@@ -1,0 +1,36 @@
+"""The calls of gateways: those of this process come here, others by way of the servicer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from libs.share_calls.values import AcknowledgeCall, Acknowledged, AcquireCall, Acquisition, TopicPartition
+from services.share_partition_leader.service.acknowledge import acknowledge
+from services.share_partition_leader.service.delivery import Partitions
+from services.share_partition_leader.service.fetch import Fetch
+from services.share_partition_leader.service.watch import ShareWatch
+
+
+class LocalShareCalls:
+    """`ShareCalls` on the partitions that this process leads."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def acquire(self, call: AcquireCall) -> list[Acquisition]:
+        """See ShareCalls."""
+        return await Fetch(call, self._partitions).run()
+
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+        """See ShareCalls."""
+        return await acknowledge(self._partitions, call, timeout)
+
+    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> ShareWatch | None:
+        """See ShareCalls."""
+        watched = []
+        for partition in partitions:
+            share_partition = self._partitions.loaded(group_id, *partition)
+            if share_partition is None or not share_partition.is_quiet():
+                return None
+            watched.append(share_partition)
+        return ShareWatch(watched)

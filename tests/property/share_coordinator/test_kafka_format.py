@@ -1,0 +1,45 @@
+"""Whoever replays the log in Kafka's form by Kafka's rules arrives at our state."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from services.share_coordinator.core.commands import Command
+from services.share_coordinator.core.recording import Rules
+from services.share_coordinator.store.kafka_format import kafka_record, record_batch
+from tests.property.share_coordinator.commands import KEYS
+from tests.property.share_coordinator.test_machine import histories, lived, rules
+from tests.support.kafka_state import fold, read_batches
+from tests.unit.share_coordinator.harness import Shard
+from tests.unit.share_coordinator.naive import NaiveRuns
+
+
+def check(shard: Shard) -> None:
+    made = [kafka_record(record) for record in shard.records()]
+    read = list(read_batches(record_batch(shard.log[0][0] - 1, made))) if made else []
+    assert [record.offset + 1 for record in read] == [position for position, _ in shard.log]
+    folded = fold(read)
+    assert set(folded) == {tuple(key) for key in KEYS if shard.state(key) is not None}
+    for key in KEYS:
+        state = shard.state(key)
+        if state is not None:
+            there = folded[key.group_id, key.topic_id, key.partition]
+            assert (there.state_epoch, there.leader_epoch) == (state.state_epoch, state.leader_epoch)
+            assert (there.start_offset, there.count) == (state.start_offset, state.delivery_complete_count)
+            naive = NaiveRuns()
+            naive.values = there.offsets
+            assert naive.runs() == state.runs
+
+
+@settings(deadline=None)
+@given(rules, histories)
+def test_the_log_folds_to_the_state(rules: Rules, history: list[tuple[Command, float]]) -> None:
+    check(lived(rules, history))
+
+
+@settings(deadline=None)
+@given(rules, histories)
+def test_so_does_what_trimming_left(rules: Rules, history: list[tuple[Command, float]]) -> None:
+    shard = lived(rules, history)
+    shard.trim()
+    check(shard)

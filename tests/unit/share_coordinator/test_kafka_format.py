@@ -1,0 +1,88 @@
+"""Against what Apache Kafka's own classes write (kafka/ShareStateVectors.java makes kafka/vectors.txt)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from services.share_coordinator.core.key import ShareKey
+from services.share_coordinator.core.records import (
+    CheckpointTombstone,
+    DeltaTombstone,
+    ShareCheckpoint,
+    ShareDelta,
+    ShareRecord,
+)
+from services.share_coordinator.store.kafka_format import KafkaRecord, kafka_record, record_batch
+from tests.support.kafka_state import read_batches
+from tests.unit.share_coordinator.harness import TOPIC, batch
+
+VECTORS = {
+    name: (key, value)
+    for line in (Path(__file__).parent / "kafka" / "vectors.txt").read_text().splitlines()
+    for name, key, value in [line.split(" | ")]
+}
+T0, T1 = 1_700_000_000_000, 1_700_000_300_000
+FAR = 2**40
+
+
+def key(partition: int, group_id: str = "g") -> ShareKey:
+    return ShareKey(group_id, TOPIC, partition)
+
+
+RECORDS: dict[str, ShareRecord] = {
+    "first checkpoint": ShareCheckpoint(key(0), 0, 1, 0, -1, -1, T0, T0, ()),
+    "cold checkpoint": ShareCheckpoint(
+        key(2**31 - 1, "Aufträge:eu"),
+        2**31 - 1,
+        7,
+        9,
+        FAR,
+        300,
+        T0,
+        T1,
+        (batch(FAR, FAR + 9, 0), batch(FAR + 10, 2**63 - 1, 4, 32767)),
+    ),
+    "checkpoint of 130 batches": ShareCheckpoint(
+        key(0), 3, 1, 1, 0, 0, 1, 1, tuple(batch(2 * i, 2 * i) for i in range(130))
+    ),
+    "delta": ShareDelta(key(3), 17, 5, -1, -1, 4, (batch(100, 109),), T1),
+    "delta of nothing but an epoch": ShareDelta(key(3), 17, 5, 8, 110, -1, (), T1),
+    "checkpoint tombstone": CheckpointTombstone(key(3), T1),
+    "delta tombstone": DeltaTombstone(key(3), 17, T1),
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_the_bytes_are_kafkas(name: str) -> None:
+    _, made_key, made_value = kafka_record(RECORDS[name])
+    assert (made_key.hex(), "-" if made_value is None else made_value.hex()) == VECTORS[name]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_record_has_the_time_it_was_written(name: str) -> None:
+    written = {"first checkpoint": T0, "checkpoint of 130 batches": 1}
+    assert kafka_record(RECORDS[name]).timestamp_ms == written.get(name, T1)
+
+
+def test_a_batch_carries_offsets_times_and_tombstones() -> None:
+    made = [kafka_record(record) for record in RECORDS.values()]
+    read = list(read_batches(record_batch(2**40, made)))
+    assert [record.offset for record in read] == list(range(2**40, 2**40 + len(made)))
+    assert [record.timestamp for record in read] == [record.timestamp_ms for record in made]
+    assert [record.value is None for record in read] == [False] * 5 + [True] * 2
+    assert read[3].value == {
+        "SnapshotEpoch": 5,
+        "LeaderEpoch": -1,
+        "StartOffset": -1,
+        "DeliveryCompleteCount": 4,
+        "StateBatches": [(100, 109, 2, 1)],
+    }
+
+
+def test_a_batch_of_many_large_records() -> None:
+    records = [KafkaRecord(T0, b"k" * 9, bytes(200_000))] * 20
+    data = record_batch(0, records)
+    assert len(data) > 4_000_000
+    assert records[0].size == 200_009
