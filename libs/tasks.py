@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from sharebroker.cancellation import end
+
 
 class Tasks:
     """Starts tasks and ends them together; `failed` gets what one of them raised."""
@@ -25,11 +27,7 @@ class Tasks:
 
     async def stop(self) -> None:
         """Cancel what runs, and wait for it."""
-        running = list(self._running)
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running)
+        await end(self._running)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -85,6 +85,10 @@ class TopicCatalog:
         """Names of groups or brokers that have settings, whether or not they exist (Kafka RPC 74)."""
         return sorted(resource.name for resource in self._configs if resource.type is kind)
 
+    def settings(self) -> set[tuple[ConfigResource, str]]:
+        """Every setting of a group or a broker, without its value."""
+        return {(resource, key) for resource, configs in self._configs.items() for key in configs}
+
     @singledispatchmethod
     def _apply(self, record: CatalogRecord) -> None:
         raise NotImplementedError(record)

@@ -37,12 +37,24 @@ class CreatePartitions:
 
 
 @dataclass(frozen=True, slots=True)
+class ListEdit:
+    """Parts that are added to a property that is a list, or taken out of it."""
+
+    parts: str
+    subtract: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Sets each value, or puts it back to its default where it is None; what is not named stays."""
+    """Sets each value, edits it, or puts it back to its default where it is None.
+
+    What is not named stays; where the command `replaces` all settings it goes back to its default too.
+    """
 
     resource: ConfigResource
-    changes: Mapping[str, str | None]
+    changes: Mapping[str, str | ListEdit | None]
     validate_only: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from libs.catalog.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    ListEdit,
     NameCluster,
 )
-from libs.catalog.names import check_topic_name
+from libs.catalog.internal import IDS, check_not_internal
+from libs.catalog.names import check_group_id, check_topic_name
 from libs.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -28,13 +30,14 @@ from libs.catalog.records import (
 )
 from libs.config.broker import BROKER_KEYS, BrokerConfig
 from libs.config.group import GROUP_KEYS, check_group
-from libs.config.keys import Key, unknown
+from libs.config.keys import Key, render, unknown
+from libs.config.lists import appended, subtracted
 from libs.config.topic import TOPIC_KEYS, check_topic
 from libs.coordinator_runtime.machine import Decision
 from sharebroker.errors import ErrorCode, KafkaError
 
-CatalogReply = Topic | ClusterRecord | None
-"""The topic as it is after (or was before a deletion), the cluster's id, or nothing for settings."""
+CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
+"""The topic as it is after (or was before a deletion), the cluster's id, what properties are set to now."""
 
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
 
@@ -51,7 +54,7 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
     """What `command` changes; `static` is what this process was started with, `now` in seconds.
 
     Raises INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION,
-    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, POLICY_VIOLATION.
+    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, TOPIC_DELETION_DISABLED.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
@@ -65,13 +68,13 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
     return _create_partitions(state, command)
 
 
-def effective_broker(state: TopicCatalog, static: BrokerConfig) -> BrokerConfig:
+def effective_broker(state: TopicCatalog, static: BrokerConfig, node: str | None = None) -> BrokerConfig:
     """What a process was started with, with the cluster's settings and then the node's own on top.
 
     Settings that were accepted elsewhere and contradict this process's own are left out as a whole.
     """
     effective = static
-    for name in ("", str(static.node_id)):
+    for name in ("", str(static.node_id) if node is None else node):
         try:
             effective = effective.override(state.configs(ConfigResource(ResourceType.BROKER, name)))
         except KafkaError:
@@ -92,17 +95,21 @@ def _create_topic(
 
 def _check_new_name(state: TopicCatalog, name: str) -> None:
     check_topic_name(name)
+    if name in IDS:
+        raise _exists(name, IDS[name])
     like = state.topic_like(name)
     if like is None:
         return
     if like.name == name:
-        raise KafkaError(
-            ErrorCode.TOPIC_ALREADY_EXISTS,
-            f"Topic '{name}' already exists.",
-            metadata={"topic_id": like.topic_id},
-        )
+        raise _exists(name, like.topic_id)
     raise KafkaError(
         ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {like.name}"
+    )
+
+
+def _exists(name: str, topic_id: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.", metadata={"topic_id": topic_id}
     )
 
 
@@ -119,17 +126,19 @@ def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopi
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, one of the two."
         )
+    check_not_internal(command.name, command.topic_id)
     topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {command.topic_id}.")
     if not broker.delete_topic_enable:
         raise KafkaError(
-            ErrorCode.POLICY_VIOLATION, "Topic deletion is disabled (delete.topic.enable=false)."
+            ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false)."
         )
     return Decision((TopicDeletedRecord(topic.topic_id, topic.partitions),), topic)
 
 
 def _create_partitions(state: TopicCatalog, command: CreatePartitions) -> CatalogDecision:
+    check_not_internal(command.name)
     topic = _existing(state, command.name)
     if command.count == topic.partitions:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
@@ -153,36 +162,52 @@ def _existing(state: TopicCatalog, name: str) -> Topic:
 
 def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConfigs) -> CatalogDecision:
     resource, present = command.resource, state.configs(command.resource)
-    merged = {**present, **command.changes}
+    changes = _changes(command, present)
+    merged = {**present, **changes}
     _check_resource(
         state, static, resource, {key: value for key, value in merged.items() if value is not None}
     )
     # A setting that does not exist cannot be put back to its default either: that would hide a misspelling.
-    keys, what = _KEYS[resource.type]
     for key in command.changes:
-        if key not in keys:
-            raise unknown(key, keys, what)
+        _key(resource, key)
     if command.validate_only:
-        return Decision((), None)
+        return Decision((), changes)
     return Decision(
         tuple(
-            ConfigRecord(resource, key, value)
-            for key, value in command.changes.items()
-            if value != present.get(key)
+            ConfigRecord(resource, key, value) for key, value in changes.items() if value != present.get(key)
         ),
-        None,
+        changes,
     )
+
+
+def _changes(command: AlterConfigs, present: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = dict.fromkeys(present) if command.replaces else {}
+    for name, change in command.changes.items():
+        if isinstance(change, ListEdit):
+            key = _key(command.resource, name)
+            edited = subtracted if change.subtract else appended
+            changes[name] = edited(key, present.get(name, render(key.default)), change.parts)
+        else:
+            changes[name] = change
+    return changes
+
+
+def _key(resource: ConfigResource, name: str) -> Key:
+    keys, what = _KEYS[resource.type]
+    if name not in keys:
+        raise unknown(name, keys, what)
+    return keys[name]
 
 
 def _check_resource(
     state: TopicCatalog, static: BrokerConfig, resource: ConfigResource, settings: Mapping[str, str]
 ) -> None:
     if resource.type is ResourceType.TOPIC:
+        check_not_internal(resource.name)
         _existing(state, resource.name)
         check_topic(settings)
     elif resource.type is ResourceType.GROUP:
-        if not resource.name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The group id must not be empty.")
+        check_group_id(resource.name, "resource_name")
         check_group(settings, effective_broker(state, static))
     else:
         if resource.name and not resource.name.isdecimal():

@@ -16,6 +16,7 @@ from libs.config.broker import BrokerConfig
 from libs.config.group import GroupConfig, resolve_group
 from libs.config.topic import TopicConfig, resolve_topic
 from libs.stream_log.port import LogUnavailable, StreamLog
+from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ class CatalogFollower:
         self._poll = poll
         self._groups: dict[str, GroupConfig] = {}
         self._listeners: list[Listener] = []
+        self._doubtful = False
+        self.revision = 0
+        """Rises with every change of topics and settings."""
         self._nudged = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -56,8 +60,12 @@ class CatalogFollower:
     async def stop(self) -> None:
         """Follows no longer."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await end([self._task])
+
+    async def recheck(self) -> None:
+        """The log may have lost what it had, and others gone on from there: read it from its start."""
+        self._doubtful = True
+        self.nudge()
 
     def nudge(self) -> None:
         """Look at once: this process just wrote, or was told that somebody did."""
@@ -122,7 +130,8 @@ class CatalogFollower:
                 readable = True
 
     async def _catch_up(self) -> None:
-        catalog, records = self.catalog, list[CatalogRecord]()
+        doubtful = self._doubtful
+        catalog, records = TopicCatalog() if doubtful else self.catalog, list[CatalogRecord]()
         while entries := await self._log.read(SHARD, catalog.position, _PAGE):
             if catalog.position and entries[0].position != catalog.position + 1:
                 # Trimmed past us while we could not read: what went away meanwhile shows only from the start.
@@ -136,11 +145,17 @@ class CatalogFollower:
                 # Page by page: a later one that cannot be read must not keep these from the listeners.
                 self._publish(catalog, records)
                 records = []
-        if records:
+        if records or doubtful:
             self._publish(catalog, records)
+        if doubtful:
+            self._doubtful = False
 
     def _publish(self, catalog: TopicCatalog, records: list[CatalogRecord]) -> None:
+        # A log that was trimmed past us, or lost its end, no longer says what was put back to its default.
+        gone = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
+        records = [*(ConfigRecord(*setting, None) for setting in gone), *records]
         self.catalog = catalog
+        self.revision += 1
         if any(isinstance(record, ConfigRecord) for record in records):
             self.broker = effective_broker(catalog, self.static)
             self._groups.clear()

@@ -79,6 +79,7 @@ class CatalogMachine:
         if isinstance(kind, ConfigResource):
             return ConfigRecord(kind, name, self.catalog.configs(kind)[name])
         if kind == "deleted":
+            # No logs: they went when it was deleted, or leaders find them as leftovers.
             return TopicDeletedRecord(name)
         topic = self.catalog.topic_by_id(name)
         return ClusterRecord(self.catalog.cluster_id) if topic is None else TopicRecord(topic)

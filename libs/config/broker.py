@@ -23,10 +23,15 @@ from libs.config.keys import (
     render,
     table,
 )
+from sharebroker.errors import ErrorCode, KafkaError
 
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
+
+
+def _ignored(default: int, low: int) -> Any:
+    return integer(default, low, INT_MAX, "Accepted; has no effect.", honoured=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +43,20 @@ class BrokerConfig:
         -1,
         INT_MAX,
         "Number of this node, each process has its own; -1 (Kafka: must be set): found by itself.",
+    )
+    broker_session_timeout_ms: int = integer(
+        9000,
+        1000,
+        INT_MAX,
+        "Life of this process's leases: how long one that stands still keeps its partitions and shards.",
+    )
+
+    # Redis.
+    redis_wait_replicas: int = integer(
+        0, 0, 100, "Replicas of Redis that must have a write before it is answered (WAIT)."
+    )
+    redis_wait_timeout_ms: int = integer(
+        1000, 1, 2000, "Time they may take; then the call fails and may be tried again."
     )
 
     # Topics and the record log.
@@ -61,11 +80,36 @@ class BrokerConfig:
     log_message_timestamp_type: str = choice(
         "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock stamps a record.", dynamic=True
     )
+    log_message_timestamp_before_max_ms: int = integer(
+        LONG_MAX, 0, LONG_MAX, "How long ago a record may have been made, as its producer says.", dynamic=True
+    )
+    log_message_timestamp_after_max_ms: int = integer(
+        _HOUR, 0, LONG_MAX, "How far ahead of the clock here a record's time may be.", dynamic=True
+    )
     compression_type: str = choice(
         "producer", _COMPRESSION, "Accepted; batches keep the producer's compression.", honoured=False
     )
     fetch_max_bytes: int = integer(57_671_680, 1024, INT_MAX, "Most record bytes in one answer to a fetch.")
+    connections_max_idle_ms: int = integer(
+        10 * _MINUTE,
+        -1,
+        LONG_MAX,
+        "A share session that is not used for this long ends, and its member's records are released; "
+        "-1: never.",
+    )
     socket_request_max_bytes: int = integer(104_857_600, 1, INT_MAX, "Largest request that is read.")
+    queued_max_request_bytes: int = integer(
+        512 << 20,
+        1,
+        LONG_MAX,
+        "Bytes of requests under way at a door; others wait (Kafka), are refused (gRPC).",
+    )
+    grpc_max_calls: int = integer(
+        20_000, 1, INT_MAX, "Most gRPC calls and streams of a process at a time; others are refused."
+    )
+    max_connections: int = integer(
+        INT_MAX, 0, INT_MAX, "Most Kafka connections of a process; never more than it may open files."
+    )
 
     # Group coordinator.
     offsets_topic_num_partitions: int = integer(50, 1, 10_000, "Shards of the group coordinator.")
@@ -73,6 +117,9 @@ class BrokerConfig:
     group_share_enable: bool = boolean(True, "Offer share groups (Kafka before 4.2: false).")
     group_share_assignors: str = choice("simple", ("simple",), "The assignor of share groups.")
     group_share_max_size: int = integer(200, 1, 1000, "Most members a share group has.", dynamic=True)
+    group_share_max_groups: int = integer(
+        1000, 1, INT_MAX, "Most share groups of a coordinator's shard (Kafka 4.0: of a broker).", dynamic=True
+    )
     group_share_session_timeout_ms: int = integer(
         45_000, 1, INT_MAX, "A member that is silent for this long is fenced.", dynamic=True
     )
@@ -103,6 +150,23 @@ class BrokerConfig:
         "DefaultStatePersister", ("DefaultStatePersister", "NoOpStatePersister"), "Where share state is kept."
     )
 
+    # Producers and transactions.
+    producer_id_expiration_ms: int = integer(
+        24 * _HOUR, 1, INT_MAX, "A partition forgets a producer that was silent for this long.", dynamic=True
+    )
+    transaction_state_log_num_partitions: int = integer(
+        50, 1, 10_000, "Shards of the transaction coordinator."
+    )
+    transaction_max_timeout_ms: int = integer(
+        15 * _MINUTE, 1, INT_MAX, "Longest transaction timeout a producer may ask for.", dynamic=True
+    )
+    transactional_id_expiration_ms: int = integer(
+        168 * _HOUR, 1, INT_MAX, "A transactional id that nobody uses is forgotten after this.", dynamic=True
+    )
+    transaction_partition_verification_enable: bool = boolean(
+        True, "Ask the coordinator whether a transaction is going on before its first batch.", dynamic=True
+    )
+
     # Share-partition leader.
     group_share_delivery_count_limit: int = integer(
         5, 2, 10, "Delivery attempts after which a record is archived.", dynamic=True
@@ -126,13 +190,19 @@ class BrokerConfig:
         4000, 2000, 10_000, "Most lock limit of a group."
     )
     group_share_max_share_sessions: int = integer(2000, 1, INT_MAX, "Most share sessions of a process.")
+    group_share_max_share_partitions: int = integer(
+        100_000, 1, INT_MAX, "Most share-partitions in the memory of a process.", dynamic=True
+    )
 
     # Share coordinator.
     share_coordinator_state_topic_num_partitions: int = integer(
         50, 1, 10_000, "Shards of the share coordinator."
     )
     share_coordinator_state_topic_prune_interval_ms: int = integer(
-        5 * _MINUTE, 1, INT_MAX, "How often replaced share state is trimmed."
+        5 * _MINUTE,
+        1,
+        INT_MAX,
+        "How often replaced share state is trimmed, and that of deleted topics looked for.",
     )
     share_coordinator_cold_partition_snapshot_interval_ms: int = integer(
         5 * _MINUTE, 1, INT_MAX, "When the state of a quiet share-partition is written anew, for trimming."
@@ -151,6 +221,14 @@ class BrokerConfig:
         honoured=False,
     )
 
+    # What programs that start a Kafka set: accepted, for there is nothing here that they would change.
+    offsets_topic_replication_factor: int = _ignored(3, 1)
+    share_coordinator_state_topic_replication_factor: int = _ignored(3, 1)
+    share_coordinator_state_topic_min_isr: int = _ignored(2, 1)
+    transaction_state_log_replication_factor: int = _ignored(3, 1)
+    transaction_state_log_min_isr: int = _ignored(2, 1)
+    group_consumer_assignment_interval_ms: int = _ignored(1000, 0)
+
     @staticmethod
     def of(settings: Mapping[str, str]) -> BrokerConfig:
         """The configuration that `settings` (Kafka names) make of the defaults. Raises INVALID_CONFIG."""
@@ -162,10 +240,14 @@ class BrokerConfig:
         return BrokerConfig.of(dict(_split(assignment) for assignment in assignments))
 
     def override(self, settings: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with dynamic settings on top. Raises INVALID_CONFIG, also for a static one."""
+        """This configuration with dynamic settings on top.
+
+        Raises INVALID_CONFIG, and for a static one INVALID_REQUEST (Kafka: DynamicBrokerConfig).
+        """
         for name in settings:
             if name in BROKER_KEYS and not BROKER_KEYS[name].dynamic:
-                raise invalid(name, f"{name} cannot be changed while the broker runs.")
+                text = f"{name} cannot be changed while the broker runs."
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text, metadata={"config": name})
         return _checked(replace(self, **_values(settings)))
 
     def get(self, name: str) -> Value:

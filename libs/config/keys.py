@@ -63,9 +63,17 @@ class Key:
             return _TRUTH[text.lower()]
         if self.type in (ValueType.INT, ValueType.LONG):
             return self._number(text)
+        if self.type is ValueType.LIST:
+            return self._list(text)
         if self.choices and text not in self.choices:
             raise self.refusal(text)
         return text
+
+    def _list(self, text: str) -> str:
+        parts = split(text)
+        if self.choices and (not parts or not set(parts) <= set(self.choices)):
+            raise self.refusal(text)
+        return ",".join(parts)
 
     def _number(self, text: str) -> int:
         try:
@@ -91,6 +99,11 @@ class Key:
         return invalid(self.name, f"Invalid value {text!r} for {self.name}: allowed is {self.allowed()}.")
 
 
+def split(text: str) -> list[str]:
+    """The parts of a list."""
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
 def render(value: Value) -> str:
     """The text of a value, as `Key.parse` reads it and DescribeConfigs shows it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -104,7 +117,7 @@ def invalid(name: str, message: str) -> KafkaError:
 def unknown(name: str, known: Iterable[str], what: str) -> KafkaError:
     """INVALID_CONFIG for a property that does not exist; `what` is Kafka's wording for the kind of name."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
+    hint = f"; did you mean {near[0]}?" if near else ""
     return invalid(name, f"Unknown {what}: {name}{hint}")
 
 
@@ -127,6 +140,11 @@ def choice(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any
 def text(default: str, doc: str, **more: Any) -> Any:
     """Declares a free text."""
     return _declare(type=ValueType.STRING, default=default, doc=doc, **more)
+
+
+def several(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any:
+    """Declares a list of texts out of `choices`, at least one of them; of any texts where there are none."""
+    return _declare(type=ValueType.LIST, default=default, choices=choices, doc=doc, **more)
 
 
 def _declare(*, default: Value, **attributes: Any) -> Any:

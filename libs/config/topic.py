@@ -21,6 +21,7 @@ from libs.config.keys import (
     choice,
     integer,
     parse_all,
+    several,
     table,
     text,
 )
@@ -57,10 +58,27 @@ class TopicConfig:
         "Whose clock stamps a record.",
         broker="log.message.timestamp.type",
     )
-    cleanup_policy: str = choice("delete", ("delete",), "Old records are deleted; logs are not compacted.")
+    message_timestamp_before_max_ms: int = integer(
+        LONG_MAX,
+        0,
+        LONG_MAX,
+        "How long ago a record's producer may say that it was made.",
+        broker="log.message.timestamp.before.max.ms",
+    )
+    message_timestamp_after_max_ms: int = integer(
+        3_600_000,
+        0,
+        LONG_MAX,
+        "How far ahead of the clock here a record's producer may say that it was made.",
+        broker="log.message.timestamp.after.max.ms",
+    )
+    cleanup_policy: str = several("delete", ("delete",), "Old records are deleted; logs are not compacted.")
     compression_type: str = choice(
         "producer", _COMPRESSION, "Accepted; batches keep the producer's compression.", honoured=False
     )
+    compression_gzip_level: int = _ignored(-1, -1, 9)
+    compression_lz4_level: int = _ignored(9, 1, 17)
+    compression_zstd_level: int = _ignored(3, -131_072, 22)
     min_insync_replicas: int = _ignored(1, 1, INT_MAX)
     unclean_leader_election_enable: bool = boolean(False, "Accepted; has no effect.", honoured=False)
     preallocate: bool = boolean(False, "Accepted; has no effect.", honoured=False)
@@ -76,10 +94,8 @@ class TopicConfig:
     min_compaction_lag_ms: int = _ignored(0, 0, LONG_MAX)
     max_compaction_lag_ms: int = _ignored(LONG_MAX, 1, LONG_MAX)
     min_cleanable_dirty_ratio: str = text("0.5", "Accepted; has no effect.", honoured=False)
-    message_timestamp_before_max_ms: int = _ignored(LONG_MAX, 0, LONG_MAX)
-    message_timestamp_after_max_ms: int = _ignored(3_600_000, 0, LONG_MAX)
-    leader_replication_throttled_replicas: str = text("", "Accepted; has no effect.", honoured=False)
-    follower_replication_throttled_replicas: str = text("", "Accepted; has no effect.", honoured=False)
+    leader_replication_throttled_replicas: str = several("", (), "Accepted; has no effect.", honoured=False)
+    follower_replication_throttled_replicas: str = several("", (), "Accepted; has no effect.", honoured=False)
 
 
 TOPIC_KEYS: Final[Mapping[str, Key]] = table(TopicConfig)

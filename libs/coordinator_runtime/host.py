@@ -79,6 +79,10 @@ class ShardHost(Generic[C, R, A]):
         indices = {self.resource(index): index for index in range(self.shards or 1)}
         holder.watch(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
 
+    async def recheck(self) -> None:
+        """Load anew what the log has less of than memory. Raises LogUnavailable."""
+        await asyncio.gather(*(shard.recheck() for shard in self.held()))
+
     async def stop(self) -> None:
         """Close every shard; call it before the leases are released."""
         await asyncio.gather(*(self._close(index) for index in tuple(self._held)))

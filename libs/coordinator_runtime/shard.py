@@ -64,6 +64,12 @@ class ShardRuntime(Generic[C, R, A]):
         self._task: asyncio.Task[None] | None = None
         self._deadline_timer: asyncio.TimerHandle | None = None
         self._expiry_timer: asyncio.TimerHandle | None = None
+        self._growth: asyncio.Future[None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The lease's epoch, which every append carries."""
+        return self._epoch
 
     def open(self, epoch: int) -> None:
         """Start loading under the lease's epoch; whoever held it before can append no more."""
@@ -110,13 +116,35 @@ class ShardRuntime(Generic[C, R, A]):
         self._arm_expiry(deadline)
         return future
 
-    async def read(self, after: int) -> list[tuple[int, R]]:
-        """The next positions and records of the log behind `after`; [] at its end.
+    async def read(self, after: int, limit: int | None = None) -> list[tuple[int, R]]:
+        """The next positions and records of the log behind `after`, at most a page or `limit`; [] at its end.
 
         Raises LogUnavailable, and ValueError for an entry that is no record.
         """
-        entries = await self._log.read(self.shard, after, self._settings.load_page)
+        entries = await self._log.read(self.shard, after, limit or self._settings.load_page)
         return [(entry.position, self._codec.decode(entry.payload)) for entry in entries]
+
+    def end(self) -> int:
+        """Position of the last durable record. Raises as `write` does where the shard takes no commands."""
+        self._check_active()
+        self._check_held()
+        return self._pending.durable
+
+    async def grown(self, after: int, timeout: float) -> None:
+        """Wait until a record behind `after` is durable, the shard fails or closes, or `timeout` seconds."""
+        if self._pending.durable > after:
+            return
+        if self._growth is None:
+            self._growth = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._growth,), timeout=timeout)
+
+    async def recheck(self) -> None:
+        """The log may have lost something: load it where it ends before memory. Raises LogUnavailable."""
+        durable = self._pending.durable
+        ends = await self._log.last_position(self.shard)
+        if ends < durable <= self._pending.durable and self.state is ShardState.ACTIVE:
+            self._fail(f"the log ends at {ends}, it had ended at {durable}")
+            self._wake()
 
     def _decide(self, command: C) -> Decision[R, A]:
         try:
@@ -126,9 +154,12 @@ class ShardRuntime(Generic[C, R, A]):
             self._check_held()
             raise
 
-    def _check_open(self) -> None:
+    def _check_active(self) -> None:
         if self.state is not ShardState.ACTIVE:
             raise KafkaError(REFUSALS[self.state], f"{self.shard}: {self.state.value}")
+
+    def _check_open(self) -> None:
+        self._check_active()
         if len(self._pending) >= self._settings.queue_limit:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -201,6 +232,7 @@ class ShardRuntime(Generic[C, R, A]):
             if self.state is not ShardState.FAILED:
                 self._failures = 0
                 pending.commit(len(group))
+                self._tell_growth()
                 await self._trim()
 
     async def _trim(self) -> None:
@@ -282,6 +314,7 @@ class ShardRuntime(Generic[C, R, A]):
     def _abandon(self, code: ErrorCode, reason: str) -> None:
         self._pending.abandon(code, f"{self.shard}: {reason}")
         self._trim_plan = None
+        self._tell_growth()
         for timer in (self._deadline_timer, self._expiry_timer):
             if timer is not None:
                 timer.cancel()
@@ -289,6 +322,11 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _move(self, to: ShardState) -> None:
         self.state = transition(self.state, to)
+
+    def _tell_growth(self) -> None:
+        if self._growth is not None:
+            self._growth.set_result(None)
+            self._growth = None
 
     # Timers
 

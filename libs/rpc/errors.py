@@ -9,6 +9,8 @@ from typing import Any, Final, cast
 import grpc
 import structlog
 
+from libs.rpc.limits import UnderWay
+from libs.rpc.reading import holding, reading
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.rpc_status import status_code, status_message, trailing_metadata
 
@@ -18,9 +20,13 @@ _RESERVE: Final = 0.05
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Turns what a servicer raises into a gRPC status with details. Handlers are wrapped once a method."""
+    """Turns what a servicer raises into a gRPC status with details. Handlers are wrapped once a method.
 
-    def __init__(self) -> None:
+    What would be more than `limits` allow is refused before a servicer hears of it.
+    """
+
+    def __init__(self, limits: UnderWay | None = None) -> None:
+        self._limits = limits or UnderWay()
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     async def intercept_service(
@@ -34,34 +40,44 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None or method.startswith("/grpc."):
                 return handler
-            self._wrapped[method] = _wrap(method, handler)
+            self._wrapped[method] = _wrap(method, handler, self._limits)
         return self._wrapped[method]
 
 
-def _wrap(method: str, handler: grpc.RpcMethodHandler[Any, Any]) -> grpc.RpcMethodHandler[Any, Any]:
-    coders = {
-        "request_deserializer": handler.request_deserializer,
-        "response_serializer": handler.response_serializer,
-    }
+def _wrap(
+    method: str, handler: grpc.RpcMethodHandler[Any, Any], limits: UnderWay
+) -> grpc.RpcMethodHandler[Any, Any]:
+    read = reading(cast("Callable[[bytes], Any]", handler.request_deserializer))
     if handler.stream_stream is not None:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(method, cast("Callable[..., Any]", handler.stream_stream)), **coders
+            _streaming(method, cast("Callable[..., Any]", handler.stream_stream), limits),
+            request_deserializer=read,
+            response_serializer=handler.response_serializer,
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(method, cast("Callable[..., Any]", handler.unary_unary)), **coders
+        _unary(method, cast("Callable[..., Any]", handler.unary_unary), limits),
+        request_deserializer=holding(read),
+        response_serializer=handler.response_serializer,
     )
 
 
-def _unary(method: str, behaviour: Callable[..., Any]) -> Callable[..., Any]:
+def _unary(method: str, behaviour: Callable[..., Any], limits: UnderWay) -> Callable[..., Any]:
     async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         limit = asyncio.timeout(_time_left(context))
         try:
-            async with limit:
-                return await behaviour(request, context)
+            if isinstance(request, KafkaError):
+                raise request
+            with limits.call(_size(request)):
+                async with limit:
+                    return await behaviour(request, context)
         except Exception as failure:
             await _abort(method, context, _late() if limit.expired() else failure)
 
     return handle
+
+
+def _size(request: Any) -> int:
+    return len(request) if isinstance(request, bytes) else int(request.ByteSize())
 
 
 def _time_left(context: grpc.aio.ServicerContext[Any, Any]) -> float | None:
@@ -78,14 +94,15 @@ def _late() -> KafkaError:
 
 
 def _streaming(
-    method: str, behaviour: Callable[..., AsyncIterator[Any]]
+    method: str, behaviour: Callable[..., AsyncIterator[Any]], limits: UnderWay
 ) -> Callable[..., AsyncIterator[Any]]:
     async def handle(
         requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
         try:
-            async for response in behaviour(requests, context):
-                yield response
+            with limits.call():
+                async for response in behaviour(requests, context):
+                    yield response
         except Exception as failure:
             await _abort(method, context, failure)
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import grpc
 
-from sharebroker.errors import KafkaError
+from libs.rpc.reading import MAX_MESSAGE
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.rpc_status import from_rpc_error
 
 CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
     # A peer that fell silent is given up about when its leases run out: its streams would not break.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 4_000),
@@ -46,7 +47,7 @@ class RemoteStub:
 
     def _streaming(self, callable_: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async def call(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-            stream = callable_(requests)
+            stream = _begun(callable_, requests)
             try:
                 async for response in stream:
                     yield response
@@ -60,11 +61,22 @@ class RemoteStub:
     def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             try:
-                return await callable_(request, timeout=timeout)
+                return await _begun(callable_, request, timeout=timeout)
             except grpc.aio.AioRpcError as failure:
                 raise _error(failure) from failure
 
         return call
+
+
+def _begun(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:
+    try:
+        return callable_(request, **options)
+    except grpc.aio.UsageError as failure:  # the channel was closed: its process is gone
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            "The process has left the cluster.",
+            metadata={NOT_SENT: "true"},
+        ) from failure
 
 
 def _error(failure: grpc.aio.AioRpcError) -> KafkaError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -13,12 +14,17 @@ from libs.leases import names
 from libs.leases.port import LeasesUnavailable, Member
 from libs.rpc.local import LocalStub
 from libs.rpc.remote import CHANNEL_OPTIONS, RemoteStub
+from libs.share_calls.remote import RemoteShareCalls
+from libs.share_calls.values import ShareCalls
 from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceStub
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
 from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
+)
+from sharebroker.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+    TransactionCoordinatorServiceStub,
 )
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
@@ -28,14 +34,21 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
         SharePartitionLeaderServiceAsyncStub,
     )
+    from sharebroker.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+        TransactionCoordinatorServiceAsyncStub,
+    )
 
 S = TypeVar("S")
 
 GROUP_COORDINATOR = "group-coordinator"
 SHARE_COORDINATOR = "share-coordinator"
+TRANSACTIONS = names.TRANSACTIONS
 LEADER = "share-partition-leader"
 GATEWAY = "gateway"
 ROLES = (GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
+
+_LAST_CALLS = 60.0
+"""Seconds in which calls to a process that is gone fail by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +65,22 @@ class Ownership(Protocol):
     async def owner_of(self, resource: str) -> Member | None:
         """Who owns it, or should; None when no process has the role."""
 
+    def known_owner(self, resource: str) -> Member | None:
+        """The same without asking anybody; None when that would be needed."""
+
     def forget(self, resource: str) -> None:
         """Look the owner up anew at the next call."""
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> Sequence[Member]:
         """Processes that are announced."""
+
+
+class Members(Protocol):
+    """The group coordinator of this very process (services.group_coordinator)."""
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """Takes a heartbeat like the member's last one; False: send it as any other, nothing was done."""
 
 
 class Router:
@@ -67,18 +90,50 @@ class Router:
     """
 
     def __init__(
-        self, ownership: Ownership, owner: str, *, group_shards: int = 50, share_shards: int = 50
+        self,
+        ownership: Ownership,
+        owner: str,
+        *,
+        group_shards: int = 50,
+        share_shards: int = 50,
+        transaction_shards: int = 50,
     ) -> None:
         self._ownership = ownership
         self._owner = owner
-        self._shards = {GROUP_COORDINATOR: group_shards, SHARE_COORDINATOR: share_shards}
+        self._shards = {
+            GROUP_COORDINATOR: group_shards,
+            SHARE_COORDINATOR: share_shards,
+            TRANSACTIONS: transaction_shards,
+        }
         self._local: dict[type, LocalStub] = {}
+        self._own: dict[type, Peer[Any]] = {}
+        self._share_calls: ShareCalls | None = None
+        self._members: Members | None = None
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[type, str], RemoteStub] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def register_local(self, stub: type, servicer: object) -> None:
         """Makes calls to this process's own service direct."""
         self._local[stub] = LocalStub(servicer)
+
+    def register_share_calls(self, calls: ShareCalls) -> None:
+        """Makes fetches from this process's own partitions direct, without messages."""
+        self._share_calls = calls
+
+    def register_members(self, members: Members) -> None:
+        """Makes heartbeats that change nothing direct, without messages, where this process coordinates."""
+        self._members = members
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """See Members; False where another process coordinates."""
+        return self._members is not None and self._members.stays(group_id, member_id, member_epoch)
+
+    def share_calls(self, peer: Peer[SharePartitionLeaderServiceAsyncStub]) -> ShareCalls:
+        """How to fetch from a leader."""
+        if self._share_calls is not None and self.is_self(peer.member):
+            return self._share_calls
+        return RemoteShareCalls(peer.stub)
 
     async def group_coordinator(self, group_id: str) -> GroupCoordinatorServiceAsyncStub:
         """The coordinator of a group."""
@@ -101,6 +156,19 @@ class Router:
             self._peer(member, ShareCoordinatorServiceStub) for member in self._with_role(SHARE_COORDINATOR)
         ]
 
+    async def transaction_coordinator(self, transactional_id: str) -> TransactionCoordinatorServiceAsyncStub:
+        """The coordinator of a transactional id."""
+        resource = self._transaction_resource(transactional_id)
+        peer = await self._coordinator(resource, TransactionCoordinatorServiceStub)
+        return cast("TransactionCoordinatorServiceAsyncStub", peer.stub)
+
+    def transaction_coordinators(self) -> list[Peer[TransactionCoordinatorServiceAsyncStub]]:
+        """Every process with the role, once each."""
+        return [
+            self._peer(member, TransactionCoordinatorServiceStub)
+            for member in self._with_role(names.ROLES[TRANSACTIONS])
+        ]
+
     async def catalog(self) -> ClusterServiceAsyncStub:
         """The owner of the cluster's metadata."""
         peer = await self._coordinator(names.CATALOG, ClusterServiceStub)
@@ -114,6 +182,13 @@ class Router:
                 ErrorCode.LEADER_NOT_AVAILABLE, "No share-partition leader is running.", retry_after=0.5
             )
         return self._peer(member, SharePartitionLeaderServiceStub)
+
+    def known_leader(
+        self, topic_id: str, partition: int
+    ) -> Peer[SharePartitionLeaderServiceAsyncStub] | None:
+        """As `leader`, where it was looked up before."""
+        member = self._ownership.known_owner(names.partition(topic_id, partition))
+        return None if member is None else self._peer(member, SharePartitionLeaderServiceStub)
 
     def leaders(self) -> list[Peer[SharePartitionLeaderServiceAsyncStub]]:
         """Every process with the role, once each."""
@@ -131,7 +206,7 @@ class Router:
             )
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> Sequence[Member]:
         """Every process of the cluster."""
         return self._ownership.members
 
@@ -156,6 +231,10 @@ class Router:
         """After NOT_COORDINATOR."""
         self._ownership.forget(self._group_resource(group_id))
 
+    def forget_transaction_coordinator(self, transactional_id: str) -> None:
+        """After NOT_COORDINATOR."""
+        self._ownership.forget(self._transaction_resource(transactional_id))
+
     def forget_share_coordinator(self, shard: int) -> None:
         """After NOT_COORDINATOR."""
         self._ownership.forget(names.shard(SHARE_COORDINATOR, shard))
@@ -174,11 +253,16 @@ class Router:
 
     async def close(self) -> None:
         """Closes every channel."""
+        for task in self._closing:
+            task.cancel()
         for channel in self._channels.values():
             await channel.close()
 
     def _group_resource(self, group_id: str) -> str:
         return names.shard(GROUP_COORDINATOR, self.group_shard(group_id))
+
+    def _transaction_resource(self, transactional_id: str) -> str:
+        return names.shard(TRANSACTIONS, shard_of(transactional_id, self._shards[TRANSACTIONS]))
 
     async def _coordinator(self, resource: str, stub: type) -> Peer[Any]:
         member = await self.owner_of(resource)
@@ -196,12 +280,27 @@ class Router:
 
     def _peer(self, member: Member, stub: type) -> Peer[Any]:
         if member.owner == self._owner and stub in self._local:
-            return Peer(member, self._local[stub])
+            own = self._own.get(stub)
+            if own is None or own.member != member:
+                own = self._own[stub] = Peer(member, self._local[stub])
+            return own
         key = (stub, member.address)
         if key not in self._stubs:
             if member.address not in self._channels:
+                self._close_departed()
                 self._channels[member.address] = grpc.aio.insecure_channel(
                     member.address, options=CHANNEL_OPTIONS
                 )
             self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
         return Peer(member, self._stubs[key])
+
+    def _close_departed(self) -> None:
+        """Closes the channels to processes that are gone; to one that still answers it stays open."""
+        present = {member.address for member in self._ownership.members}
+        for address, channel in list(self._channels.items()):
+            if address not in present and channel.get_state() is not grpc.ChannelConnectivity.READY:
+                del self._channels[address]
+                self._stubs = {key: stub for key, stub in self._stubs.items() if key[1] != address}
+                closing = asyncio.create_task(channel.close(_LAST_CALLS))
+                self._closing.add(closing)
+                closing.add_done_callback(self._closing.discard)

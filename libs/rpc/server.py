@@ -13,11 +13,13 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from libs.rpc.errors import ErrorInterceptor
+from libs.rpc.limits import UnderWay
+from libs.rpc.reading import MAX_MESSAGE, MAX_READ
 from sharebroker.errors import ErrorCode, KafkaError
 
 SERVER_OPTIONS = (
-    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
-    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.max_receive_message_length", MAX_READ),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ("grpc.so_reuseport", 0),
@@ -37,8 +39,9 @@ class Service:
 class GrpcServer:
     """Serves several services on one address: `bind`, `add` them, then `start`."""
 
-    def __init__(self) -> None:
-        self._server = grpc.aio.server(interceptors=(ErrorInterceptor(),), options=SERVER_OPTIONS)
+    def __init__(self, limits: UnderWay | None = None) -> None:
+        interceptor = ErrorInterceptor(limits)
+        self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,13 +12,16 @@ import uvloop
 from services.broker.logs import configure_logging
 from services.broker.process import run
 from services.broker.settings import (
+    CLOSED,
     DEFAULT_DATA,
     DEFAULT_GRPC,
+    DEFAULT_KAFKA,
     ServeSettings,
     parse_address,
     parse_config,
     parse_roles,
 )
+from services.gateway.kafka.features import parse_features
 from sharebroker.cli.options import examples
 from sharebroker.errors import KafkaError
 
@@ -61,6 +65,24 @@ def serve(
         list[str] | None,
         typer.Option("--set", help="A broker property by Kafka's name, key=value; may be repeated."),
     ] = None,
+    kafka: Annotated[
+        str,
+        typer.Option(
+            help="Where Kafka clients connect, in a process with the gateway's role; `none` keeps them out."
+        ),
+    ] = DEFAULT_KAFKA,
+    kafka_advertise: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT at which Kafka clients reach this process; like --advertise if not set."
+        ),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Level of a feature, NAME=LEVEL; share.version=0 takes share groups from Kafka clients."
+        ),
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
     ] = None,
@@ -70,18 +92,26 @@ def serve(
     try:
         parse_address(grpc, "--grpc")
         if advertise is not None:
-            parse_address(advertise, "--advertise")
+            parse_address(advertise, "--advertise", lowest=1)
+        if kafka != CLOSED:
+            parse_address(kafka, "--kafka")
+        if kafka_advertise is not None:
+            parse_address(kafka_advertise, "--kafka-advertise", lowest=1)
         settings = ServeSettings(
             data=data,
             roles=parse_roles(roles),
             grpc=grpc,
             redis=redis,
             advertise=advertise,
+            kafka=kafka,
+            kafka_advertise=kafka_advertise,
+            features=parse_features(feature or ()),
             fsync=fsync,
             ready_file=ready_file,
             config=parse_config(set_ or ()),
         )
         uvloop.run(run(settings))
+        gc.freeze()  # the last collections would look at all that goes anyway: a fifth of a second
     except KafkaError as error:
         typer.echo(f"sharebroker serve: {error.message}", err=True)
         raise typer.Exit(2) from None

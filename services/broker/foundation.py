@@ -7,19 +7,25 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from libs.catalog.follower import CatalogFollower
+from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder
 from libs.leases.identity import Identity, at_address, persistent, temporary
-from libs.leases.port import Member
+from libs.leases.port import LeaseStore, Member
 from libs.leases.redis import RedisLeaseStore
 from libs.persister.default import DefaultPersister
+from libs.record_log.port import RecordStore
+from libs.record_log.redis import RedisRecordStore
 from libs.redis_link.embedded import EmbeddedRedis
 from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import RedisLink
+from libs.redis_link.link import LinkSettings, RedisLink
+from libs.redis_link.replicas import Replicas
 from libs.rpc.router import Router
-from libs.stream_log.port import LogUnavailable
+from libs.stream_log.port import LogUnavailable, StreamLog
 from libs.stream_log.redis import RedisStreamLog
+from services.broker.rechecks import Recheck, Rechecks
 from services.broker.settings import ServeSettings
+from services.gateway.kafka.server import KafkaServer
 from sharebroker.errors import ErrorCode, KafkaError
 
 REDIS_TIMEOUT = 10.0
@@ -28,34 +34,45 @@ REDIS_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Shared by the roles of one process. What is in `drains` ends streams before the server stops."""
+    """Shared by the roles of one process. What is in `drains` ends streams before the server stops.
+
+    What is in `rechecks` compares memory with a Redis that may have lost something.
+    """
 
     settings: ServeSettings
-    link: RedisLink
     keys: Keys
-    log: RedisStreamLog
+    log: StreamLog
+    records: RecordStore
+    leases: LeaseStore
     holder: LeaseHolder
     catalog: CatalogFollower
     router: Router
     persister: DefaultPersister
+    kafka: KafkaServer | None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    rechecks: list[Recheck] = field(default_factory=list)
 
 
-async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExitStack) -> Foundation:
+async def lay(
+    settings: ServeSettings, address: str, kafka: KafkaServer | None, stack: contextlib.AsyncExitStack
+) -> Foundation:
     """Builds the foundation of a process that others reach at `address`; `stack` takes it down again.
 
     Raises KafkaError INVALID_CONFIG in one sentence for people.
     """
+    replicas = _replicas(settings)
     try:
         url = settings.redis or await _embedded(settings, stack)
-        link = await RedisLink.connect(url, timeout=REDIS_TIMEOUT)
+        link = await _linked(url, stack)
+        writes = await _linked(url, stack, replicas) if replicas else link
     except RedisError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    stack.push_async_callback(link.close)
-    keys, log = Keys(), RedisStreamLog(link)
+    keys, log = Keys(), RedisStreamLog(link, writes=writes)
     identity = _identity(settings, address)
-    member = Member(identity.owner, identity.node_id, settings.roles, address)
-    holder = LeaseHolder(RedisLeaseStore(link), member)
+    member = Member(identity.owner, identity.node_id, settings.roles, address, kafka.address if kafka else "")
+    leases = RedisLeaseStore(link, writes=writes)
+    ttl = settings.config.broker_session_timeout_ms / 1000
+    holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl))
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = CatalogFollower(log, settings.config)
     try:
@@ -63,14 +80,46 @@ async def lay(settings: ServeSettings, address: str, stack: contextlib.AsyncExit
     except LogUnavailable as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"The catalog cannot be read: {error}") from error
     stack.push_async_callback(catalog.stop)
+    checks: list[Recheck] = [catalog.recheck]
+    stack.push_async_callback(Rechecks({link, writes}, checks).stop)
     router = Router(
         holder,
         identity.owner,
         group_shards=settings.config.offsets_topic_num_partitions,
         share_shards=settings.config.share_coordinator_state_topic_num_partitions,
+        transaction_shards=settings.config.transaction_state_log_num_partitions,
     )
     stack.push_async_callback(router.close)
-    return Foundation(settings, link, keys, log, holder, catalog, router, DefaultPersister(router))
+    return Foundation(
+        settings,
+        keys,
+        log,
+        RedisRecordStore(link, writes=writes),
+        leases,
+        holder,
+        catalog,
+        router,
+        DefaultPersister(router),
+        kafka,
+        rechecks=checks,
+    )
+
+
+async def _linked(url: str, stack: contextlib.AsyncExitStack, replicas: Replicas | None = None) -> RedisLink:
+    link = await RedisLink.connect(url, timeout=REDIS_TIMEOUT, settings=LinkSettings(replicas=replicas))
+    stack.push_async_callback(link.close)
+    return link
+
+
+def _replicas(settings: ServeSettings) -> Replicas | None:
+    """Who has to have what is written. Raises INVALID_CONFIG where nobody can."""
+    count = settings.config.redis_wait_replicas
+    if count and settings.redis is None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "redis.wait.replicas needs --redis: the embedded Valkey has no replicas.",
+        )
+    return Replicas(count, settings.config.redis_wait_timeout_ms / 1000) if count else None
 
 
 async def _embedded(settings: ServeSettings, stack: contextlib.AsyncExitStack) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import socket
@@ -14,12 +15,18 @@ import orjson
 import structlog
 
 from libs.leases.holder import LeaseHolder
+from libs.rpc.limits import UnderWay
 from libs.rpc.server import GrpcServer
 from services.broker import roles
 from services.broker.foundation import Foundation, lay
 from services.broker.settings import ServeSettings, parse_address
+from services.gateway.kafka.server import KafkaServer
+from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
+
+_GARBAGE: Final = 20_000
+"""Objects made, less those gone, before cycles among them are looked for: hardly any of ours are in one."""
 
 EVERYWHERE: Final = frozenset({"0.0.0.0", "[::]", "::"})
 """Hosts to listen on that stand for every address of the machine."""
@@ -52,39 +59,65 @@ class Process:
         await self._stack.aclose()
 
     async def _start(self) -> None:
+        if self._settings.ready_file is not None:
+            _make_room(self._settings.ready_file)
         host, _ = parse_address(self._settings.grpc, "--grpc")
-        server = GrpcServer()
+        config = self._settings.config
+        server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes))
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
-        base = await lay(self._settings, self.address, self._stack)
+        kafka = self._bind_kafka(self.address)
+        base = await lay(self._settings, self.address, kafka, self._stack)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):
                 server.add(service)
         await self._serve(base, server)
-        self._write_ready_file(port)
-        _log.info("serving", address=self.address, roles=sorted(self._settings.roles))
+        self._write_ready_file(port, kafka)
+        _log.info(
+            "serving",
+            address=self.address,
+            kafka=kafka.address if kafka else None,
+            roles=sorted(self._settings.roles),
+        )
 
     def _reachable(self, host: str) -> str:
         """What other processes can use: a host that stands for every address names no machine."""
         return socket.gethostname() if self._settings.redis and host in EVERYWHERE else host
 
+    def _bind_kafka(self, address: str) -> KafkaServer | None:
+        if not self._settings.opens_kafka:
+            return None
+        host, asked = parse_address(self._settings.kafka, "--kafka")
+        server = KafkaServer()
+        self._stack.callback(server.close)
+        port = server.bind(host, asked)
+        name = address.rpartition(":")[0] if host in EVERYWHERE else host
+        server.address = self._settings.kafka_advertise or f"{name}:{port}"
+        return server
+
     async def _serve(self, base: Foundation, server: GrpcServer) -> None:
-        # Taken down in reverse: streams, calls, leases, then what the roles stand on.
-        self._stack.push_async_callback(_hand_over, base.holder)
+        # Taken down in reverse: notice is given; then streams, leases, calls, what the roles stand on.
+        # Whoever still calls when the leases are another's is told so, and goes there.
         await server.start()
         self._stack.push_async_callback(server.stop, GRACE)
+        self._stack.push_async_callback(_hand_over, base.holder)
         for drain in base.drains:
             self._stack.push_async_callback(drain)
         await base.holder.start()
+        if base.kafka is not None:
+            await base.kafka.start()
+            self._stack.push_async_callback(base.kafka.stop, GRACE, hang_up=False)
+        self._stack.push_async_callback(base.holder.give_notice)
         await server.ready()
 
-    def _write_ready_file(self, port: int) -> None:
+    def _write_ready_file(self, port: int, kafka: KafkaServer | None) -> None:
         path = self._settings.ready_file
         if path is None:
             return
         facts = {
             "grpc": self.address,
             "port": port,
+            "kafka": kafka.address if kafka else None,
             "pid": os.getpid(),
             "roles": sorted(self._settings.roles),
         }
@@ -101,11 +134,28 @@ async def _hand_over(holder: LeaseHolder) -> None:
         _log.warning("leases were not handed over in time", seconds=HAND_OVER)
 
 
+def _make_room(path: Path) -> None:
+    """Removes what a process that died has left; raises INVALID_CONFIG where the file cannot be written."""
+    fresh = _fresh(path)
+    try:
+        path.unlink(missing_ok=True)
+        fresh.write_bytes(b"")
+        fresh.unlink()
+    except OSError as failure:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"The ready file {path} cannot be written: {failure.strerror}."
+        ) from failure
+
+
 def _replace(path: Path, content: bytes) -> None:
     """Whoever reads the file finds it whole."""
-    fresh = path.with_name(f"{path.name}.new")
+    fresh = _fresh(path)
     fresh.write_bytes(content)
     fresh.replace(path)
+
+
+def _fresh(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
 
 
 async def run(settings: ServeSettings) -> None:
@@ -116,6 +166,9 @@ async def run(settings: ServeSettings) -> None:
         loop.add_signal_handler(name, stopping.set)
     process = Process(settings)
     await process.start()
+    gc.collect()
+    gc.freeze()  # what was loaded stays: a full collection that looks at all of it takes 15 milliseconds
+    gc.set_threshold(_GARBAGE)
     await stopping.wait()
     _log.info("stopping")
     await process.stop()

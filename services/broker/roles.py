@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from libs.record_log.redis import RedisRecordStore
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
 from services.broker.departures import Departures
 from services.broker.foundation import Foundation
+from services.gateway.kafka.brokers import Brokers
+from services.gateway.kafka.call import Door
 from services.gateway.service.admin_servicer import AdminServicer
 from services.gateway.service.gateway import Gateway
+from services.gateway.service.idle import IdleSessions
 from services.gateway.service.produce_servicer import ProduceServicer
 from services.gateway.service.share_servicer import ShareServicer
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
+from services.group_coordinator.clients.markers import LeaderMarkers
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.service.cluster import Cluster, make_catalog_host
 from services.group_coordinator.service.servicer import GroupCoordinator
 from services.group_coordinator.service.servicer import Ports as GroupPorts
 from services.group_coordinator.service.shards import make_host as make_group_host
+from services.group_coordinator.service.transaction_shards import make_transaction_host
+from services.group_coordinator.service.transactions import TransactionCoordinator
 from services.share_coordinator.config import ShareCoordinatorConfig
+from services.share_coordinator.service.leftovers import Leftovers
 from services.share_coordinator.service.servicer import ShareCoordinator, make_host
+from services.share_partition_leader.clients.transactions import CoordinatorCheck
+from services.share_partition_leader.service.calls import LocalShareCalls
 from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.retention import RetentionTask
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
@@ -30,6 +38,7 @@ from sharebroker.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_g
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
 
 
 async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Service]:
@@ -37,14 +46,20 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     config = ShareCoordinatorConfig.of(base.settings.config)
     host = make_host(base.log, config)
     await host.start(base.holder)
+    base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
 
     def exists(topic_id: str, partition: int) -> bool:
         topic = base.catalog.topic_by_id(topic_id)
         return topic is not None and 0 <= partition < topic.partitions
 
+    interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
+    leftovers = Leftovers(host, base.catalog.is_deleted, interval, config.write_timeout)
+    leftovers.start()
+    stack.push_async_callback(leftovers.stop)
     servicer = ShareCoordinator(host, config, exists, base.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer)
+    base.persister.register_local(base.holder.member.owner, servicer)
     return [
         Service(
             "sharebroker.share_coordinator.v1.ShareCoordinatorService",
@@ -56,15 +71,18 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
 
 async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     """Leads partitions."""
-    leadership = Leadership(Ports(base.holder, RedisRecordStore(base.link), base.persister, base.catalog))
+    leadership = Leadership(Ports(base.holder, base.records, base.persister, base.catalog))
     stack.push_async_callback(leadership.close)
+    base.rechecks.append(leadership.recheck)
     interval = base.settings.config.log_retention_check_interval_ms / 1000
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()
     stack.push_async_callback(retention.stop)
     base.catalog.listen(leadership.metadata_changed)
-    servicer = SharePartitionLeaderServicer(leadership, base.catalog)
+    check = CoordinatorCheck(base.router, base.catalog)
+    servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
     base.router.register_local(share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer)
+    base.router.register_share_calls(LocalShareCalls(leadership))
     return [
         Service(
             "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
@@ -75,12 +93,16 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
 
 
 async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Service]:
-    """Keeps groups, and the catalog of topics and configurations."""
+    """Keeps groups, transactions, and the catalog of topics and configurations."""
     config = GroupCoordinatorConfig.of(base.settings.config)
     departures = Departures(base.router)
     stack.push_async_callback(departures.stop)
     base.catalog.listen(departures.metadata_changed)
-    host = make_group_host(base.log, config, base.catalog, departures.member_left)
+
+    def fenced(group_id: str, member_id: str) -> None:
+        groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it
+
+    host = make_group_host(base.log, config, base.catalog, fenced)
     await host.start(base.holder)
     stack.push_async_callback(host.stop)
     ports = GroupPorts(base.catalog, base.persister, LeaderLogEnds(base.router), departures.member_left)
@@ -88,12 +110,15 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     stack.push_async_callback(groups.close)
     catalog_host = make_catalog_host(base.log, config, base.catalog)
     await catalog_host.start(base.holder)
+    base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
     cluster = Cluster(catalog_host, config, base.catalog)
     departures.start(cluster.name_cluster())
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups)
+    base.router.register_members(groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
+        await _transaction_coordinator(base, config, stack),
         Service(
             "sharebroker.group_coordinator.v1.GroupCoordinatorService",
             groups,
@@ -107,10 +132,39 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     ]
 
 
-async def gateway(base: Foundation, _stack: AsyncExitStack) -> list[Service]:
-    """The door for clients; keeps nothing durable."""
+async def _transaction_coordinator(
+    base: Foundation, config: GroupCoordinatorConfig, stack: AsyncExitStack
+) -> Service:
+    def ending(transactional_id: str) -> None:
+        coordinator.ending(transactional_id)  # it is made of the host, and the host tells it
+
+    host = make_transaction_host(base.log, config, base.catalog, ending)
+    coordinator = TransactionCoordinator(host, config, LeaderMarkers(base.router, base.catalog))
+    await host.start(base.holder)
+    base.rechecks.append(host.recheck)
+    stack.push_async_callback(host.stop)
+    stack.push_async_callback(coordinator.close)
+    base.router.register_local(
+        transaction_coordinator_pb2_grpc.TransactionCoordinatorServiceStub, coordinator
+    )
+    return Service(
+        "sharebroker.transaction_coordinator.v1.TransactionCoordinatorService",
+        coordinator,
+        transaction_coordinator_pb2_grpc.add_TransactionCoordinatorServiceServicer_to_server,
+    )
+
+
+async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
+    """The doors for clients; keeps nothing durable."""
     door = Gateway(base.router, base.catalog, base.settings.config)
     base.drains.append(door.stop)
+    if base.kafka is not None:
+        me, router = base.holder.member, base.router
+        brokers = Brokers(lambda: router.members, me, base.leases, router.group_shard)
+        base.kafka.open(Door(door, brokers, base.settings.features), base.settings.config)
+    idle = IdleSessions(door)
+    idle.start()
+    stack.push_async_callback(idle.stop)
     return [
         Service(
             "sharebroker.gateway.v1.ShareService",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
 from libs.config.broker import BrokerConfig
-from libs.rpc.router import ROLES
+from libs.rpc.router import GATEWAY, ROLES
 from sharebroker.errors import ErrorCode, KafkaError
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
+DEFAULT_KAFKA: Final = "127.0.0.1:9092"
+CLOSED: Final = "none"
+"""The `--kafka` of a process without a Kafka door."""
+
 DEFAULT_DATA: Final = Path("data")
 
 Fsync = Literal["always", "everysec"]
@@ -19,16 +23,27 @@ Fsync = Literal["always", "everysec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """How one process serves. Without `redis` it starts a Valkey of its own below `data`."""
+    """How one process serves. Without `redis` it starts a Valkey of its own below `data`.
+
+    Only a process with the gateway's role opens a Kafka door; `features` are the levels in force there.
+    """
 
     data: Path = DEFAULT_DATA
     roles: frozenset[str] = frozenset(ROLES)
     grpc: str = DEFAULT_GRPC
     redis: str | None = None
     advertise: str | None = None
+    kafka: str = DEFAULT_KAFKA
+    kafka_advertise: str | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
     fsync: Fsync = "always"
     ready_file: Path | None = None
     config: BrokerConfig
+
+    @property
+    def opens_kafka(self) -> bool:
+        """Whether this process serves Kafka clients."""
+        return GATEWAY in self.roles and self.kafka != CLOSED
 
 
 def parse_roles(text: str) -> frozenset[str]:
@@ -45,10 +60,10 @@ def parse_roles(text: str) -> frozenset[str]:
     return roles
 
 
-def parse_address(text: str, option: str) -> tuple[str, int]:
-    """HOST:PORT. Raises KafkaError INVALID_CONFIG."""
+def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
+    """HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65_535:
+    if not host or not port.isdecimal() or not lowest <= int(port) <= 65_535:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
         )

@@ -7,11 +7,11 @@ from typing import Final
 REQUEST_TIMEOUT: Final = 30.0
 """The time of a call whose client gave no deadline (Kafka: request.timeout.ms)."""
 
-SESSION_IDLE: Final = 600.0
-"""A share session not used for this long counts as disconnected (Kafka: connections.max.idle.ms)."""
-
 MAX_WAIT: Final = 60.0
 """Longest wait for records in one unary call."""
+
+STATE_LOG_PATIENCE: Final = 5.0
+"""How long a reader of the log of share state waits for a shard that nobody owns at the moment."""
 
 MAX_PUBLISH_RECORDS: Final = 10_000
 MAX_ACQUIRE_RECORDS: Final = 1_000

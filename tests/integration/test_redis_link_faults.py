@@ -8,11 +8,18 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+import redis
 
-from libs.redis_link.errors import RedisOutcomeUnknown, RedisTooOld, RedisUnavailable
+from libs.redis_link.errors import (
+    RedisOutcomeUnknown,
+    RedisRefused,
+    RedisTooOld,
+    RedisUnavailable,
+    RedisUnfit,
+)
 from libs.redis_link.link import LinkSettings, RedisLink
 from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, binaries, running
+from libs.testkit.servers import Server, binaries, free_port, running
 from libs.testkit.waiting import eventually
 
 QUICK = LinkSettings(stall=0.2, attempt=0.5, backoff=0.01, backoff_max=0.05)
@@ -202,3 +209,69 @@ async def test_a_server_that_still_loads_is_waited_for() -> None:
         link = await RedisLink.connect(url, settings=QUICK)
         assert link.server.version == "7.2.0"
         await link.close()
+
+
+async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: Server) -> None:
+    async with FaultProxy(server.port) as proxy:
+        link = await RedisLink.connect(proxy.url, settings=QUICK)
+        told: list[int] = []
+        link.on_new_server.append(lambda: told.append(link.generation))
+        first = link._wire
+        await proxy.cut()
+        await eventually(lambda: link._wire not in (None, first))
+        assert (link.generation, told) == (0, [])
+        server.kill()
+        server.restart()
+        await eventually(lambda: told)
+        assert (link.generation, told) == (1, [1])
+        await link.close()
+
+
+@pytest.mark.parametrize("kind", sorted(binaries()))
+async def test_a_server_that_may_evict_our_keys_is_refused_in_one_sentence(kind: str) -> None:
+    with (
+        running(kind, "--maxmemory-policy", "allkeys-lru") as server,
+        pytest.raises(
+            RedisUnfit, match=r"may evict .* \(maxmemory-policy allkeys-lru\): set it to noeviction$"
+        ),
+    ):
+        await RedisLink.connect(server.url)
+    with running(kind, "--maxmemory-policy", "volatile-lru") as server:  # ours never expire
+        link = await RedisLink.connect(server.url)
+        await link.close()
+
+
+async def test_a_replica_is_not_taken_until_it_is_promoted(server: Server) -> None:
+    with running("valkey", "--replicaof", f"127.0.0.1 {server.port}") as replica:
+        with pytest.raises(RedisUnavailable, match="READONLY it is a replica"):
+            await RedisLink.connect(replica.url, timeout=0.3, settings=QUICK)
+        connecting = asyncio.create_task(RedisLink.connect(replica.url, settings=QUICK))
+        with redis.Redis.from_url(replica.url) as control:
+            control.execute_command("REPLICAOF", "NO", "ONE")
+        link = await connecting
+        assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
+        await link.close()
+
+
+async def test_a_primary_that_is_demoted_is_left_for_the_new_one(server: Server) -> None:
+    with running("valkey") as second:
+        async with FaultProxy(server.port) as proxy:
+            link = await RedisLink.connect(proxy.url, settings=QUICK)
+            demoting = await RedisLink.connect(server.url)
+            await demoting.call("REPLICAOF", "127.0.0.1", second.port, timeout=5.0)
+            proxy.upstream_port = second.port  # as a name or a virtual address follows the primary
+            with pytest.raises((RedisRefused, RedisOutcomeUnknown, RedisUnavailable)):
+                await link.call("SET", "k", 1, timeout=5.0)
+            await eventually(lambda: link.generation == 1)
+            await link.ready(5.0)
+            assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
+            await link.close()
+            await demoting.close()
+
+
+async def test_a_member_of_a_cluster_is_refused_in_one_sentence() -> None:
+    with (
+        running("valkey", "--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server,
+        pytest.raises(RedisUnfit, match=r"part of a cluster, which is not supported"),
+    ):
+        await RedisLink.connect(server.url)

@@ -13,11 +13,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from libs.leases.port import LeasesUnavailable, Member
+from libs.rpc.limits import UnderWay
 from libs.rpc.local import LocalStub
+from libs.rpc.reading import MAX_MESSAGE
 from libs.rpc.remote import NOT_SENT, RemoteStub
 from libs.rpc.router import Router
 from libs.rpc.server import GrpcServer, Service
+from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker.rpc_status import from_rpc_error
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
 
@@ -80,6 +84,9 @@ class Owners:
             raise LeasesUnavailable("no Redis")
         return self.members[0] if self.members else None
 
+    def known_owner(self, resource: str) -> Member | None:
+        return None
+
     def forget(self, resource: str) -> None:
         pass
 
@@ -109,6 +116,44 @@ async def caught(call: Awaitable[object]) -> KafkaError:
     with pytest.raises(KafkaError) as failure:
         await call
     return failure.value
+
+
+async def test_what_is_too_much_at_a_time_is_refused_and_may_be_tried_again() -> None:
+    server = GrpcServer(UnderWay(most_calls=2, most_bytes=1000))
+    port = server.bind("127.0.0.1:0")
+    server.add(Service(SERVICE, Leader(), register))
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+
+        def endless(size: int) -> asyncio.Task[Any]:
+            part = pb.DeleteRecordsRequest.Partition(topic_id="x" * size)
+            request = pb.DeleteRecordsRequest(partitions=[part])
+            return asyncio.create_task(stub.DeleteRecords(request, timeout=30))
+
+        async def refused() -> str:
+            error = await caught(stub.Produce(pb.ProduceRequest(transactional_id="t"), timeout=5))
+            return error.message if error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED else ""
+
+        assert not await refused()
+        large = endless(2000)
+        await eventually(refused)
+        assert "requests of 20" in await refused()
+        assert (await caught(stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code  # no bytes
+        small = asyncio.create_task(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=30))
+        await eventually(lambda: _says_calls(refused))
+        for call in (large, small):
+            call.cancel()
+        await eventually(lambda: _served(refused))
+    await server.stop(0)
+
+
+async def _says_calls(refused: Callable[[], Awaitable[str]]) -> bool:
+    return "2 calls are under way" in await refused()
+
+
+async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
+    return not await refused()
 
 
 async def test_refusal_arrives_whole(stub: Any) -> None:
@@ -159,6 +204,32 @@ async def test_status_and_details_are_those_of_the_table(address: str) -> None:
     assert failure.value.details() == REFUSAL.message
 
 
+UNREADABLE: Final = {
+    "too large": (bytes(MAX_MESSAGE + 1), ErrorCode.MESSAGE_TOO_LARGE),
+    "no protobuf": (b"\xff\xff\xff", ErrorCode.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@pytest.mark.parametrize("method", ["Produce", "Deliver"])
+async def test_what_cannot_be_read_is_refused_with_details(address: str, name: str, method: str) -> None:
+    data, code = UNREADABLE[name]
+    async with grpc.aio.insecure_channel(address) as channel:
+        raw: Any = channel  # the types know of messages only
+        if method == "Produce":
+            call = raw.unary_unary(f"/{SERVICE}/Produce")(data)
+        else:
+            call = raw.stream_stream(f"/{SERVICE}/Deliver")(iter([data])).read()
+        with pytest.raises(grpc.aio.AioRpcError) as failure:
+            await call
+        error = from_rpc_error(failure.value)
+        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert (error.code, bool(error.message)) == (code, True)
+        assert "grpc-status-details-bin" in dict(failure.value.trailing_metadata() or ())
+        stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
+        assert await echo(stub, 1) == [1]  # the connection goes on
+
+
 async def test_nobody_there_is_a_retriable_error_that_says_where() -> None:
     async with grpc.aio.insecure_channel("127.0.0.1:9") as channel:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
@@ -194,6 +265,28 @@ async def test_router_calls_its_own_process_without_a_socket() -> None:
     router.register_local(pb_grpc.SharePartitionLeaderServiceStub, Leader())
     peer = await router.leader("T", 0)
     assert (await caught(peer.stub.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code
+    await router.close()
+
+
+async def test_router_closes_the_channels_to_processes_that_are_gone(address: str) -> None:
+    first, second, third = (
+        Member(f"{number}/1", number, ME.roles, where)
+        for number, where in enumerate((address, "127.0.0.1:9", "127.0.0.1:10"), 1)
+    )
+    owners = Owners(first)
+    router = Router(owners, ME.owner)
+    alive = (await router.leader("T", 0)).stub
+    assert (await caught(alive.Produce(pb.ProduceRequest(), timeout=5))).code is REFUSAL.code
+    owners.members = [second]
+    gone = (await router.leader("T", 0)).stub
+    await caught(gone.Produce(pb.ProduceRequest(), timeout=5))
+    owners.members = [third]
+    await router.leader("T", 0)
+    error = await caught(gone.Produce(pb.ProduceRequest(), timeout=5))
+    assert (error.code, NOT_SENT in error.metadata) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, True)
+    error = await caught(echo(gone, 1))
+    assert NOT_SENT in error.metadata
+    assert await echo(alive, 1) == [1]  # not announced any more, and yet it answers
     await router.close()
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from libs.leases.port import Member
-from libs.leases.rules import FREE, Held, claimed, preferred
+from libs.leases.rules import FREE, Held, claimed, preferred, spread
 
 OWNERS = st.builds(lambda node, incarnation: f"{node}/{incarnation}", st.integers(1, 3), st.integers(1, 3))
 CLAIMS = st.lists(st.tuples(OWNERS, st.floats(0.0, 20.0), st.booleans(), st.booleans()))
@@ -59,3 +59,22 @@ def test_resources_spread_evenly() -> None:
     counts = Counter(owner.node_id for owner in owners if owner is not None)
     assert min(counts.values()) > 900
     assert max(counts.values()) < 1100
+
+
+@given(st.sets(st.integers(1, 2**31 - 1), max_size=8), st.integers(0, 60))
+def test_nobody_owns_more_than_one_resource_above_the_rest(nodes: set[int], count: int) -> None:
+    resources = [f"share-coordinator:{index}" for index in range(count)]
+    owners = spread(resources, "leader", members(nodes))
+    assert set(owners) == (set(resources) if nodes else set())
+    shares = [sum(owner.node_id == node for owner in owners.values()) for node in nodes]
+    assert not shares or max(shares) - min(shares) <= 1
+    assert owners == spread(resources, "leader", reversed(members(nodes)))
+
+
+@given(st.sets(st.integers(1, 2**31 - 1), min_size=1, max_size=8), st.data())
+def test_who_hands_over_is_given_nothing(nodes: set[int], data: st.DataObject) -> None:
+    some = members(nodes)
+    leaving = data.draw(st.sampled_from(some))
+    others = [member for member in some if member is not leaving]
+    resources = [f"share-coordinator:{index}" for index in range(20)]
+    assert spread(resources, "leader", [*others, leaving.on_leave()]) == spread(resources, "leader", others)

@@ -84,15 +84,21 @@ class Client:
         self.share = ShareServiceStub(channel)
         self.produce = ProduceServiceStub(channel)
 
-    async def create(self, partitions: int = 1, **configs: str) -> tuple[str, str]:
+    async def create(self, partitions: int = 1, *, name: str = "", **configs: str) -> tuple[str, str]:
         """Create a topic; its name and id. Settings are written with underscores for dots."""
-        name = unique("topic")
+        name = name or unique("topic")
         asked = cluster.CreateTopicsRequest.Topic(
             name=name, num_partitions=partitions, configs={_dotted(k): v for k, v in configs.items()}
         )
         answer = await self.admin.CreateTopics(cluster.CreateTopicsRequest(topics=[asked]), timeout=TIMEOUT)
         assert not answer.topics[0].error_code, answer
         return name, answer.topics[0].topic_id
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        asked = cluster.DeleteTopicsRequest.Topic(name=topic)
+        answer = await self.admin.DeleteTopics(cluster.DeleteTopicsRequest(topics=[asked]), timeout=TIMEOUT)
+        assert not answer.topics[0].error_code, answer
 
     async def group(self, **configs: str) -> str:
         """The name of a new group that reads from the beginning."""
@@ -204,7 +210,7 @@ async def connected(address: str) -> AsyncIterator[Client]:
     """A client of the gateway at an address; it connects again at once where the gateway comes back."""
     options = [
         ("grpc.initial_reconnect_backoff_ms", 50),
-        ("grpc.min_reconnect_backoff_ms", 50),
+        ("grpc.min_reconnect_backoff_ms", 5000),  # the time of one try, which a busy machine may need
         ("grpc.max_reconnect_backoff_ms", 200),
         ("grpc.use_local_subchannel_pool", 1),
         ("grpc.max_receive_message_length", 64 * 1024 * 1024),

@@ -1,4 +1,4 @@
-"""Calls to group coordinators, share coordinators and the owner of the catalog."""
+"""Calls to coordinators of groups, share state and transactions, and to the owner of the catalog."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sharebroker.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
     from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceAsyncStub
     from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+    from sharebroker.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
+        TransactionCoordinatorServiceAsyncStub,
+    )
 
 T = TypeVar("T")
 
@@ -47,6 +50,21 @@ class Coordinators:
             return await send((await self._router.share_coordinator(shard)).stub, left)
 
         return await persist(attempt, lambda: self._router.forget_share_coordinator(shard), deadline)
+
+    async def of_transaction(
+        self,
+        transactional_id: str,
+        send: Callable[[TransactionCoordinatorServiceAsyncStub, float], Awaitable[T]],
+        deadline: Deadline,
+    ) -> T:
+        """Call the coordinator of a transactional id. Raises KafkaError."""
+
+        async def attempt(left: float) -> T:
+            return await send(await self._router.transaction_coordinator(transactional_id), left)
+
+        return await persist(
+            attempt, lambda: self._router.forget_transaction_coordinator(transactional_id), deadline
+        )
 
     async def of_catalog(
         self, send: Callable[[ClusterServiceAsyncStub, float], Awaitable[T]], deadline: Deadline

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from time import monotonic
 from typing import Any, Final, TypeVar
 
+from libs.backoff import doubling
+from libs.clock import monotonic
 from services.gateway.config import REQUEST_TIMEOUT
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -48,18 +49,18 @@ class Deadline:
 class Backoff:
     """Pauses that double, within a deadline."""
 
-    __slots__ = ("_deadline", "_delay")
+    __slots__ = ("_deadline", "_pauses")
 
     def __init__(self, deadline: Deadline) -> None:
         self._deadline = deadline
-        self._delay = _FIRST_DELAY
+        self._pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
 
     async def pause(self) -> bool:
         """Wait for a while; False, at once, when the deadline would pass."""
-        if self._deadline.left() <= self._delay:
+        pause = next(self._pauses)
+        if self._deadline.left() <= pause:
             return False
-        await asyncio.sleep(self._delay)
-        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        await asyncio.sleep(pause)
         return True
 
 

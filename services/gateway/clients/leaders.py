@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from libs.rpc.in_band import refusal
 from libs.rpc.remote import NOT_SENT
 from libs.rpc.router import Peer, Router
+from libs.share_calls.values import AcknowledgeCall, Acknowledged, AckPart, ShareCalls, TopicPartition, Watch
 from services.gateway.clients.deadline import Backoff, Deadline
-from services.gateway.core.values import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -28,29 +28,34 @@ MOVED_PARTITION: Final = frozenset(
 """The partition's leader changes: asking the new one helps."""
 
 
-_FEW: Final = 16
-
-
 class Asked(Protocol):
     """The part of a request that is about one partition."""
 
-    topic_id: str
-    partition: int
+    @property
+    def topic_id(self) -> str: ...  # noqa: D102 - as in the protos
+    @property
+    def partition(self) -> int: ...  # noqa: D102 - as in the protos
 
 
 class Answered(Protocol):
     """The part of an answer that is about one partition."""
 
-    topic_id: str
-    partition: int
-    error_code: Any
-    error_message: str
+    @property
+    def topic_id(self) -> str: ...  # noqa: D102 - as in the protos
+    @property
+    def partition(self) -> int: ...  # noqa: D102 - as in the protos
+    @property
+    def error_code(self) -> Any: ...  # noqa: D102 - as in the protos
+    @property
+    def error_message(self) -> str: ...  # noqa: D102 - as in the protos
 
 
 A = TypeVar("A", bound=Asked)
 R = TypeVar("R", bound=Answered)
 Send = Callable[["Stub", list[A], float], Awaitable[Iterable[R]]]
 """Sends parts of a request to one leader, with the seconds left; the answers come in the same order."""
+
+_SendTo = Callable[["Peer[Stub]", list[A], float], Awaitable[Iterable[R]]]
 
 
 class Leaders:
@@ -63,36 +68,72 @@ class Leaders:
         self, asked: Sequence[A], send: Send[A, R], answer: Callable[..., R], deadline: Deadline
     ) -> list[R]:
         """The answer for each part, in order; `answer` makes one for a part that could not be asked."""
-        answers: dict[int, R] = {}
-        pending = list(enumerate(asked))
+
+        async def send_to(peer: Peer[Stub], parts: list[A], left: float) -> Iterable[R]:
+            return await send(peer.stub, parts, left)
+
+        return await self._each(asked, send_to, answer, deadline)
+
+    async def _each(
+        self, asked: Sequence[A], send: _SendTo[A, R], answer: Callable[..., R], deadline: Deadline
+    ) -> list[R]:
+        answers = await self._round(asked, send, answer, deadline)
         backoff = Backoff(deadline)
-        while pending:
-            answers.update(await self._round(pending, send, answer, deadline))
-            pending = [(index, part) for index, part in pending if moved(answers[index])]
-            for _, part in pending:
+        while again := [index for index, one in enumerate(answers) if moved(one)]:
+            parts = [asked[index] for index in again]
+            for part in parts:
                 self._router.forget_leader(part.topic_id, part.partition)
-            if pending and not await backoff.pause():
+            if not await backoff.pause():
                 break
-        return [answers[index] for index in range(len(asked))]
+            for index, one in zip(again, await self._round(parts, send, answer, deadline), strict=True):
+                answers[index] = one
+        return answers
+
+    async def acknowledge(self, call: AcknowledgeCall, deadline: Deadline) -> list[Acknowledged]:
+        """What became of each part of a call, in order."""
+
+        async def send(peer: Peer[Stub], parts: list[AckPart], left: float) -> Iterable[Acknowledged]:
+            return await self._router.share_calls(peer).acknowledge(call._replace(parts=parts), left)
+
+        return await self._each(call.parts, send, Acknowledged, deadline)
+
+    def share_calls(self, peer: Peer[Stub]) -> ShareCalls:
+        """How to fetch from a leader."""
+        return self._router.share_calls(peer)
+
+    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch | None:
+        """A watch by partitions without records, where one leader has them all and can tell."""
+        peers = [self._router.known_leader(*partition) for partition in partitions]
+        if not peers or peers[0] is None or any(peer is not peers[0] for peer in peers):
+            return None
+        return self._router.share_calls(peers[0]).watch(group_id, partitions)
 
     async def by_leader(self, parts: Iterable[A]) -> tuple[list[tuple[Peer[Stub], list[A]]], list[A]]:
         """Parts by the process that leads them, and those that nobody can lead at the moment."""
-        parts = list(parts)
-        if (
-            len(parts) > _FEW
-        ):  # side by side, for owners that are not known yet; known ones are faster in turn
-            found = await asyncio.gather(*map(self._peer, parts))
-        else:
-            found = [await self._peer(part) for part in parts]
         peers: dict[str, tuple[Peer[Stub], list[A]]] = {}
-        for part, peer in zip(parts, found, strict=True):
-            if peer is not None:
-                peers.setdefault(peer.member.owner, (peer, []))[1].append(part)
-        return list(peers.values()), [part for part, peer in zip(parts, found, strict=True) if peer is None]
+        lost = []
+        parts = list(parts)
+        for part, peer in zip(parts, await self._peers(parts), strict=True):
+            if peer is None:
+                lost.append(part)
+            elif (found := peers.get(peer.member.owner)) is not None:
+                found[1].append(part)
+            else:
+                peers[peer.member.owner] = (peer, [part])
+        return list(peers.values()), lost
 
     def forget(self, partition: TopicPartition) -> None:
         """Look the leader up anew."""
         self._router.forget_leader(*partition)
+
+    async def _peers(self, parts: Sequence[Asked]) -> list[Peer[Stub] | None]:
+        found = [self._router.known_leader(part.topic_id, part.partition) for part in parts]
+        unknown = [index for index, peer in enumerate(found) if peer is None]
+        if unknown:
+            looked_up = await asyncio.gather(*(self._peer(parts[index]) for index in unknown))
+            for index, peer in zip(unknown, looked_up, strict=True):
+                found[index] = peer
+        return found
 
     async def _peer(self, part: Asked) -> Peer[Stub] | None:
         try:
@@ -101,22 +142,28 @@ class Leaders:
             return None
 
     async def _round(
-        self, pending: list[tuple[int, A]], send: Send[A, R], answer: Callable[..., R], deadline: Deadline
-    ) -> dict[int, R]:
-        numbered = {id(part): index for index, part in pending}
-        peers, lost = await self.by_leader(part for _, part in pending)
+        self, asked: Sequence[A], send: _SendTo[A, R], answer: Callable[..., R], deadline: Deadline
+    ) -> list[R]:
+        peers, lost = await self.by_leader(asked)
+        if len(peers) == 1 and not lost:
+            return await self._ask(*peers[0], send, answer, deadline)
         nobody = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        answers = {numbered[id(part)]: failed(answer, part, nobody) for part in lost}
-        sent = [self._ask(peer, parts, send, answer, deadline) for peer, parts in peers]
+        answers = {id(part): failed(answer, part, nobody) for part in lost}
+        sent = (self._ask(peer, parts, send, answer, deadline) for peer, parts in peers)
         for (_, parts), results in zip(peers, await asyncio.gather(*sent), strict=True):
-            answers |= {numbered[id(part)]: result for part, result in zip(parts, results, strict=True)}
-        return answers
+            answers.update((id(part), result) for part, result in zip(parts, results, strict=True))
+        return [answers[id(part)] for part in asked]
 
     async def _ask(
-        self, peer: Peer[Stub], parts: list[A], send: Send[A, R], answer: Callable[..., R], deadline: Deadline
+        self,
+        peer: Peer[Stub],
+        parts: list[A],
+        send: _SendTo[A, R],
+        answer: Callable[..., R],
+        deadline: Deadline,
     ) -> list[R]:
         try:
-            return list(await send(peer.stub, parts, deadline.left()))
+            return list(await send(peer, parts, deadline.left()))
         except KafkaError as error:
             if NOT_SENT in error.metadata:
                 error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)

@@ -14,7 +14,7 @@ Grants = list[tuple[L, int]]
 
 
 class CreditSplit(Generic[L]):
-    """`pool` is what the client granted and no leader has; below 0 when more was delivered than granted."""
+    """`pool` is what the client granted and no leader has; below 0: more was delivered than granted."""
 
     __slots__ = ("_delivered", "_left", "_owed", "pool")
 
@@ -24,14 +24,19 @@ class CreditSplit(Generic[L]):
         self._owed: dict[L, int] = {}
         self._delivered: set[L] = set()
 
+    @property
+    def outstanding(self) -> int:
+        """What was granted and not used, wherever it is."""
+        return self.pool + sum(self._left.values())
+
     def left(self, leader: L) -> int:
         """What the leader may still deliver; below 0 when it delivered more."""
         return self._left.get(leader, 0)
 
     def grant(self, records: int) -> Grants[L]:
-        """The client takes more records."""
+        """The client takes more records; below 0: fewer."""
         self.pool += records
-        return self._distribute()
+        return self._distribute() if records > 0 else self._collect()
 
     def add(self, leader: L) -> Grants[L]:
         """A leader begins to deliver, or begins again."""
@@ -94,6 +99,15 @@ class CreditSplit(Generic[L]):
         level, more = divmod(total, len(poorest))
         shares = [(leader, level + (turn < more) - left[leader]) for turn, leader in enumerate(poorest)]
         return [self._give(leader, share) for leader, share in shares if share]
+
+    def _collect(self) -> Grants[L]:
+        """Make up for a pool below 0 from those with the most left."""
+        changes = []
+        for leader in sorted(self._left, key=self._left.__getitem__, reverse=True):
+            taken = min(self._left[leader], -self.pool)
+            if taken > 0:
+                changes.append(self._give(leader, -taken))
+        return changes
 
     def _give(self, leader: L, records: int) -> tuple[L, int]:
         self.pool -= records

@@ -6,9 +6,9 @@ Kafka: ShareSessionContext, FinalContext, SharePartitionManager.newContext.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from libs.share_calls.values import AckBatch, TopicPartition
 from services.gateway.core.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -17,12 +17,11 @@ from services.gateway.core.sessions import (
     epoch_refused,
     next_epoch,
 )
-from services.gateway.core.values import AckBatch, SessionKey, TopicPartition
+from services.gateway.core.values import SessionKey
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 
-@dataclass(frozen=True, slots=True)
-class FetchIntent:
+class FetchIntent(NamedTuple):
     """What a ShareFetch says of its session; `connection` names the client's connection."""
 
     key: SessionKey
@@ -41,13 +40,12 @@ class PartitionOutcome(NamedTuple):
     error: ErrorCode = ErrorCode.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class FetchContext:
+class FetchContext(NamedTuple):
     """A request within its session: `partitions` are to be fetched, in this order."""
 
     session: Session
     epoch: int
-    partitions: Sequence[TopicPartition] = field(default=())
+    partitions: Sequence[TopicPartition] = ()
 
     @property
     def final(self) -> bool:
@@ -66,8 +64,8 @@ class FetchContext:
         return [
             outcome.partition
             for outcome in outcomes
-            if self.epoch == INITIAL_EPOCH
-            or self.session.reports(outcome.partition, outcome.error, has_records=outcome.has_records)
+            if self.session.reports(outcome.partition, outcome.error, has_records=outcome.has_records)
+            or self.epoch == INITIAL_EPOCH
         ]
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from services.gateway.core.values import SessionKey, TopicPartition
+from libs.share_calls.values import TopicPartition, Watch
+from services.gateway.core.values import SessionKey
 from sharebroker.errors import ErrorCode, KafkaError
 
 INITIAL_EPOCH: Final = 0
@@ -28,10 +29,12 @@ class Session:
     """A member's share session.
 
     `partitions` keeps the order of insertion; its values say whether the next answer must include the
-    partition although it has nothing new (Kafka: requiresUpdateInResponse).
+    partition although it has nothing new (Kafka: requiresUpdateInResponse). `watch` stands by them while
+    they have no records, for requests that come as `watched_for` did. `left` are those that were forgotten:
+    the member may hold records of them still.
     """
 
-    __slots__ = ("connection", "epoch", "key", "last_used", "partitions")
+    __slots__ = ("connection", "epoch", "key", "last_used", "left", "partitions", "watch", "watched_for")
 
     def __init__(
         self, key: SessionKey, connection: str, partitions: Iterable[TopicPartition], now: float
@@ -39,21 +42,40 @@ class Session:
         self.key = key
         self.connection = connection
         self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
+        self.left: set[TopicPartition] = set()
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.last_used = now
+        self.watch: Watch | None = None
+        self.watched_for: object = None
+
+    def take_back(self, epoch: int) -> None:
+        """A request at this epoch is served after all: expect it again, unless another came meanwhile."""
+        if self.epoch == next_epoch(epoch):
+            self.epoch = epoch
+
+    def end_watch(self) -> None:
+        """From here on the partitions have to be asked."""
+        if self.watch is not None:
+            self.watch.end()
+            self.watch = None
 
     def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
         """Take partitions in and out; one that is in both goes."""
         for partition in added:
             self.partitions.setdefault(partition, True)
         for partition in forgotten:
-            self.partitions.pop(partition, None)
+            if self.partitions.pop(partition, None) is not None:
+                self.left.add(partition)
 
     def in_turn(self, epoch: int) -> list[TopicPartition]:
         """The partitions in the order to serve them at a request's epoch: each comes first in its turn."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
+
+    def told(self) -> set[TopicPartition]:
+        """Partitions of which an error is no news: the last answer had one, or they are new."""
+        return {partition for partition, due in self.partitions.items() if due}
 
     def reports(self, partition: TopicPartition, error: ErrorCode, *, has_records: bool) -> bool:
         """Whether an incremental answer includes the partition; remembers what it told.
@@ -114,14 +136,22 @@ class SessionCache:
         session = self.find(key)
         if session.epoch != epoch:
             raise epoch_refused(session, epoch)
-        session.epoch = next_epoch(epoch)
-        session.last_used = now
-        self._sessions[key] = self._sessions.pop(key)
+        self.use(session, now)
         return session
+
+    def use(self, session: Session, now: float) -> None:
+        """A request of the session has come, with the epoch that it expected."""
+        session.epoch = next_epoch(session.epoch)
+        session.last_used = now
+        self._sessions[session.key] = self._sessions.pop(session.key)
+
+    def get(self, key: SessionKey) -> Session | None:
+        """The session, if there is one."""
+        return self._sessions.get(key)
 
     def find(self, key: SessionKey) -> Session:
         """The session as it is. Raises SHARE_SESSION_NOT_FOUND."""
-        session = self._sessions.get(key)
+        session = self.get(key)
         if session is None:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -152,6 +182,7 @@ class SessionCache:
 
     def _remove(self, key: SessionKey) -> Session:
         session = self._sessions.pop(key)
+        session.end_watch()
         keys = self._by_connection[session.connection]
         keys.discard(key)
         if not keys:

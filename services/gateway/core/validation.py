@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from services.gateway.core.values import AckBatch
+from libs.catalog.names import check_topic_name
+from libs.share_calls.values import AckBatch, AcquireMode
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 MEMBER_ID_LENGTH: Final = 36
 RELEASE: Final = 2
 RENEW: Final = 4
+_MODES: Final = {int(mode): mode for mode in AcquireMode}
 LONGEST_DELAY_MS: Final = 24 * 3_600_000
 """A released record is kept back for no longer."""
 
@@ -20,22 +22,29 @@ def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUES
     return KafkaError(code, message, violations=[FieldViolation(field, message)])
 
 
-def check_group_id(group_id: str, field: str = "group_id") -> None:
-    """Raises INVALID_REQUEST for an empty group id."""
-    if not group_id:
-        raise refused(field, "The group id must not be empty.")
-
-
 def check_member_id(member_id: str, field: str = "member_id") -> None:
     """Raises INVALID_REQUEST unless it has 1 to 36 characters (Kafka: KafkaApis)."""
     if not 1 <= len(member_id) <= MEMBER_ID_LENGTH:
         raise refused(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
 
 
+def check_topic_names(field: str, names: Iterable[str]) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION for the first name that no topic can have."""
+    for index, name in enumerate(names):
+        check_topic_name(name, f"{field}[{index}]")
+
+
 def check_bounds(field: str, value: int, low: int, high: int) -> None:
     """Raises INVALID_REQUEST unless low <= value <= high."""
     if not low <= value <= high:
         raise refused(field, f"{field} is {value}; {low} to {high} is allowed.")
+
+
+def acquire_mode(mode: int, field: str = "share_acquire_mode") -> AcquireMode:
+    """The mode of this number. Raises INVALID_REQUEST where there is none."""
+    if mode not in _MODES:
+        raise refused(field, f"{mode} is not an acquire mode.")
+    return _MODES[mode]
 
 
 def check_delay(field: str, delay_ms: int, kind: int) -> None:
@@ -61,6 +70,8 @@ def batches_refusal(batches: Sequence[AckBatch], *, renew_allowed: bool) -> str 
     """
     end = -1
     for batch in batches:
+        if batch.first < -1:
+            return f"Offsets are 0 or more, not {batch.first}."
         if batch.first > batch.last:
             return f"Offsets run backwards: {batch.first} to {batch.last}."
         if batch.first < end:

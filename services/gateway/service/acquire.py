@@ -5,11 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
+from libs.catalog.names import check_group_id
 from libs.catalog.records import Topic
 from libs.clock import now
+from libs.rpc.in_band import wire
+from libs.share_calls.values import (
+    AckBatch,
+    AcknowledgeCall,
+    Acknowledged,
+    AckPart,
+    AcquireCall,
+    AcquireMode,
+    Acquisition,
+    TopicPartition,
+)
 from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from services.gateway.core.validation import (
@@ -17,29 +29,25 @@ from services.gateway.core.validation import (
     batches_refusal,
     check_bounds,
     check_delay,
-    check_group_id,
     check_member_id,
+    check_topic_names,
     refused,
 )
-from services.gateway.core.values import AckBatch, SessionKey, TopicPartition
-from services.gateway.service.acquire_records import Acquisition, Answer, FetchLimits
+from services.gateway.core.values import SessionKey
+from services.gateway.service.acquire_records import MemberFetch
 from services.gateway.service.decode import decoded
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.initialisation import Initialisation
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-
-if TYPE_CHECKING:
-    from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
 
 Decision = pb.AcknowledgeRequest.Decision
-Part = leader.AcknowledgeRecordsRequest.Partition
-Result = leader.AcknowledgeRecordsResponse.Partition
 _PATIENCE: Final = 1.0
+_KAFKAS_GAP: Final = 0
+_NO_STATE: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""The state may be gone; any other error says nothing about it."""
 
 
 class UnaryConsumer:
@@ -82,24 +90,40 @@ class UnaryConsumer:
 
     async def _acquired(
         self, key: SessionKey, topics: Sequence[Topic], request: pb.AcquireRequest, deadline: Deadline
-    ) -> Mapping[TopicPartition, Answer]:
-        """Answers with records. A refusal may mean that the state is gone, so it is made once more."""
+    ) -> Mapping[TopicPartition, Acquisition]:
+        """Answers with records. Where the state may be gone it is made once more.
+
+        The leaders are asked before they are waited for: who waits hears of a refusal only at the end.
+        """
         wait = Deadline(min(request.max_wait_ms / 1000, deadline.left()))
-        backoff = Backoff(Deadline(min(max(wait.left(), _PATIENCE), deadline.left())))
+        backoff = Backoff(Deadline(min(wait.left() + _PATIENCE, deadline.left())))
+        waits = 0.0
         while True:
             await asyncio.gather(*(self._initialisation.ensure(key.group_id, t, deadline) for t in topics))
-            limits = FetchLimits(
-                wait.left(), request.max_records or 1, mode=delivery.ACQUIRE_MODE_RECORD_LIMIT
+            call = AcquireCall(
+                *key,
+                self._in_turn(topics),
+                waits,
+                request.max_records or 1,
+                mode=AcquireMode.RECORD_LIMIT,
             )
-            answers = await Acquisition(self._gateway.leaders, key, limits).run(self._in_turn(topics))
+            answers = await MemberFetch(self._gateway.leaders, call).run()
             acquired = {part: answer for part, answer in answers.items() if answer.acquired}
             errors = _errors(answers)
-            if acquired or not errors:
+            left = max(wait.left(), 0.0)
+            if acquired or not (errors or left):
                 return acquired
-            for topic in topics:
-                self._initialisation.forget(key.group_id, topic.topic_id)
-            if not errors[0].retriable or not await backoff.pause():
-                raise errors[0]
+            waits = 0.0 if errors else left
+            if errors:
+                await self._after(errors, key.group_id, backoff)
+
+    async def _after(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
+        """Prepare to try again. Raises the first error where that is of no use."""
+        for error in errors:
+            if error.code in _NO_STATE:
+                self._initialisation.forget(group_id, error.metadata["topic_id"])
+        if not errors[0].retriable or not await backoff.pause():
+            raise errors[0]
 
     def _in_turn(self, topics: Sequence[Topic]) -> list[TopicPartition]:
         """Every partition, another one first at each call."""
@@ -109,43 +133,33 @@ class UnaryConsumer:
         start = next(self._turn) % len(parts)
         return parts[start:] + parts[:start]
 
-    def _part(self, index: int, asked: Decision) -> Part:
+    def _part(self, index: int, asked: Decision) -> AckPart:
         field = f"acknowledgements[{index}]"
+        if not asked.type:
+            raise refused(f"{field}.type", "An acknowledgement says what became of the record.")
         check_delay(f"{field}.delay_ms", asked.delay_ms, asked.type)
         topic = self._gateway.topic(asked.topic, f"{field}.topic")
         last = asked.last_offset if asked.HasField("last_offset") else asked.offset
         problem = batches_refusal([AckBatch(asked.offset, last, (asked.type,))], renew_allowed=True)
         if problem is not None:
             raise refused(field, problem)
-        batch = leader.AcknowledgeRecordsRequest.Batch(
-            first_offset=asked.offset,
-            last_offset=last,
-            acknowledge_types=[asked.type],
-            lock_token=asked.lock_token,
-        )
-        return Part(
-            topic_id=topic.topic_id, partition=asked.partition, batches=[batch], delay_ms=asked.delay_ms
-        )
+        batch = AckBatch(asked.offset, last, (asked.type,), asked.lock_token or None)
+        return AckPart(topic.topic_id, asked.partition, [batch], asked.delay_ms / 1000)
 
-    async def _acknowledged(self, key: SessionKey, parts: list[Part], deadline: Deadline) -> list[Result]:
-        async def send(stub: Stub, some: list[Part], left: float) -> Sequence[Result]:
-            request = leader.AcknowledgeRecordsRequest(
-                group_id=key.group_id, member_id=key.member_id, partitions=some, renew_allowed=True
-            )
-            return (await stub.AcknowledgeRecords(request, timeout=left)).partitions
-
-        return await self._gateway.leaders.each(parts, send, Result, deadline)
+    async def _acknowledged(
+        self, key: SessionKey, parts: list[AckPart], deadline: Deadline
+    ) -> list[Acknowledged]:
+        call = AcknowledgeCall(*key, parts, renew_allowed=True)
+        return await self._gateway.leaders.acknowledge(call, deadline)
 
     async def _give_back(self, key: SessionKey, unreadable: Sequence[delivery.Acknowledgement]) -> None:
         parts = [
-            Part(
-                topic_id=gap.topic_id,
-                partition=gap.partition,
-                batches=[
-                    leader.AcknowledgeRecordsRequest.Batch(
-                        first_offset=gap.first_offset,
-                        last_offset=gap.last_offset,
-                        acknowledge_types=[gap.type],
+            AckPart(
+                gap.topic_id,
+                gap.partition,
+                [
+                    AckBatch(
+                        gap.first_offset, gap.last_offset, (_KAFKAS_GAP if gap.type == GAP else gap.type,)
                     )
                 ],
             )
@@ -160,11 +174,12 @@ def _check(request: pb.AcquireRequest) -> None:
         check_member_id(request.member_id)
     if not request.topics:
         raise refused("topics", "At least one topic is needed.")
+    check_topic_names("topics", request.topics)
     check_bounds("max_records", request.max_records, 0, MAX_ACQUIRE_RECORDS)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
 
 
-def _errors(answers: Mapping[TopicPartition, Answer]) -> list[KafkaError]:
+def _errors(answers: Mapping[TopicPartition, Acquisition]) -> list[KafkaError]:
     return [
         KafkaError(
             ErrorCode(answer.error_code),
@@ -176,12 +191,12 @@ def _errors(answers: Mapping[TopicPartition, Answer]) -> list[KafkaError]:
     ]
 
 
-def _result(asked: Decision, result: Result, renewed_until: int) -> pb.AcknowledgeResponse.Result:
+def _result(asked: Decision, result: Acknowledged, renewed_until: int) -> pb.AcknowledgeResponse.Result:
     return pb.AcknowledgeResponse.Result(
         topic=asked.topic,
         partition=asked.partition,
         offset=asked.offset,
-        error_code=result.error_code,
+        error_code=wire(ErrorCode(result.error_code)),
         error_message=result.error_message,
         lock_deadline_ms=renewed_until if asked.type == RENEW and not result.error_code else 0,
     )

@@ -9,6 +9,7 @@ from services.gateway.service.cluster import (
     delete_records,
     describe_configs,
     find_coordinator,
+    inspect_records,
     inspect_state,
     list_offsets,
     metadata,
@@ -122,6 +123,12 @@ class AdminServicer(AdminServiceServicer):
     ) -> group.DeleteShareGroupOffsetsResponse:
         """See the proto."""
         return await delete_offsets(self._gateway, request, Deadline.of(context))
+
+    async def InspectRecords(
+        self, request: leader.InspectRecordsRequest, context: Any
+    ) -> leader.InspectRecordsResponse:
+        """See the proto."""
+        return await inspect_records(self._gateway, request, Deadline.of(context))
 
     async def InspectShareGroupState(
         self, request: state.InspectShareGroupStateRequest, context: Any

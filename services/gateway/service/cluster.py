@@ -19,6 +19,7 @@ from services.gateway.config import NAMED_WITHIN
 from services.gateway.core.validation import refused
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.topics import create_on_demand
+from sharebroker.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import admin_pb2 as pb
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
@@ -30,17 +31,24 @@ if TYPE_CHECKING:
     )
 
 
+async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
+    """The cluster's id; a new cluster gets it within a moment. "" where it did not."""
+    if not gateway.catalog.catalog.cluster_id:
+        with suppress(KafkaError):
+            await gateway.catalog.wait_for(lambda c: bool(c.cluster_id), min(deadline.left(), NAMED_WITHIN))
+    return gateway.catalog.catalog.cluster_id
+
+
 async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Deadline) -> pb.MetadataResponse:
     """Nodes and topics; a topic that does not exist has its error in its own entry."""
-    if not gateway.catalog.catalog.cluster_id:
-        with suppress(KafkaError):  # a new cluster gets its name within a moment
-            await gateway.catalog.wait_for(lambda c: bool(c.cluster_id), min(deadline.left(), NAMED_WITHIN))
     asked = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
+    # Before the nodes: looking for leaders hears of processes that were not known.
+    topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked))
     return pb.MetadataResponse(
-        cluster_id=gateway.catalog.catalog.cluster_id,
+        cluster_id=await cluster_id(gateway, deadline),
         nodes=[_node(member) for member in gateway.router.members],
-        topics=await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked)),
+        topics=topics,
     )
 
 
@@ -68,7 +76,8 @@ async def list_offsets(
     async def send(
         stub: Stub, some: list[leader.ListOffsetsRequest.Partition], left: float
     ) -> Sequence[leader.ListOffsetsResponse.Partition]:
-        return (await stub.ListOffsets(leader.ListOffsetsRequest(partitions=some), timeout=left)).partitions
+        asked = leader.ListOffsetsRequest(partitions=some, isolation_level=request.isolation_level)
+        return (await stub.ListOffsets(asked, timeout=left)).partitions
 
     answers = await gateway.leaders.each(
         request.partitions, send, leader.ListOffsetsResponse.Partition, deadline
@@ -92,6 +101,36 @@ async def delete_records(
         request.partitions, send, leader.DeleteRecordsResponse.Partition, deadline
     )
     return leader.DeleteRecordsResponse(partitions=answers)
+
+
+async def describe_logs(
+    gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> Sequence[leader.DescribeLogsResponse.Partition]:
+    """How large logs are, from each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[TopicPartition], left: float
+    ) -> Sequence[leader.DescribeLogsResponse.Partition]:
+        return (await stub.DescribeLogs(leader.DescribeLogsRequest(partitions=some), timeout=left)).partitions
+
+    return await gateway.leaders.each(partitions, send, leader.DescribeLogsResponse.Partition, deadline)
+
+
+async def inspect_records(
+    gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
+) -> leader.InspectRecordsResponse:
+    """Who holds what and what is not there, from each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[leader.InspectRecordsRequest.Partition], left: float
+    ) -> Sequence[leader.InspectRecordsResponse.Partition]:
+        asked = leader.InspectRecordsRequest(group_id=request.group_id, partitions=some)
+        return (await stub.InspectRecords(asked, timeout=left)).partitions
+
+    answers = await gateway.leaders.each(
+        request.partitions, send, leader.InspectRecordsResponse.Partition, deadline
+    )
+    return leader.InspectRecordsResponse(partitions=answers)
 
 
 async def inspect_state(

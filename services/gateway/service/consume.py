@@ -6,9 +6,17 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 from uuid import uuid4
 
+from libs.catalog.names import check_group_id
+from libs.share_calls.values import TopicPartition
 from libs.tasks import Tasks
-from services.gateway.core.validation import check_bounds, check_group_id, check_member_id, refused
-from services.gateway.core.values import SessionKey, TopicPartition
+from services.gateway.core.validation import (
+    acquire_mode,
+    check_bounds,
+    check_member_id,
+    check_topic_names,
+    refused,
+)
+from services.gateway.core.values import SessionKey
 from services.gateway.service.deliveries import Deliveries
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.membership import Identity, StreamMember
@@ -35,16 +43,18 @@ async def consume(
 
 
 def check_first(first: pb.ConsumeRequest) -> None:
-    """Raises INVALID_REQUEST unless the message opens a stream."""
+    """Raises INVALID_REQUEST or INVALID_TOPIC_EXCEPTION unless the message opens a stream."""
     if not first.HasField("subscribe"):
         raise refused("subscribe", "The first message of a Consume stream must subscribe.")
     subscribe = first.subscribe
     check_group_id(subscribe.group_id, "subscribe.group_id")
     check_bounds("subscribe.batch_size", subscribe.batch_size, 0, _MOST)
+    acquire_mode(subscribe.acquire_mode, "subscribe.acquire_mode")
     if subscribe.HasField("rack_id") and not subscribe.rack_id:
         raise refused("subscribe.rack_id", "The rack id must not be empty; leave it out.")
     if subscribe.member_id or not subscribe.topics:
         check_member_id(subscribe.member_id, "subscribe.member_id")
+    check_topic_names("subscribe.topics", subscribe.topics)
 
 
 class ConsumeStream:
@@ -53,6 +63,7 @@ class ConsumeStream:
     def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
         self._gateway = gateway
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
+        self._granted = 0
         self._tasks = Tasks(self.fail)
         self._deliveries = Deliveries(gateway, subscribe, self._key.member_id, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
@@ -88,8 +99,10 @@ class ConsumeStream:
         await self._deliveries.finish()
 
     async def _take(self, request: pb.ConsumeRequest) -> None:
-        if request.credit < 0:
-            raise refused("credit", "Credit cannot be taken back.")
+        self._granted += request.credit
+        if self._granted < 0:
+            raise refused("credit", "No more credit can be taken back than was granted.")
+        check_bounds("credit", self._deliveries.outstanding + request.credit, -_MOST, _MOST)
         if request.HasField("assignment"):
             if self._member is not None:
                 raise refused("assignment", "The gateway runs this membership and gets the assignment.")

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
+from libs.share_calls.values import Acquired, Acquisition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.gateway.v1 import share_pb2 as pb
+from sharebroker.records import record as records
 from sharebroker.records.decode import Unreadable, decode
-from sharebroker.records.record import AcknowledgementSink, Acquisition, Record
+from sharebroker.records.record import AcknowledgementSink, Record
 
 OWN_ID: Final = 2**64 - 1
 """Of acknowledgements that the gateway makes itself, for offsets without a readable record."""
-
-
-class Acquired(Protocol):
-    """Records of one partition with what was acquired of them: a Delivery, or an answer to AcquireRecords."""
-
-    topic_id: str
-    partition: int
-    record_batches: bytes
-
-    @property
-    def acquired(self) -> Iterable[delivery.AcquiredRecords]:
-        """The acquired runs."""
 
 
 # Records that leave as messages are never acknowledged as objects.
@@ -31,24 +20,24 @@ _NO_SINK: Final = cast("AcknowledgementSink", None)
 
 
 def decoded(
-    source: Acquired, topic: str, *, as_text: bool
+    source: Acquisition, topic: str, *, as_text: bool
 ) -> tuple[list[pb.ShareRecord], list[delivery.Acknowledgement]]:
     """The records, and the acknowledgements of acquired offsets that gave none."""
-    runs = [_acquisition(source, topic, run) for run in source.acquired]
-    found = decode(source.record_batches, runs)
+    runs = [_acquired(source, topic, run) for run in source.acquired]
+    found = decode(source.records, runs)
     return (
         [_share_record(record, as_text=as_text) for record in found.records],
         [_unreadable(gap) for gap in found.unreadable],
     )
 
 
-def _acquisition(source: Acquired, topic: str, run: delivery.AcquiredRecords) -> Acquisition:
-    acquisition = Acquisition(
-        (source.topic_id, topic), source.partition, (run.first_offset, run.last_offset), _NO_SINK
+def _acquired(source: Acquisition, topic: str, run: Acquired) -> records.Acquisition:
+    acquisition = records.Acquisition(
+        (source.topic_id, topic), source.partition, (run.first, run.last), _NO_SINK
     )
     acquisition.delivery_count = run.delivery_count
-    acquisition.token = run.lock_token
-    acquisition.deadline = run.lock_deadline_ms / 1000
+    acquisition.token = run.token
+    acquisition.deadline = run.deadline
     return acquisition
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from contextlib import aclosing
 from typing import Final
 
+from libs.backoff import doubling
 from libs.rpc.in_band import wire
+from libs.share_calls.messages import acquired_values
+from libs.share_calls.values import Acquisition, TopicPartition
 from libs.tasks import Tasks
 from services.gateway.clients.leaders import moved
 from services.gateway.config import CLOSE_TIMEOUT, REBALANCE_INTERVAL, UNSENT_MESSAGES
 from services.gateway.core.credit import CreditSplit, Grants
-from services.gateway.core.values import TopicPartition
 from services.gateway.service.decode import OWN_ID, decoded
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.leader_stream import LeaderStream, lost_results
@@ -44,8 +46,9 @@ class Deliveries:
         self._streams: dict[str, LeaderStream] = {}
         self._routes: dict[TopicPartition, LeaderStream] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
+        self._paused: set[LeaderStream] = set()
         self._reroute = asyncio.Event()
-        self._delay = _FIRST_DELAY
+        self._reroute_pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
         self._pumps: set[asyncio.Task[None]] = set()
         self._rebalancing = False
         self._routing = tasks.spawn(self._route_forever())
@@ -55,13 +58,18 @@ class Deliveries:
         self._assigned = partitions
         self._reroute.set()
 
+    @property
+    def outstanding(self) -> int:
+        """How many records the client still takes; below 0 when it was sent more."""
+        return self._credit.outstanding
+
     async def take(self, request: pb.ConsumeRequest) -> None:
         """Pass a message's credit and acknowledgements on; waits while leaders do not read."""
         grants = self._credit.grant(request.credit) if request.credit else []
         if len(self._streams) == 1:
             await self._hand_on(request, grants)
         else:
-            await self._split(request.acknowledgements, grants)
+            await self._split(request, grants)
 
     async def finish(self) -> None:
         """The client has sent its last message: the leaders answer what is under way, then all ends."""
@@ -75,27 +83,32 @@ class Deliveries:
     # To the leaders
 
     async def _hand_on(self, request: pb.ConsumeRequest, grants: Grants[LeaderStream]) -> None:
-        """To the only leader, all at once: fields 3 and 4 of both messages are the same."""
-        if not request.acknowledgements and not grants:
-            return
+        """To the only leader, all at once: fields 3 to 5 of both messages are the same."""
         if request.HasField("assignment") or request.HasField("subscribe"):
-            request = pb.ConsumeRequest(acknowledgements=request.acknowledgements)
+            request = pb.ConsumeRequest(
+                acknowledgements=request.acknowledgements, rest_unseen=request.rest_unseen
+            )
         message = leader.DeliverRequest.FromString(request.SerializeToString())
         message.credit = grants[0][1] if grants else 0
         (stream,) = self._streams.values()
-        await self._send(stream, message)
+        message.resume = stream in self._paused
+        if message.ByteSize():
+            await self._send(stream, message)
 
-    async def _split(
-        self, acknowledgements: Iterable[delivery.Acknowledgement], grants: Grants[LeaderStream]
-    ) -> None:
-        messages = {stream: leader.DeliverRequest(credit=records) for stream, records in grants}
+    async def _split(self, request: pb.ConsumeRequest, grants: Grants[LeaderStream]) -> None:
+        messages = {stream: leader.DeliverRequest(resume=True) for stream in self._paused}
+        for stream, records in grants:
+            messages.setdefault(stream, leader.DeliverRequest()).credit = records
+        if request.rest_unseen:
+            for stream in self._streams.values():
+                messages.setdefault(stream, leader.DeliverRequest()).rest_unseen = True
         unknown = []
-        for ack in acknowledgements:
-            stream = self._routes.get(TopicPartition(ack.topic_id, ack.partition))
-            if stream is None:
+        for ack in request.acknowledgements:
+            route = self._routes.get(TopicPartition(ack.topic_id, ack.partition))
+            if route is None:
                 unknown.append(ack)
             else:
-                messages.setdefault(stream, leader.DeliverRequest()).acknowledgements.append(ack)
+                messages.setdefault(route, leader.DeliverRequest()).acknowledgements.append(ack)
         for stream, message in messages.items():
             await self._send(stream, message)
         if unknown:
@@ -107,6 +120,8 @@ class Deliveries:
 
     async def _send(self, stream: LeaderStream, message: leader.DeliverRequest) -> None:
         if not stream.finished:
+            if message.resume:
+                self._paused.discard(stream)
             await stream.send(message)
         elif message.acknowledgements:
             results = lost_results(ack.id for ack in message.acknowledgements)
@@ -144,6 +159,7 @@ class Deliveries:
             member_id=self._member_id,
             acquire_mode=self._subscribe.acquire_mode,
             batch_size=self._subscribe.batch_size,
+            pause_on_lock_lost=self._subscribe.pause_on_lock_lost,
         )
 
     async def _serve(self, stream: LeaderStream, partitions: frozenset[TopicPartition]) -> None:
@@ -161,6 +177,7 @@ class Deliveries:
     async def _gone(self, owner: str, stream: LeaderStream) -> None:
         """Its process ended, or the way to it broke: the consumer hears what is lost, others take over."""
         del self._streams[owner]
+        self._paused.discard(stream)
         for partition in [part for part, route in self._routes.items() if route is stream]:
             del self._routes[partition]
             self._gateway.leaders.forget(partition)
@@ -169,8 +186,7 @@ class Deliveries:
         self._retry_routing()
 
     def _retry_routing(self) -> None:
-        asyncio.get_running_loop().call_later(self._delay, self._reroute.set)
-        self._delay = min(self._delay * 2, _LONGEST_DELAY)
+        asyncio.get_running_loop().call_later(next(self._reroute_pauses), self._reroute.set)
 
     async def _rebalance(self) -> None:
         self._rebalancing = True
@@ -194,8 +210,10 @@ class Deliveries:
             await self._gone(owner, stream)
 
     async def _received(self, stream: LeaderStream, response: leader.DeliverResponse) -> None:
-        self._delay = _FIRST_DELAY
+        self._reroute_pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
         stream.answered(response)
+        if response.lock_lost and self._subscribe.pause_on_lock_lost:
+            self._paused.add(stream)
         if response.deliveries:
             self._credit.delivered(stream, _records(response.deliveries))
         if self._subscribe.decode:
@@ -214,7 +232,7 @@ class Deliveries:
             ],
         )
         for source in response.deliveries:
-            records, unreadable = decoded(source, source.topic, as_text=self._subscribe.as_text)
+            records, unreadable = decoded(_acquisition(source), source.topic, as_text=self._subscribe.as_text)
             message.records.extend(records)
             if unreadable:
                 self._tasks.spawn(self._give_back(stream, unreadable))
@@ -251,3 +269,8 @@ def _never_delivered(ack: delivery.Acknowledgement) -> delivery.AcknowledgementR
         first_offset=ack.first_offset,
         last_offset=ack.last_offset if ack.HasField("last_offset") else ack.first_offset,
     )
+
+
+def _acquisition(source: delivery.Delivery) -> Acquisition:
+    acquired = acquired_values(source.acquired)
+    return Acquisition(source.topic_id, source.partition, records=source.record_batches, acquired=acquired)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import structlog
 
@@ -21,6 +22,8 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
 
+T = TypeVar("T")
+
 
 class Gateway:
     """Sessions, the ways to the other services, and work that nobody waits for.
@@ -36,7 +39,7 @@ class Gateway:
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
         self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}
-        self._pending: set[asyncio.Future[None]] = set()
+        self._pending: set[asyncio.Future[Any]] = set()
 
     def topic(self, name: str, field: str = "topic") -> Topic:
         """The topic of this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
@@ -55,6 +58,10 @@ class Gateway:
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return ErrorCode.NONE if 0 <= partition < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
+        """Takes a heartbeat like the member's last one, where this process coordinates (libs.rpc.router)."""
+        return self.router.stays(group_id, member_id, member_epoch)
 
     def lock_timeout_ms(self, group_id: str) -> int:
         """How long an acquisition lock of the group lasts."""
@@ -75,9 +82,14 @@ class Gateway:
 
     def background(self, work: Coroutine[None, None, None], what: str) -> None:
         """Run `work`; a refusal of another service is logged only."""
-        task = asyncio.ensure_future(_logged(work, what))
+        self.begin(_logged(work, what))
+
+    def begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        """Run `work`; `stop` waits for it, whoever else does or does not."""
+        task = asyncio.create_task(work)
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
+        return task
 
     async def stop(self) -> None:
         """End the streams, while leaders and coordinators still hear of it, and what else is under way."""

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from libs.catalog.records import Topic
 from services.gateway.clients.deadline import Backoff, Deadline
+from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.core.values import SessionKey
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.membership import Identity, heartbeat
@@ -33,10 +34,13 @@ class Initialisation:
         if self._done.get(known) == topic.partitions:
             return
         if known not in self._running:
-            task = asyncio.ensure_future(self._initialise(group_id, topic, deadline))
+            # It has time of its own: others, with more of it, may wait for it too.
+            task = self._gateway.begin(self._initialise(group_id, topic, Deadline(REQUEST_TIMEOUT)))
             self._running[known] = task
             task.add_done_callback(lambda done: self._ended(known, done))
-        if await asyncio.shield(self._running[known]):
+        running = self._running[known]
+        await asyncio.wait([running], timeout=deadline.left())
+        if running.done() and running.result():
             if len(self._done) >= _REMEMBERED:
                 self._done.clear()
             self._done[known] = topic.partitions

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from libs.rpc.in_band import wire
 from libs.rpc.local import LocalStub
+from libs.share_calls.values import TopicPartition
 from services.gateway.config import UNREAD_MESSAGES
-from services.gateway.core.values import TopicPartition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb

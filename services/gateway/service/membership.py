@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from libs.share_calls.values import TopicPartition
 from services.gateway.clients.coordinators import Coordinators
 from services.gateway.clients.deadline import Deadline, raise_moved
 from services.gateway.config import REQUEST_TIMEOUT
-from services.gateway.core.values import SessionKey, TopicPartition
+from services.gateway.core.values import SessionKey
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker.membership.heartbeat import (

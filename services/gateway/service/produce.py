@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from libs.catalog.internal import check_not_internal
 from libs.catalog.names import check_topic_name
 from libs.rpc.in_band import refusal
 from services.gateway.clients.deadline import Deadline
@@ -48,11 +49,25 @@ async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadli
     return pb.ProduceResponse(responses=[_response(one, answers) for one in asked])
 
 
-async def append(gateway: Gateway, parts: Sequence[Part], deadline: Deadline) -> list[Answer]:
-    """Send batches to their leaders; the answers in the same order."""
+async def append(
+    gateway: Gateway,
+    parts: Sequence[Part],
+    deadline: Deadline,
+    transactional_id: str = "",
+    *,
+    adds_partitions: bool = False,
+) -> list[Answer]:
+    """Send batches to their leaders; the answers in the same order.
+
+    Transactional batches need the transactional id; `adds_partitions` makes their partitions part of the
+    transaction, which else they must be already.
+    """
 
     async def send(stub: Stub, some: list[Part], left: float) -> Sequence[Answer]:
-        return (await stub.Produce(leader.ProduceRequest(partitions=some), timeout=left)).partitions
+        request = leader.ProduceRequest(
+            partitions=some, transactional_id=transactional_id, adds_partitions=adds_partitions
+        )
+        return (await stub.Produce(request, timeout=left)).partitions
 
     return await gateway.leaders.each(parts, send, Answer, deadline)
 
@@ -68,6 +83,7 @@ async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: 
     if not data.topic_id:
         check_topic_name(data.name)
         return await create_on_demand(gateway, data.name, deadline)
+    check_not_internal(data.name, data.topic_id)
     topic = gateway.catalog.topic_by_id(data.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 
 from libs.tasks import Tasks
 from services.gateway.clients.deadline import Deadline
@@ -28,7 +29,8 @@ async def produce_stream(
 
 
 class _ProduceStream:
-    """Appends start in the order of the requests, so a partition keeps it while its leader does not move.
+    """A partition's batches are appended in the order of the requests: one waits for those before it that
+    name a partition of its own, whatever they have to look up or to try again.
 
     The client is read only while less than IN_FLIGHT_BYTES are under way.
     """
@@ -37,6 +39,7 @@ class _ProduceStream:
         self.outbox: Outbox[pb.ProduceStreamResponse] = Outbox(UNSENT_MESSAGES)
         self._gateway = gateway
         self._tasks = Tasks(self.outbox.fail)
+        self._last: dict[tuple[str, int], asyncio.Event] = {}
         self._in_flight = 0
         self._landed = asyncio.Event()
 
@@ -61,7 +64,29 @@ class _ProduceStream:
             await self._landed.wait()
 
     async def _produce(self, request: pb.ProduceStreamRequest, size: int) -> None:
-        response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
+        async with self._turn(request.produce):
+            response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
         await self.outbox.put(pb.ProduceStreamResponse(id=request.id, produce=response))
         self._in_flight -= size
         self._landed.set()
+
+    @asynccontextmanager
+    async def _turn(self, request: pb.ProduceRequest) -> AsyncIterator[None]:
+        """Entered when every earlier request about one of the partitions has left."""
+        partitions = {
+            (topic.topic_id or topic.name, part.index)
+            for topic in request.topic_data
+            for part in topic.partition_data
+        }
+        before = {self._last[partition] for partition in partitions if partition in self._last}
+        done = asyncio.Event()
+        self._last |= dict.fromkeys(partitions, done)
+        try:
+            for earlier in before:
+                await earlier.wait()
+            yield
+        finally:
+            done.set()
+            for partition in partitions:
+                if self._last[partition] is done:
+                    del self._last[partition]

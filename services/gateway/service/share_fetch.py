@@ -3,85 +3,142 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+from libs.catalog.names import check_group_id
 from libs.clock import now
-from libs.rpc.in_band import wire
+from libs.share_calls.values import (
+    AckBatch,
+    AcquireCall,
+    Acquired,
+    AcquireMode,
+    Acquisition,
+    TopicPartition,
+    Watch,
+)
 from services.gateway.clients.deadline import Deadline
-from services.gateway.config import MAX_WAIT, SESSION_IDLE
+from services.gateway.config import MAX_WAIT
 from services.gateway.core.fetch import (
     FetchContext,
     FetchIntent,
     PartitionOutcome,
     begin_fetch,
-    merged,
     shown_error,
 )
 from services.gateway.core.validation import (
     check_bounds,
-    check_group_id,
     check_member_id,
     check_renewing_fetch,
 )
-from services.gateway.core.values import AckBatch, SessionKey, TopicPartition
-from services.gateway.service.acquire_records import Acquisition, Answer, FetchLimits
+from services.gateway.core.values import SessionKey
+from services.gateway.service.acquire_records import MemberFetch
 from services.gateway.service.gateway import Gateway
-from services.gateway.service.share_acknowledge import AckResults, ack_batches, acknowledge, end_session
+from services.gateway.service.share_acknowledge import (
+    AckResults,
+    Caller,
+    acknowledge,
+    end_session,
+    partition_error,
+)
 from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import share_pb2 as pb
-
-_NO_LEADER = pb.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
-_NOBODY_LEADS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-_Asked = dict[TopicPartition, list[AckBatch]]
 
 
-async def share_fetch(
-    gateway: Gateway, request: pb.ShareFetchRequest, connection: str, deadline: Deadline
-) -> pb.ShareFetchResponse:
-    """Serve a ShareFetch; `connection` names the client's connection. Raises KafkaError."""
+class ShareFetch(NamedTuple):
+    """A ShareFetch request. `asked` is every partition it names, with its acknowledgements."""
+
+    caller: Caller
+    key: SessionKey
+    epoch: int
+    asked: Mapping[TopicPartition, Sequence[AckBatch]]
+    forgotten: Sequence[TopicPartition]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int = 0
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+    renews: bool = False
+
+    @property
+    def fetches(self) -> bool:
+        """Whether it asks for records at all."""
+        return self.max_records > 0 and self.max_bytes > 0 and not self.renews
+
+    @property
+    def wait(self) -> float:
+        """Seconds for which records are waited for."""
+        return seconds_of(self.max_wait_ms)
+
+
+class Fetched(NamedTuple):
+    """One partition of the answer: what was acquired, and what became of its acknowledgements."""
+
+    partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    records: bytes = b""
+    acquired: Sequence[Acquired] = ()
+    acknowledge_error: KafkaError | None = None
+
+
+def seconds_of(max_wait_ms: int) -> float:
+    """How long a fetch that asks for so much waits at most."""
+    return min(max_wait_ms / 1000, MAX_WAIT)
+
+
+async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
+    """Serve a ShareFetch. Raises KafkaError for a refused request."""
     _check(request)
-    asked = merged(
-        (TopicPartition(topic.topic_id, part.partition_index), ack_batches(part.acknowledgement_batches))
-        for topic in request.topics
-        for part in topic.partitions
-    )
-    intent = _intent(request, connection, asked)
-    context = await _begin(gateway, request, intent)
+    context = await _begin(gateway, request)
+    if context.session.watch is not None:
+        waited = Deadline(request.wait)
+        if await _stays_quiet(context, context.session.watch, request):
+            return []
+        context.session.end_watch()
+        request = request._replace(max_wait_ms=int(waited.left() * 1000))
     acknowledged = await acknowledge(
         gateway,
-        intent.key,
-        {part: batches for part, batches in asked.items() if batches},
+        request.caller,
+        request.key,
+        {part: batches for part, batches in request.asked.items() if batches},
         deadline,
-        renew_allowed=request.is_renew_ack,
+        renew_allowed=request.renews,
     )
-    response = _response(context, await _fetch(gateway, context, request), acknowledged)
-    response.acquisition_lock_timeout_ms = gateway.lock_timeout_ms(request.group_id)
+    fetched = _fetched(context, await _fetch(gateway, context, request), acknowledged)
     if context.final:
         end_session(gateway, context.session)
-    return response
+    elif not fetched and request.fetches:
+        _watch(gateway, context, request)
+    return fetched
 
 
-def _intent(request: pb.ShareFetchRequest, connection: str, asked: _Asked) -> FetchIntent:
-    return FetchIntent(
-        SessionKey(request.group_id, request.member_id),
-        request.share_session_epoch,
-        connection,
-        wanted=tuple(asked),
-        forgotten=tuple(
-            TopicPartition(topic.topic_id, index)
-            for topic in request.forgotten_topics_data
-            for index in topic.partitions
-        ),
-        acknowledges=any(asked.values()),
-    )
+async def _stays_quiet(context: FetchContext, watch: Watch, request: ShareFetch) -> bool:
+    """Whether the session's partitions have nothing until the request's time is up, as their watch can tell.
+
+    Raises KafkaError as `FetchContext.reported`.
+    """
+    same = not request.asked and not request.forgotten and context.session.watched_for == request.caller
+    if not same or context.final or not request.fetches or await watch.changes(request.wait):
+        return False
+    context.reported(())
+    return True
 
 
-def _check(request: pb.ShareFetchRequest) -> None:
-    check_group_id(request.group_id)
-    check_member_id(request.member_id)
+def _watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -> None:
+    """Has partitions that have nothing watched: an idle client asks for them again and again."""
+    session = context.session
+    if session.partitions and not session.told():
+        session.watch = gateway.leaders.watch(request.key.group_id, list(session.partitions))
+        session.watched_for = request.caller
+
+
+def _check(request: ShareFetch) -> None:
+    check_group_id(request.key.group_id)
+    check_member_id(request.key.member_id)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, 2**31 - 1)
     check_bounds("max_records", request.max_records, 0, 2**31 - 1)
-    if request.is_renew_ack:
+    if request.renews:
         check_renewing_fetch(
             max_wait_ms=request.max_wait_ms,
             min_bytes=request.min_bytes,
@@ -90,85 +147,78 @@ def _check(request: pb.ShareFetchRequest) -> None:
         )
 
 
-async def _begin(gateway: Gateway, request: pb.ShareFetchRequest, intent: FetchIntent) -> FetchContext:
-    for session in gateway.sessions.expire(now() - SESSION_IDLE):
-        end_session(gateway, session)
+async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
+    intent = FetchIntent(
+        request.key,
+        request.epoch,
+        request.caller.connection,
+        wanted=tuple(request.asked),
+        forgotten=request.forgotten,
+        acknowledges=any(request.asked.values()),
+    )
     try:
         return begin_fetch(gateway.sessions, intent, now())
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            await asyncio.sleep(_wait(request))  # a client that tries at once would only spin
+            await asyncio.sleep(request.wait)  # a client that tries at once would only spin
         raise
 
 
-def _wait(request: pb.ShareFetchRequest) -> float:
-    return min(request.max_wait_ms / 1000, MAX_WAIT)
-
-
 async def _fetch(
-    gateway: Gateway, context: FetchContext, request: pb.ShareFetchRequest
-) -> Mapping[TopicPartition, Answer]:
-    """What each partition of the session gives, in the order they were served."""
-    max_bytes = gateway.config.fetch_max_bytes
-    if request.HasField("max_bytes"):
-        max_bytes = min(request.max_bytes, max_bytes)
-    if not context.partitions or request.is_renew_ack or not request.max_records or not max_bytes:
-        return {part: Answer() for part in context.partitions}
+    gateway: Gateway, context: FetchContext, request: ShareFetch
+) -> Mapping[TopicPartition, Acquisition]:
+    """What partitions of the session give.
+
+    An error that the client knows of does not end its wait: it would only ask again at once.
+    """
+    if not context.partitions or not request.fetches:
+        return {}
     unknown = {
-        part: Answer(error_code=wire(code))
+        part: Acquisition(*part, code)
         for part in context.partitions
-        if (code := gateway.partition_error(*part))
+        if (code := partition_error(gateway, request.caller, part))
     }
-    limits = FetchLimits(
-        max_wait=0.0 if unknown else _wait(request),
-        max_records=request.max_records,
-        min_bytes=request.min_bytes,
-        max_bytes=max_bytes,
-        batch_size=request.batch_size,
-        mode=request.share_acquire_mode,
+    told = context.session.told()
+    call = AcquireCall(
+        *request.key,
+        [part for part in context.partitions if part not in unknown] if unknown else context.partitions,
+        request.wait if told.issuperset(unknown) else 0.0,
+        request.max_records,
+        request.min_bytes,
+        min(request.max_bytes, gateway.config.fetch_max_bytes),
+        request.batch_size,
+        request.mode,
+        with_markers=True,
     )
-    known = [part for part in context.partitions if part not in unknown]
-    acquired = await Acquisition(gateway.leaders, context.session.key, limits).run(known) if known else {}
-    return {part: unknown.get(part) or acquired.get(part) or Answer() for part in context.partitions}
+    return await MemberFetch(gateway.leaders, call, told).run() | unknown
 
 
-def _response(
-    context: FetchContext, answers: Mapping[TopicPartition, Answer], acknowledged: AckResults
-) -> pb.ShareFetchResponse:
-    outcomes = [
-        PartitionOutcome(part, bool(answer.record_batches), ErrorCode(answer.error_code))
-        for part, answer in answers.items()
+def _fetched(
+    context: FetchContext, answers: Mapping[TopicPartition, Acquisition], acknowledged: AckResults
+) -> list[Fetched]:
+    outcomes = [_outcome(part, answers.get(part)) for part in context.partitions]
+    reported = context.reported(outcomes)
+    fetched = [_one(part, answers.get(part), acknowledged.get(part)) for part in reported]
+    told = set(reported)
+    return fetched + [
+        Fetched(part, acknowledge_error=error) for part, error in acknowledged.items() if part not in told
     ]
-    reported = set(context.reported(outcomes))
-    response = pb.ShareFetchResponse()
-    topics: dict[str, pb.ShareFetchResponse.ShareFetchableTopicResponse] = {}
-    for part in [
-        *(part for part in answers if part in reported),
-        *(p for p in acknowledged if p not in reported),
-    ]:
-        topic = topics.get(part.topic_id) or response.responses.add(topic_id=part.topic_id)
-        topics[part.topic_id] = topic
-        data = topic.partitions.add(partition_index=part.partition)
-        if part in reported:
-            _fill(data, answers[part])
-        if part in acknowledged:
-            _fill_acknowledged(data, acknowledged[part])
-    return response
 
 
-def _fill(data: pb.ShareFetchResponse.PartitionData, answer: Answer) -> None:
-    code = shown_error(ErrorCode(answer.error_code))
-    data.error_code = wire(code)
-    data.error_message = answer.error_message
-    data.records = answer.record_batches
-    data.acquired_records.MergeFrom(answer.acquired)
-    if code in _NOBODY_LEADS:
-        data.current_leader.CopyFrom(_NO_LEADER)
+def _outcome(part: TopicPartition, answer: Acquisition | None) -> PartitionOutcome:
+    if answer is None:
+        return PartitionOutcome(part, False)
+    return PartitionOutcome(part, bool(answer.acquired), ErrorCode(answer.error_code))
 
 
-def _fill_acknowledged(data: pb.ShareFetchResponse.PartitionData, error: KafkaError | None) -> None:
-    if error is not None:
-        data.acknowledge_error_code = wire(error.code)
-        data.acknowledge_error_message = error.message
-        if error.code in _NOBODY_LEADS:
-            data.current_leader.CopyFrom(_NO_LEADER)
+def _one(part: TopicPartition, answer: Acquisition | None, acknowledge_error: KafkaError | None) -> Fetched:
+    if answer is None:
+        return Fetched(part, acknowledge_error=acknowledge_error)
+    return Fetched(
+        part,
+        shown_error(answer.error_code),
+        answer.error_message,
+        answer.records,
+        answer.acquired,
+        acknowledge_error,
+    )

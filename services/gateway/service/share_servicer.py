@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
+from libs.catalog.names import check_group_id
 from services.gateway.clients.deadline import Deadline
-from services.gateway.core.validation import check_group_id, check_member_id
+from services.gateway.core.validation import check_member_id, check_topic_names
 from services.gateway.service.acquire import UnaryConsumer
 from services.gateway.service.consume import consume
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.membership import send_heartbeat
 from services.gateway.service.share_acknowledge import share_acknowledge
 from services.gateway.service.share_fetch import share_fetch
+from services.gateway.service.share_messages import (
+    acknowledge_of,
+    acknowledge_response,
+    fetch_of,
+    fetch_response,
+)
 from sharebroker.gateway.v1 import share_pb2 as pb
 from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceServicer
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
@@ -47,16 +54,23 @@ class ShareServicer(ShareServiceServicer):
         """See the proto."""
         check_group_id(request.group_id)
         check_member_id(request.member_id)
+        check_topic_names("subscribed_topic_names.names", request.subscribed_topic_names.names)
         if not request.client_host:
             request.client_host = context.peer()
         return await send_heartbeat(self._gateway.coordinators, request, Deadline.of(context))
 
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
         """See the proto."""
-        return await share_fetch(self._gateway, request, context.peer(), Deadline.of(context))
+        asked, deadline = fetch_of(request, context.peer()), Deadline.of(context)
+        # A caller whose deadline passes does not hear which epoch its session is at.
+        asked = asked._replace(max_wait_ms=min(asked.max_wait_ms, int(deadline.left() * 1000)))
+        fetched = await share_fetch(self._gateway, asked, deadline)
+        return fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
 
     async def ShareAcknowledge(
         self, request: pb.ShareAcknowledgeRequest, context: Any
     ) -> pb.ShareAcknowledgeResponse:
         """See the proto."""
-        return await share_acknowledge(self._gateway, request, Deadline.of(context))
+        asked = acknowledge_of(request, context.peer())
+        results = await share_acknowledge(self._gateway, asked, Deadline.of(context))
+        return acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))

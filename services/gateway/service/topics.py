@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from libs.catalog.catalog import TopicCatalog
+from libs.catalog.internal import check_not_internal
 from libs.catalog.records import ConfigResource, ResourceType, Topic
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
@@ -18,7 +19,11 @@ _FINE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
 async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> Topic:
-    """The topic, made now if `auto.create.topics.enable` allows. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    """The topic, made now if `auto.create.topics.enable` allows. Raises UNKNOWN_TOPIC_OR_PARTITION.
+
+    For the internal topic INVALID_TOPIC_EXCEPTION: who asks would write to it.
+    """
+    check_not_internal(name)
     if gateway.catalog.topic(name) is None and gateway.catalog.broker.auto_create_topics_enable:
         request = pb.CreateTopicsRequest(topics=[pb.CreateTopicsRequest.Topic(name=name)])
         (result,) = (await create_topics(gateway, request, deadline)).topics
@@ -81,18 +86,18 @@ async def alter_configs(
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
     )
-    wanted = [
-        (ConfigResource(ResourceType(asked.resource_type), asked.resource_name), config)
-        for asked, answer in zip(request.resources, response.responses, strict=True)
-        if not answer.error_code and not request.validate_only
-        for config in asked.configs
-    ]
-    await _see(gateway, lambda catalog: all(_is_set(catalog, *one) for one in wanted), deadline)
+    if not request.validate_only:
+        wanted = [
+            (ConfigResource(ResourceType(one.resource_type), one.resource_name), config)
+            for one in response.responses
+            for config in one.configs
+        ]
+        await _see(gateway, lambda catalog: all(_is_set(catalog, *one) for one in wanted), deadline)
     return response
 
 
 def _is_set(
-    catalog: TopicCatalog, resource: ConfigResource, config: pb.IncrementalAlterConfigsRequest.Config
+    catalog: TopicCatalog, resource: ConfigResource, config: pb.IncrementalAlterConfigsResponse.Config
 ) -> bool:
     return catalog.configs(resource).get(config.name) == (config.value if config.HasField("value") else None)
 

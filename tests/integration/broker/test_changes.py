@@ -14,7 +14,7 @@ from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import share_pb2 as share
-from tests.support.client import ACCEPT, TIMEOUT, Client, refusal, unique
+from tests.support.client import ACCEPT, TIMEOUT, Client, connected, refusal, unique
 
 
 class Stream:
@@ -33,14 +33,14 @@ class Stream:
             self.records += response.records
             self.results |= {result.id: ErrorCode(result.error_code) for result in response.results}
 
-    async def accept(self, number: int, record: share.ShareRecord) -> ErrorCode:
-        """Accept a record; the result."""
+    async def accept(self, number: int, record: share.ShareRecord, kind: int = ACCEPT) -> ErrorCode:
+        """Accept a record, or say something else of it; the result."""
         acknowledgement = delivery.Acknowledgement(
             id=number,
             topic_id=record.topic_id,
             partition=record.partition,
             first_offset=record.offset,
-            type=delivery.AcknowledgeType.ValueType(ACCEPT),
+            type=delivery.AcknowledgeType.ValueType(kind),
             lock_token=record.lock_token,
         )
         await self._call.write(share.ConsumeRequest(acknowledgements=[acknowledgement], credit=1))
@@ -138,6 +138,33 @@ async def test_records_of_a_silent_member_come_again_as_soon_as_it_is_fenced(cli
     assert (again.offset, again.delivery_count) == (held.offset, 2)
     assert await client.acknowledge(group_id, silent, [held]) == [ErrorCode.INVALID_RECORD_STATE]
     assert await client.acknowledge(group_id, "quick", [again]) == [ErrorCode.NONE]
+
+
+async def test_an_acknowledgement_without_a_type_is_refused_and_changes_nothing(client: Client) -> None:
+    topic, topic_id = await client.create()
+    group_id = await client.group()
+    await client.publish(topic, ["work"])
+    async with consuming(client, group_id, topic) as stream:
+        await stream.until(lambda: stream.records)
+        assert await stream.accept(1, stream.records[0], kind=0) is ErrorCode.INVALID_REQUEST
+        assert await client.finished(group_id, topic_id) == set()
+        assert await stream.accept(2, stream.records[0]) is ErrorCode.NONE
+    assert await client.finished(group_id, topic_id) == {0}
+
+
+async def test_records_of_a_broken_connection_come_again_at_once(client: Client, server: str) -> None:
+    """Long before their locks run out, and although nobody said that they are released."""
+    topic, _ = await client.create()
+    group_id = await client.group(share_record_lock_duration_ms="60000")
+    await client.publish(topic, ["a", "b"])
+    async with connected(server) as broken:
+        call = broken.share.Consume()
+        subscribe = share.ConsumeRequest.Subscribe(group_id=group_id, topics=[topic], decode=True)
+        await call.write(share.ConsumeRequest(subscribe=subscribe, credit=10))
+        stream = Stream(call)
+        await stream.until(lambda: len(stream.records) == 2)
+    again = await client.acquire_all(group_id, topic, 2, "next")
+    assert [(record.offset, record.delivery_count) for record in again] == [(0, 2), (1, 2)]
 
 
 async def _delete(client: Client, topic: str) -> None:

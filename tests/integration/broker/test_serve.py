@@ -26,7 +26,8 @@ class Failing:
     """A `serve` that cannot start; several at a time, since some take long to give up."""
 
     def __init__(self, *options: str) -> None:
-        command = [sys.executable, "-m", "services.broker", "--grpc", "127.0.0.1:0", *options]
+        command = [sys.executable, "-m", "services.broker", "--grpc", "127.0.0.1:0"]
+        command += ["--kafka", "127.0.0.1:0", *options]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def sentence(self) -> str:
@@ -56,7 +57,13 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "no port": (["--grpc", "9090"], "--grpc takes HOST:PORT"),
     "no address of this machine": (["--grpc", "192.0.2.1:0"], "Cannot assign requested address"),
     "bad advertised address": (["--advertise", "here"], "--advertise takes HOST:PORT"),
+    "advertised port 0": (["--advertise", "here:0"], "--advertise takes HOST:PORT"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
+    "no folder of the ready file": (
+        ["--ready-file", "/no/such/folder/ready.json"],
+        "The ready file /no/such/folder/ready.json cannot be written: No such file or directory.",
+    ),
+    "a folder as ready file": (["--ready-file", "/tmp"], "The ready file /tmp cannot be written: "),
 }
 
 
@@ -85,10 +92,12 @@ def test_what_is_taken_or_broken_is_told(serve: Serve, tmp_path: Path) -> None:
     assert "node.json holds no node identity" in spoilt.sentence()
 
 
-async def test_a_redis_that_will_not_do_is_told() -> None:
+async def test_a_redis_that_will_not_do_is_told(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.json"
+    ready.write_text("of a process that died")
     with socket.create_server(("127.0.0.1", 0)) as reserved:
         nobody = reserved.getsockname()[1]
-    away = Failing("--redis", f"redis://user:secret@127.0.0.1:{nobody}")
+    away = Failing("--redis", f"redis://user:secret@127.0.0.1:{nobody}", "--ready-file", str(ready))
     async with greeting(b"redis_version:6.2.7") as port:
         said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
         assert said == "Redis 6.2.7 is too old: 7.0 or newer is needed"
@@ -97,6 +106,7 @@ async def test_a_redis_that_will_not_do_is_told() -> None:
         assert said == "Valkey 7.2.5 is too old: 8.0 or newer is needed"
     said = await asyncio.to_thread(away.sentence)
     assert said == f"no Redis at 127.0.0.1:{nobody}: Connection refused"
+    assert not ready.exists()
 
 
 @asynccontextmanager
@@ -116,9 +126,11 @@ async def greeting(info: bytes) -> AsyncIterator[int]:
 
 def test_who_listens_everywhere_tells_others_its_machine(serve: Serve, tmp_path: Path) -> None:
     beside = Serve(
-        tmp_path, ["--roles", "gateway", "--redis", f"unix://{tmp_path}/data/valkey/redis.sock"], "x"
+        tmp_path,
+        ["--roles", "gateway", "--redis", f"unix://{tmp_path}/data/valkey/redis.sock"],
+        "x",
+        "0.0.0.0:0",
     )
-    beside.facts = {"grpc": "0.0.0.0:0"}
     beside.start()
     try:
         assert beside.address == f"{socket.gethostname()}:{beside.facts['port']}"

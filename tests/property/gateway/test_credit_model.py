@@ -10,7 +10,7 @@ from services.gateway.core.credit import CreditSplit, Grants
 LEADERS = st.sampled_from("ab")
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("grant"), st.integers(1, 20)),
+        st.tuples(st.just("grant"), st.integers(-10, 20).filter(bool)),
         st.tuples(st.just("deliver"), LEADERS, st.integers(1, 12)),
         st.tuples(st.sampled_from(["add", "park", "remove"]), LEADERS),
         st.tuples(st.just("rebalance")),

@@ -7,7 +7,7 @@ import pytest
 from libs.catalog import catalog as catalog_module
 from libs.catalog.catalog import TopicCatalog
 from libs.catalog.decide import effective_broker
-from libs.catalog.describe import ConfigSource, describe
+from libs.catalog.describe import ConfigSource, describe, describe_settings
 from libs.catalog.records import (
     CatalogRecord,
     ClusterRecord,
@@ -126,6 +126,36 @@ def test_describe_broker_shows_whose_value_it_is() -> None:
     assert entries["message.max.bytes"] == ("100", ConfigSource.ALL_BROKERS)
     assert entries["log.retention.ms"] == ("77", ConfigSource.STATIC_BROKER)
     assert entries["node.id"] == ("1", ConfigSource.STATIC_BROKER)
+
+
+def test_describe_says_what_would_be_in_force_without_each_setting() -> None:
+    state = folded(
+        TopicRecord(Topic("T1", "a", 1, {"max.message.bytes": "9", "segment.ms": "5"})),
+        ConfigRecord(BROKERS, "message.max.bytes", "100"),
+        ConfigRecord(BROKER, "message.max.bytes", "200"),
+    )
+    entries = {entry.name: entry for entry in describe(state, STATIC, TOPIC)}
+    default = str(BROKER_KEYS["message.max.bytes"].default)
+    assert [(one.name, one.value, one.source.name) for one in entries["max.message.bytes"].origins] == [
+        ("max.message.bytes", "9", "TOPIC"),
+        ("message.max.bytes", "200", "BROKER"),
+        ("message.max.bytes", "100", "ALL_BROKERS"),
+        ("message.max.bytes", default, "DEFAULT"),
+    ]
+    assert [one.source.name for one in entries["retention.ms"].origins] == ["STATIC_BROKER", "DEFAULT"]
+    assert [one.source.name for one in entries["segment.ms"].origins] == ["TOPIC", "DEFAULT"]
+
+
+def test_describe_leaves_out_settings_that_contradict_the_node() -> None:
+    state = folded(ConfigRecord(BROKERS, "group.share.max.size", "900"))
+    static = BrokerConfig.parse(["node.id=1", "group.share.max.share.sessions=200"])
+    (entry,) = (one for one in describe(state, static, BROKER) if one.name == "group.share.max.size")
+    assert (entry.value, entry.source) == ("200", ConfigSource.DEFAULT)
+
+
+def test_describe_settings_of_a_topic_that_is_not_there_yet() -> None:
+    entries = describe_settings(TopicCatalog(), STATIC, ResourceType.TOPIC, {"retention.ms": "5"})
+    assert {entry.name: entry.value for entry in entries if not entry.is_default} == {"retention.ms": "5"}
 
 
 def test_describe_says_what_is_default_and_refuses_unknown_topics() -> None:

@@ -10,6 +10,7 @@ from libs.catalog.commands import (
     CreatePartitions,
     CreateTopic,
     DeleteTopic,
+    ListEdit,
     NameCluster,
 )
 from libs.catalog.machine import CatalogMachine
@@ -131,7 +132,10 @@ def test_bad_setting_refuses_the_topic() -> None:
 def test_validating_only_writes_nothing(catalog: Catalog) -> None:
     assert catalog(CreateTopic("b", "T2", 3, validate_only=True))[0] == ()
     assert catalog(CreatePartitions("orders", 5, validate_only=True))[0] == ()
-    assert catalog(AlterConfigs(TOPIC, {"retention.ms": "5"}, validate_only=True)) == ((), None)
+    assert catalog(AlterConfigs(TOPIC, {"retention.ms": "5"}, validate_only=True)) == (
+        (),
+        {"retention.ms": "5"},
+    )
     assert catalog.refuses(CreateTopic("orders", "T2", 3, validate_only=True)).code is (
         ErrorCode.TOPIC_ALREADY_EXISTS
     )
@@ -163,11 +167,14 @@ def test_deleted_topic_is_gone_and_remembered_as_deleted(catalog: Catalog, comma
         (AlterConfigs(ConfigResource(ResourceType.TOPIC, "nope"), {}), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (AlterConfigs(TOPIC, {"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
         (AlterConfigs(TOPIC, {"nope": None}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(TOPIC, {"nope": ListEdit("1")}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(TOPIC, {"retention.ms": ListEdit("1")}), ErrorCode.INVALID_CONFIG),
         (AlterConfigs(GROUP, {"nope": "1"}), ErrorCode.INVALID_CONFIG),
         (AlterConfigs(GROUP, {"share.auto.offset.reset": "by_duration:-PT1H"}), ErrorCode.INVALID_CONFIG),
         (AlterConfigs(ConfigResource(ResourceType.GROUP, ""), {}), ErrorCode.INVALID_REQUEST),
+        (AlterConfigs(ConfigResource(ResourceType.GROUP, "x" * 32_768), {}), ErrorCode.INVALID_REQUEST),
         (AlterConfigs(ConfigResource(ResourceType.BROKER, "x"), {}), ErrorCode.INVALID_REQUEST),
-        (AlterConfigs(BROKERS, {"node.id": "3"}), ErrorCode.INVALID_CONFIG),
+        (AlterConfigs(BROKERS, {"node.id": "3"}), ErrorCode.INVALID_REQUEST),
         (AlterConfigs(BROKERS, {"nope": "3"}), ErrorCode.INVALID_CONFIG),
     ],
 )
@@ -178,7 +185,7 @@ def test_refusals(catalog: Catalog, command: CatalogCommand, code: ErrorCode) ->
 def test_deletion_can_be_forbidden() -> None:
     catalog = Catalog("delete.topic.enable=false")
     catalog(CreateTopic("a", "T1"))
-    assert catalog.refuses(DeleteTopic("a")).code is ErrorCode.POLICY_VIOLATION
+    assert catalog.refuses(DeleteTopic("a")).code is ErrorCode.TOPIC_DELETION_DISABLED
 
 
 def test_partitions_are_added(catalog: Catalog) -> None:
@@ -212,12 +219,32 @@ def test_settings_are_set_kept_and_put_back(
     catalog: Catalog, resource: ConfigResource, key: str, value: str
 ) -> None:
     state = catalog.machine.catalog
-    assert catalog(AlterConfigs(resource, {key: value})) == ((ConfigRecord(resource, key, value),), None)
+    record = ConfigRecord(resource, key, value)
+    assert catalog(AlterConfigs(resource, {key: value})) == ((record,), {key: value})
     assert state.configs(resource) == {key: value}
     assert catalog(AlterConfigs(resource, {key: value}))[0] == ()
     assert catalog(AlterConfigs(resource, {key: None}))[0] == (ConfigRecord(resource, key, None),)
     assert catalog(AlterConfigs(resource, {key: None}))[0] == ()
     assert state.configs(resource) == {}
+
+
+def test_lists_are_edited_as_they_are_when_the_command_comes(catalog: Catalog) -> None:
+    name, state = "leader.replication.throttled.replicas", catalog.machine.catalog
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("0:1,1:2")}))[1] == {name: "0:1,1:2"}
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("1:2,2:3")}))[1] == {name: "0:1,1:2,2:3"}
+    assert catalog(AlterConfigs(TOPIC, {name: ListEdit("0:1,7:7", subtract=True)}))[1] == {name: "1:2,2:3"}
+    assert state.configs(TOPIC) == {name: "1:2,2:3"}
+    assert catalog(AlterConfigs(TOPIC, {"cleanup.policy": ListEdit("delete")}))[1] == {
+        "cleanup.policy": "delete"
+    }
+
+
+def test_what_is_not_named_goes_where_all_is_replaced(catalog: Catalog) -> None:
+    catalog(AlterConfigs(TOPIC, {"retention.ms": "5", "segment.ms": "6", "flush.ms": "7"}))
+    records, now = catalog(AlterConfigs(TOPIC, {"segment.ms": "6", "flush.ms": "8"}, replaces=True))
+    assert now == {"retention.ms": None, "segment.ms": "6", "flush.ms": "8"}
+    assert set(records) == {ConfigRecord(TOPIC, "retention.ms", None), ConfigRecord(TOPIC, "flush.ms", "8")}
+    assert catalog.machine.catalog.configs(TOPIC) == {"segment.ms": "6", "flush.ms": "8"}
 
 
 def test_configured_resources_are_listed_by_kind(catalog: Catalog) -> None:

@@ -117,6 +117,39 @@ async def test_log_that_was_trimmed_past_us_is_read_from_its_start(
     assert follower.topic("b") is not None
 
 
+async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_heard_of(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    broker = ConfigResource(ResourceType.BROKER, "")
+    await writer.write(
+        ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"),
+        ConfigRecord(broker, "log.retention.ms", "5"),
+    )
+    await follower.wait_for(lambda catalog: bool(catalog.configs(broker)), 5)
+    assert (follower.group_config("g").share_auto_offset_reset, follower.broker.log_retention_ms) == (
+        "earliest",
+        5,
+    )
+    heard: list[CatalogRecord] = []
+    follower.listen(heard.append)
+    topic = TopicRecord(Topic("T2", "b", 2))
+    await writer.write(
+        ConfigRecord(GROUP, "share.auto.offset.reset", None),
+        ConfigRecord(broker, "log.retention.ms", None),
+        topic,
+    )
+    await writer.log.trim(SHARD, 1, writer.position)
+    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    assert follower.broker.log_retention_ms == BrokerConfig().log_retention_ms
+    *gone, last = heard
+    assert last == topic
+    assert {(record.resource, record.value) for record in gone if isinstance(record, ConfigRecord)} == {
+        (GROUP, None),
+        (broker, None),
+    }
+
+
 async def test_unreadable_log_is_tried_again_and_reported_once(
     follower: CatalogFollower, writer: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -171,3 +204,20 @@ async def test_a_listener_that_fails_does_not_end_the_following(
 
 async def test_stop_before_start_is_nothing() -> None:
     await CatalogFollower(MemoryStreamLog(), BrokerConfig()).stop()
+
+
+async def test_a_log_that_lost_its_end_and_went_on_is_read_from_its_start(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    await writer.write(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"))
+    await writer.write(TopicRecord(Topic("T2", "lost", 1)))
+    await follower.wait_for(lambda catalog: catalog.topic("lost") is not None, 5)
+    await writer.log.delete(SHARD)
+    writer.position = 0
+    await writer.write(TopicRecord(Topic("T1", "a", 1)), TopicRecord(Topic("T3", "c", 1)))
+    await follower.recheck()
+    await follower.wait_for(lambda catalog: catalog.topic("c") is not None, 5)
+    assert follower.topic("lost") is None
+    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    await writer.write(TopicRecord(Topic("T4", "d", 1)))
+    await follower.wait_for(lambda catalog: catalog.topic("d") is not None, 5)

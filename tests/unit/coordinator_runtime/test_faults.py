@@ -223,3 +223,20 @@ async def test_a_shard_may_be_closed_while_it_loads_or_before() -> None:
     loading.open(1)
     await loading.close()
     assert loading.state is ShardState.CLOSED
+
+
+async def test_a_log_that_lost_its_end_is_loaded_anew_though_nothing_is_written() -> None:
+    rig = await Rig().opened()
+    await rig.put("a", "1")
+    kept = await rig.memory.read(SHARD, 0, 100)
+    await rig.put("b", "1")
+    await rig.shard.recheck()
+    assert rig.shard.state is ShardState.ACTIVE
+    await rig.memory.delete(SHARD)
+    await rig.memory.append(SHARD, rig.lease.epoch, 1, [entry.payload for entry in kept])
+    await rig.shard.recheck()
+    assert await outcome(rig.shard.write(Get("b"), timeout=5.0)) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    await rig.active()
+    assert (await rig.get("a"), await rig.get("b")) == ("1", "")
+    await rig.shard.recheck()
+    assert rig.shard.state is ShardState.ACTIVE

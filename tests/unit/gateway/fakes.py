@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
 from libs.catalog.catalog import TopicCatalog
@@ -20,7 +20,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
-TOPIC: Final = Topic("A" * 22, "flights", 2)
+TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 
 
 class Ownership:
@@ -35,6 +35,9 @@ class Ownership:
         self._default = owner
 
     async def owner_of(self, resource: str) -> Member | None:
+        return None if self.nobody else self.owners.get(resource, self._default)
+
+    def known_owner(self, resource: str) -> Member | None:
         return None if self.nobody else self.owners.get(resource, self._default)
 
     def forget(self, resource: str) -> None:
@@ -80,6 +83,13 @@ class Leader:
         return self._play(request)
 
     async def Produce(self, request: leader.ProduceRequest, context: Any) -> Any:
+        return self._play(request)
+
+    async def Fetch(self, request: leader.FetchRequest, context: Any) -> Any:
+        answer = self._play(request)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def DescribeProducers(self, request: leader.DescribeProducersRequest, context: Any) -> Any:
         return self._play(request)
 
     async def ListOffsets(self, request: leader.ListOffsetsRequest, context: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import grpc
@@ -57,6 +58,22 @@ async def test_it_waits_until_the_state_exists(bench: Bench) -> None:
     await eventually(lambda: bench.coordinator.epochs()[-1] == -1)
 
 
+async def test_who_has_more_time_waits_longer_for_the_same_state(bench: Bench) -> None:
+    bench.coordinator.partitions = []
+    hasty = asyncio.ensure_future(bench.share.Acquire(request(), timeout=0.3))
+    await eventually(lambda: bench.coordinator.heartbeats)
+    patient = asyncio.ensure_future(bench.share.Acquire(request(member_id="me"), timeout=20))
+    await asyncio.wait([hasty])
+    seen = len(bench.coordinator.heartbeats)
+    await eventually(lambda: len(bench.coordinator.heartbeats) > seen)
+    assert not [asked for asked in bench.leader.of(leader.AcquireRecordsRequest) if asked.member_id == "me"]
+    bench.coordinator.partitions = [0]
+    assert not (await patient).records
+    assert bench.coordinator.epochs().count(0) == 1
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await hasty
+
+
 async def test_every_partition_is_asked_another_one_first_each_time(bench: Bench) -> None:
     for _ in range(3):
         await bench.share.Acquire(request(member_id="me", max_records=3))
@@ -65,10 +82,11 @@ async def test_every_partition_is_asked_another_one_first_each_time(bench: Bench
     assert {(one.member_id, one.max_records, one.acquire_mode) for one in asked} == {("me", 3, 1)}
 
 
-async def test_a_refusal_makes_it_initialise_again(bench: Bench) -> None:
+@pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+async def test_a_state_that_may_be_gone_is_initialised_again(bench: Bench, code: ErrorCode) -> None:
     bench.leader.answer = one_record
     await bench.share.Acquire(request())
-    bench.leader.answer = refusing(ErrorCode.OFFSET_NOT_AVAILABLE)
+    bench.leader.answer = refusing(code)
     before = len(bench.coordinator.heartbeats)
 
     async def initialised() -> None:
@@ -77,6 +95,35 @@ async def test_a_refusal_makes_it_initialise_again(bench: Bench) -> None:
 
     got, _ = await asyncio.gather(bench.share.Acquire(request(max_wait_ms=5_000)), initialised())
     assert [record.value for record in got.records] == [b"value"]
+
+
+async def test_any_other_refusal_says_nothing_about_the_state(bench: Bench) -> None:
+    """A group whose members come and go without need has its partitions assigned anew each time."""
+    bench.leader.answer = one_record
+    await bench.share.Acquire(request())
+    await eventually(lambda: bench.coordinator.epochs() == [0, -1])
+    bench.leader.answer = refusing(ErrorCode.OFFSET_NOT_AVAILABLE)
+    before = len(bench.leader.asked)
+
+    async def asked_again() -> None:
+        await eventually(lambda: len(bench.leader.asked) > before + 1)
+        bench.leader.answer = one_record
+
+    got, _ = await asyncio.gather(bench.share.Acquire(request(max_wait_ms=5_000)), asked_again())
+    assert [record.value for record in got.records] == [b"value"]
+    assert bench.coordinator.epochs() == [0, -1]
+
+
+async def test_stopping_waits_for_a_member_that_is_about_to_leave(bench: Bench) -> None:
+    bench.coordinator.partitions = []
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        await bench.share.Acquire(request(), timeout=0.3)
+    assert bench.coordinator.epochs()[-1] != -1
+    stopping = asyncio.ensure_future(bench.gateway.stop())
+    await asyncio.wait([stopping], timeout=0.1)
+    bench.coordinator.partitions = [0]
+    await stopping
+    assert bench.coordinator.epochs()[-1] == -1
 
 
 async def test_a_refusal_that_stays_is_the_callers(bench: Bench) -> None:

@@ -156,6 +156,58 @@ async def test_several_leaders_share_credit_and_get_their_own_acknowledgements(b
         await eventually(lambda: here_stream.credit + there_stream.credit == 15)
 
 
+async def test_credit_that_is_taken_back_leaves_every_leader(bench: Bench) -> None:
+    other, there, _ = await bench.remote_leader(2)
+    bench.ownership.give(1, there)
+    async with consuming(bench, own_membership(0, 1, credit=10)) as call:
+        await call.read()
+        streams = [await stream_of(bench.leader), await stream_of(other)]
+        await eventually(lambda: [stream.credit for stream in streams] == [5, 5])
+        await call.write(pb.ConsumeRequest(credit=-10))
+        await eventually(lambda: [stream.credit for stream in streams] == [0, 0])
+        await call.write(pb.ConsumeRequest(credit=-1))
+        assert [violation.field for violation in (await refusal(call)).violations] == ["credit"]
+
+
+async def test_every_leader_hears_that_the_rest_is_unseen(bench: Bench) -> None:
+    other, there, _ = await bench.remote_leader(2)
+    async with consuming(bench, own_membership(0, 1)) as call:
+        here_stream = await stream_of(bench.leader)
+        await call.write(pb.ConsumeRequest(rest_unseen=True))
+        await eventually(lambda: here_stream.requests[-1].rest_unseen)
+        await call.write(pb.ConsumeRequest(rest_unseen=True, assignment=assignment(0)))
+        await eventually(lambda: [request.rest_unseen for request in here_stream.requests].count(True) == 2)
+        bench.ownership.give(1, there)
+        await call.write(pb.ConsumeRequest(assignment=assignment(0, 1)))
+        there_stream = await stream_of(other)
+        await call.write(pb.ConsumeRequest(rest_unseen=True, acknowledgements=[ack(1)]))
+        await eventually(lambda: there_stream.requests[-1].rest_unseen and here_stream.acknowledged == [1])
+        assert here_stream.requests[-1].rest_unseen
+
+
+@pytest.mark.parametrize("asked_for", [True, False])
+async def test_the_clients_next_message_ends_a_leaders_pause(bench: Bench, asked_for: bool) -> None:
+    other, there, _ = await bench.remote_leader(2)
+    first = own_membership(0, 1)
+    first.subscribe.pause_on_lock_lost = asked_for
+    async with consuming(bench, first) as call:
+        await call.read()
+        stream = await stream_of(bench.leader)
+        assert stream.requests[0].open.pause_on_lock_lost is asked_for
+        for leaders in (1, 2):
+            stream.out.put_nowait(leader.DeliverResponse(lock_lost=[delivery.LockLost(partition=0)]))
+            assert (await call.read()).lock_lost
+            await call.write(pb.ConsumeRequest())
+            await call.write(pb.ConsumeRequest(acknowledgements=[ack(leaders)]))
+            await eventually(lambda: len(stream.acknowledged) == leaders)  # noqa: B023  # it is waited for
+            assert sum(request.resume for request in stream.requests) == leaders * asked_for
+            bench.ownership.give(1, there)
+            await call.write(pb.ConsumeRequest(assignment=assignment(0)))
+            await call.write(pb.ConsumeRequest(assignment=assignment(0, 1)))
+            await stream_of(other)
+        assert not any(request.resume for request in other.streams[0].requests)
+
+
 async def test_a_single_credit_finds_the_leader_that_has_records(bench: Bench) -> None:
     other, there, _ = await bench.remote_leader(2)
     bench.ownership.give(1, there)
@@ -248,7 +300,7 @@ async def test_decoded_records(bench: Bench) -> None:
         # The gateway decides on the gap itself, and the client never hears of it.
         await eventually(lambda: stream.acknowledged and stream.credit == 5)
         (gap,) = stream.requests[-2].acknowledgements
-        assert (gap.first_offset, gap.last_offset, gap.type) == (3, 3, 0)
+        assert (gap.first_offset, gap.last_offset, gap.type) == (3, 3, delivery.ACKNOWLEDGE_TYPE_GAP)
         stream.out.put_nowait(
             leader.DeliverResponse(
                 results=[delivery.AcknowledgementResult(id=gap.id), delivery.AcknowledgementResult(id=5)]

@@ -20,9 +20,11 @@ def split(**left: int) -> CreditSplit[str]:
 def test_credit_waits_for_a_leader() -> None:
     credit: CreditSplit[str] = CreditSplit()
     assert credit.grant(10) == []
-    assert credit.pool == 10
+    assert credit.pool == credit.outstanding == 10
     assert credit.add("a") == [("a", 10)]
-    assert (credit.pool, credit.left("a")) == (0, 10)
+    assert (credit.pool, credit.left("a"), credit.outstanding) == (0, 10, 10)
+    credit.delivered("a", 4)
+    assert credit.outstanding == 6
 
 
 def test_one_leader_gets_all() -> None:
@@ -45,6 +47,34 @@ SHARES = [
 @pytest.mark.parametrize(("left", "records", "given"), SHARES)
 def test_those_with_the_least_come_level(left: dict[str, int], records: int, given: dict[str, int]) -> None:
     assert dict(split(**left).grant(records)) == given
+
+
+# What leaders have left, what is taken back, what each loses; the rest is on its way already.
+BACK = [
+    ({"a": 10}, 4, {"a": -4}, 0),
+    ({"a": 2, "b": 8}, 5, {"b": -5}, 0),
+    ({"a": 3, "b": 4, "c": -1}, 7, {"a": -3, "b": -4}, 0),
+    ({"a": 3}, 5, {"a": -3}, -2),
+    ({}, 5, {}, -5),
+]
+
+
+@pytest.mark.parametrize(("left", "records", "taken", "pool"), BACK)
+def test_credit_is_taken_back_from_those_with_the_most(
+    left: dict[str, int], records: int, taken: dict[str, int], pool: int
+) -> None:
+    credit = split(**left)
+    assert dict(credit.grant(-records)) == taken
+    assert credit.pool == pool
+
+
+def test_credit_that_was_used_when_it_was_taken_back_is_made_up_for_by_the_next() -> None:
+    credit = split(a=5)
+    assert credit.grant(-5) == [("a", -5)]
+    credit.delivered("a", 3)  # was on its way
+    assert credit.left("a") == -3
+    assert credit.grant(10) == [("a", 10)]
+    assert credit.left("a") == 7
 
 
 def test_a_leader_that_joins_gets_nothing_until_there_is_new_credit() -> None:

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from libs.rpc.router import Peer
+from libs.share_calls.values import TopicPartition
 from libs.testkit.waiting import eventually
-from services.gateway.core.values import TopicPartition
 from services.gateway.service.leader_stream import LeaderStream
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.gateway.fakes import member

@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from libs.catalog.records import Topic, TopicRecord
 from libs.rpc.in_band import wire
 from libs.testkit.waiting import eventually
 from services.gateway.config import IN_FLIGHT_BYTES
@@ -158,12 +159,48 @@ async def test_a_stream_answers_everything_before_it_ends(bench: Bench) -> None:
         assert sent == list(range(index, 50, 2))
 
 
+async def test_requests_of_a_partition_keep_their_order_whatever_their_size(bench: Bench) -> None:
+    """The first one's partitions are many, so looking its leaders up takes longer than all of the others."""
+    wide = Topic("W" * 22, "wide", 40)
+    bench.gateway.catalog.catalog.apply(TopicRecord(wide), 2)
+    bench.leader.answer = appending
+    parts = [pb.ProduceRequest.PartitionData(index=index, records=b"0") for index in range(40)]
+    first = pb.ProduceRequest(topic_data=[pb.ProduceRequest.TopicData(name="wide", partition_data=parts)])
+    call = bench.produce.ProduceStream()
+    await call.write(pb.ProduceStreamRequest(id=0, produce=first))
+    for number in range(1, 6):
+        request = produced(7, str(number).encode(), name="wide")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    await call.done_writing()
+    assert len([answer async for answer in call]) == 6
+    asked = bench.leader.of(leader.ProduceRequest)
+    assert [int(p.record_batches) for r in asked for p in r.partitions if p.partition == 7] == [*range(6)]
+
+
+async def test_a_batch_that_is_tried_again_is_not_overtaken(bench: Bench) -> None:
+    bench.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def settle(_: str) -> None:
+        bench.leader.answer = appending
+
+    bench.ownership.on_forget = settle
+    call = bench.produce.ProduceStream()
+    for number in (0, 1):
+        request = produced(0, str(number).encode(), name="flights")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
+    assert [(await call.read()).id for _ in range(2)] == [0, 1]
+    asked = bench.leader.of(leader.ProduceRequest)
+    assert [int(part.record_batches) for request in asked for part in request.partitions] == [0, 0, 1]
+    call.cancel()
+
+
 async def test_a_stream_is_not_read_while_much_is_under_way(bench: Bench) -> None:
     gate = bench.gate()
     call = bench.produce.ProduceStream()
     size = IN_FLIGHT_BYTES // 2
     for number in range(3):
-        await call.write(pb.ProduceStreamRequest(id=number, produce=produced(0, bytes(size), name="flights")))
+        request = produced(number % 2, bytes(size), name="flights")
+        await call.write(pb.ProduceStreamRequest(id=number, produce=request))
     await eventually(lambda: gate.waiting == 2)
     gate.open()
     assert sorted([(await call.read()).id for _ in range(3)]) == [0, 1, 2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from libs.share_calls.values import AckBatch, TopicPartition
 from services.gateway.core.fetch import (
     FetchContext,
     FetchIntent,
@@ -14,7 +15,7 @@ from services.gateway.core.fetch import (
     shown_error,
 )
 from services.gateway.core.sessions import Session, SessionCache, next_epoch
-from services.gateway.core.values import AckBatch, SessionKey, TopicPartition
+from services.gateway.core.values import SessionKey
 from sharebroker.errors import ErrorCode, KafkaError
 
 KEY = SessionKey("group", "member")
@@ -221,3 +222,14 @@ def test_entries_of_one_partition_are_merged() -> None:
 def test_a_fetch_shows_only_errors_that_kafkas_client_bears(code: ErrorCode) -> None:
     known = {-1, 0, 2, 3, 6, 9, 29, 56, 74, 78, 100, 103}
     assert shown_error(code) == (code if code in known else ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+def test_a_request_can_be_taken_back_unless_another_came() -> None:
+    cache = opened(A)
+    session = cache.advance(KEY, 1, 1.0)
+    session.take_back(1)
+    assert cache.advance(KEY, 1, 1.0).epoch == 2
+    cache.advance(KEY, 2, 1.0)
+    session.take_back(1)
+    assert session.epoch == 3
+    assert cache.get(KEY) is session

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import grpc
 import pytest
 
 from libs.rpc.in_band import wire
+from libs.share_calls.values import (
+    AcknowledgeCall,
+    Acknowledged,
+    AcquireCall,
+    Acquisition,
+    TopicPartition,
+)
 from libs.testkit.waiting import eventually
+from services.gateway.service.idle import IdleSessions
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
@@ -156,6 +165,27 @@ async def test_a_connection_that_is_gone_makes_room(bench: Bench) -> None:
     assert answered(await bench.share.ShareFetch(fetch(0, 0)))
 
 
+async def test_a_session_that_nobody_uses_ends_by_itself(bench: Bench) -> None:
+    bench.gateway.config = replace(bench.gateway.config, connections_max_idle_ms=1)
+    await bench.share.ShareFetch(fetch(0, 0, 1))
+    idle = IdleSessions(bench.gateway)
+    idle.start()
+    await eventually(lambda: bench.leader.of(leader.ReleaseMemberRequest))
+    await idle.stop()
+    (release,) = bench.leader.of(leader.ReleaseMemberRequest)
+    assert (release.group_id, release.member_id, len(release.partitions)) == ("group", "me", 2)
+    assert (await refused(bench.share.ShareFetch(fetch(1)))).code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_sessions_may_be_idle_for_ever(bench: Bench) -> None:
+    bench.gateway.config = replace(bench.gateway.config, connections_max_idle_ms=-1)
+    idle = IdleSessions(bench.gateway)
+    before = asyncio.all_tasks()
+    idle.start()
+    assert asyncio.all_tasks() == before
+    await idle.stop()
+
+
 # Acknowledgements that are refused for their partition, which stays as it was; the other one is applied.
 WRONG = [
     ([(9, 0, [ACCEPT])], ErrorCode.INVALID_REQUEST),
@@ -267,6 +297,132 @@ async def test_several_leaders_are_asked_until_one_has_records(bench: Bench) -> 
     other.answer = records_of(1)
     assert answered(await task)[1].records == b"batch"
     assert all(asked.max_wait_ms == 0 for asked in bench.leader.asked)
+
+
+class Calls:
+    """A leader of this process: has nothing, and a watch that tells what a test says."""
+
+    def __init__(self) -> None:
+        self.fetches: list[AcquireCall] = []
+        self.watches: list[Watching] = []
+        self.can_watch = True
+
+    async def acquire(self, call: AcquireCall) -> list[Acquisition]:
+        self.fetches.append(call)
+        await asyncio.sleep(call.max_wait)
+        return [Acquisition(*part) for part in call.partitions]
+
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+        return [Acknowledged(part.topic_id, part.partition) for part in call.parts]
+
+    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watching | None:
+        if not self.can_watch:
+            return None
+        self.watches.append(Watching())
+        return self.watches[-1]
+
+
+class Watching:
+    def __init__(self) -> None:
+        self.quiet = True
+        self.waited: list[float] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def changes(self, timeout: float) -> bool:
+        self.waited.append(timeout)
+        await self.open.wait()
+        return not self.quiet
+
+    def tell(self, listener: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def tell_no_more(self, listener: Callable[[], None]) -> None:
+        raise NotImplementedError
+
+    def end(self) -> None:
+        self.quiet = False
+
+
+@pytest.fixture
+async def calls(bench: Bench) -> Calls:
+    calls = Calls()
+    await bench.share.ShareFetch(fetch(0, 0, 1, member_id="first"))  # has the leaders looked up
+    bench.router.register_share_calls(calls)
+    return calls
+
+
+async def test_who_found_nothing_is_told_the_same_without_asking(bench: Bench, calls: Calls) -> None:
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    assert (len(calls.fetches), len(calls.watches)) == (2, 1)
+    for epoch in (2, 3):
+        assert answered(await bench.share.ShareFetch(fetch(epoch, max_wait_ms=250))) == {}
+    assert (len(calls.fetches), calls.watches[0].waited) == (2, [0.25, 0.25])
+
+
+CHANGES: list[Any] = [
+    fetch(2, 1, max_wait_ms=1),
+    fetch(2, 0, acks={0: [(0, 0, [ACCEPT])]}, max_wait_ms=1),
+    fetch(
+        2,
+        max_wait_ms=1,
+        forgotten_topics_data=[pb.ShareFetchRequest.ForgottenTopic(topic_id=TOPIC.topic_id, partitions=[1])],
+    ),
+    fetch(2, max_records=0, max_wait_ms=1),
+    fetch(-1, max_wait_ms=1),
+]
+
+
+@pytest.mark.parametrize("request_", CHANGES)
+async def test_another_question_ends_the_watch(
+    bench: Bench, calls: Calls, request_: pb.ShareFetchRequest
+) -> None:
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    await bench.share.ShareFetch(request_)
+    assert (calls.watches[0].quiet, calls.watches[0].waited) == (False, [])
+
+
+async def test_what_the_watch_sees_is_asked_for(bench: Bench, calls: Calls) -> None:
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    calls.watches[0].end()
+    await bench.share.ShareFetch(fetch(2, max_wait_ms=50))
+    assert (len(calls.fetches), len(calls.watches)) == (3, 2)
+    assert calls.fetches[-1].max_wait <= 0.05
+
+
+async def test_a_session_that_is_replaced_leaves_no_watch(bench: Bench, calls: Calls) -> None:
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(0, 0, max_wait_ms=1))
+    assert not calls.watches[0].quiet
+
+
+async def test_a_request_that_was_overtaken_while_it_watched_is_refused(bench: Bench, calls: Calls) -> None:
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    calls.watches[0].open.clear()
+    slow = asyncio.ensure_future(bench.share.ShareFetch(fetch(2, max_wait_ms=1)))
+    await eventually(lambda: calls.watches[0].waited)
+    await bench.share.ShareAcknowledge(acknowledge(3, {}))
+    calls.watches[0].open.set()
+    assert (await refused(slow)).code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
+
+
+async def test_there_is_no_watch_where_the_leader_cannot_tell(bench: Bench, calls: Calls) -> None:
+    calls.can_watch = False
+    for epoch in range(3):
+        await bench.share.ShareFetch(fetch(epoch, *((0, 1) if not epoch else ()), max_wait_ms=1))
+    assert len(calls.fetches) == 3
+
+
+async def test_there_is_no_watch_by_partitions_of_several_leaders(bench: Bench, calls: Calls) -> None:
+    bench.local_leader(2, 1)
+    for epoch in range(3):
+        await bench.share.ShareFetch(fetch(epoch, *((0, 1) if not epoch else ()), max_wait_ms=1))
+    assert calls.watches == []
 
 
 def test_codes_are_kafkas() -> None:

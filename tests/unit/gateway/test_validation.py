@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from libs.catalog.names import check_group_id
+from libs.share_calls.values import AckBatch
 from services.gateway.core.validation import (
     batches_refusal,
     check_bounds,
     check_delay,
-    check_group_id,
     check_member_id,
     check_renewing_fetch,
+    check_topic_names,
 )
-from services.gateway.core.values import AckBatch
 from sharebroker.errors import ErrorCode, KafkaError
 
 # Batches, whether RENEW is announced, and a word of the refusal (None: taken).
@@ -27,6 +28,7 @@ BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
     ([AckBatch(0, 5, (1,)), AckBatch(5, 9, (1,))], False, None),  # touching by one offset passes in Kafka
     ([AckBatch(0, 5, (1,)), AckBatch(4, 9, (1,))], False, "overlap"),
     ([AckBatch(6, 9, (1,)), AckBatch(0, 5, (1,))], False, "overlap"),
+    ([AckBatch(-2, 5, (1,))], False, "0 or more"),
     ([AckBatch(0, 9, ())], False, "empty"),
     ([AckBatch(0, 9, (1, 1))], False, "2 entries for 10"),
     ([AckBatch(0, 1, (1, 1, 1))], False, "3 entries for 2"),
@@ -42,7 +44,7 @@ BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [
 def test_batches(batches: list[AckBatch], renew: bool, word: str | None) -> None:
     refusal = batches_refusal(batches, renew_allowed=renew)
     if word is None:
-        assert refusal is None if not any(batch.first < -1 for batch in batches) else True
+        assert refusal is None
     else:
         assert refusal is not None
         assert word in refusal
@@ -66,6 +68,15 @@ def test_group_ids() -> None:
     with pytest.raises(KafkaError) as refused:
         check_group_id("")
     assert [violation.field for violation in refused.value.violations] == ["group_id"]
+
+
+def test_the_first_topic_name_that_cannot_be_is_named() -> None:
+    check_topic_names("topics", [])
+    check_topic_names("topics", ["a", "not.created_yet-"])
+    with pytest.raises(KafkaError) as refused:
+        check_topic_names("topics", ["a", "", ".."])
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [violation.field for violation in refused.value.violations] == ["topics[1]"]
 
 
 @pytest.mark.parametrize(("value", "fine"), [(0, False), (1, True), (5, True), (6, False)])

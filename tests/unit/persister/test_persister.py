@@ -12,7 +12,14 @@ import pytest
 from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
 from libs.persister.noop import NoOpPersister
-from libs.persister.port import Persister, ShareKey, SharePartitionState, StateBatch, StateSummary
+from libs.persister.port import (
+    Persister,
+    ShareKey,
+    SharePartitionState,
+    StateBatch,
+    StateChange,
+    StateSummary,
+)
 from libs.rpc.router import Peer
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
@@ -79,12 +86,13 @@ async def test_each_call_carries_its_fields() -> None:
     persister: Persister = DefaultPersister(coordinators, QUICK)
     await persister.initialize(KEY, 7, -1)
     await persister.write(KEY, Change())
-    await persister.delete(KEY)
+    await persister.delete(KEY, 8)
     names = [rpc for rpc, _ in coordinators.asked]
     assert names == ["InitializeShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"]
     [initialize, write, delete] = [request.topics[0].partitions[0] for _, request in coordinators.asked]
     assert (initialize.partition, initialize.state_epoch, initialize.start_offset) == (3, 7, -1)
     assert (write.state_epoch, write.leader_epoch, write.start_offset) == (1, 2, 10)
+    assert coordinators.asked[-1][1].state_epoch == 8
     assert write.delivery_complete_count == 4
     batch = write.state_batches[0]
     assert (batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count) == (
@@ -94,6 +102,51 @@ async def test_each_call_carries_its_fields() -> None:
         1,
     )
     assert delete == 3
+
+
+class Local:
+    """The share coordinator of this process: refuses as told, then takes what is written."""
+
+    def __init__(self, *refusals: ErrorCode) -> None:
+        self.refusals = list(refusals)
+        self.written: list[tuple[ShareKey, StateChange]] = []
+
+    def write(self, key: ShareKey, change: StateChange) -> asyncio.Future[None]:
+        if self.refusals:
+            raise KafkaError(self.refusals.pop(0))
+        self.written.append((key, change))
+        durable = asyncio.get_running_loop().create_future()
+        durable.set_result(None)
+        return durable
+
+
+async def test_writes_of_one_process_need_no_request() -> None:
+    coordinators, local = Coordinators(lambda _, request: results(request)), Local()
+    persister = DefaultPersister(coordinators, QUICK)
+    persister.register_local("1/1", local)
+    await persister.write(KEY, Change())
+    assert (local.written, coordinators.asked) == ([(KEY, Change())], [])
+    await persister.initialize(KEY, 7, -1)
+    assert [rpc for rpc, _ in coordinators.asked] == ["InitializeShareGroupState"]
+
+
+async def test_writes_to_another_process_are_requests() -> None:
+    coordinators, local = Coordinators(lambda _, request: results(request)), Local()
+    persister = DefaultPersister(coordinators, QUICK)
+    persister.register_local("2/1", local)
+    await persister.write(KEY, Change())
+    assert (local.written, [rpc for rpc, _ in coordinators.asked]) == ([], ["WriteShareGroupState"])
+
+
+async def test_writes_of_one_process_are_tried_again_too() -> None:
+    coordinators = Coordinators(lambda _, request: results(request))
+    local = Local(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+    persister = DefaultPersister(coordinators, QUICK)
+    persister.register_local("1/1", local)
+    await persister.write(KEY, Change())
+    assert (len(local.written), coordinators.forgotten) == (1, 2)
+    local.refusals.append(ErrorCode.FENCED_STATE_EPOCH)
+    assert (await refusal(persister.write(KEY, Change()))).code is ErrorCode.FENCED_STATE_EPOCH
 
 
 async def test_what_is_read_comes_back() -> None:
@@ -241,7 +294,7 @@ async def test_persister_that_keeps_nothing() -> None:
     persister: Persister = NoOpPersister()
     await persister.initialize(KEY, 1, 0)
     await persister.write(KEY, Change())
-    await persister.delete(KEY)
+    await persister.delete(KEY, 1)
     assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())
     assert await persister.read_summary(KEY) == StateSummary(0, 0, -1, -1)
 

@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from services.share_partition_leader.core.values import (
-    AckBatch,
-    AcquireMode,
-    AcquireRequest,
-    LoadedState,
-    SharePartitionSettings,
-)
+from libs.share_calls.values import AckBatch, AcquireMode
+from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 AFTER_ACK = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}
@@ -241,6 +236,20 @@ class Model:
         for offset in renewed:
             self.records[offset].deadline = now + self.settings.lock_duration
         return self._start_transition(number, changes)
+
+    def give_back(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
+        """As `acknowledge`, and the delivery does not count."""
+        self.acknowledge(number, member, batches, 0.0)
+        self._undo(record for record in self.records.values() if record.change and record.change[0] == number)
+
+    def give_back_all(self, member: str) -> None:
+        held = (r for r in self.records.values() if r.state == ACQUIRED and r.member == member)
+        self._undo(record for record in held if not record.change)
+
+    def _undo(self, records: Iterable[Record]) -> None:
+        for record in records:
+            record.put(AVAILABLE)
+            record.count -= 1
 
     def release(self, number: int, member: str) -> bool:
         held = {

@@ -9,12 +9,10 @@ import pytest
 from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from libs.share_calls.values import AckBatch, Acquired, AcquireMode
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.values import (
-    AckBatch,
-    Acquired,
-    AcquireMode,
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
@@ -152,6 +150,26 @@ class SharePartitionMachine(RuleBasedStateMachine):
         first = data.draw(st.integers(piece.first, piece.last))
         last = data.draw(st.integers(first, piece.last))
         self._acknowledge(member, [AckBatch(first, last, (2,), piece.token)], delay)
+
+    @precondition(lambda self: self.handed)
+    @rule(data=st.data(), everything=st.booleans())
+    def give_back_unseen(self, data: st.DataObject, everything: bool) -> None:
+        newest = len(self.handed) - 1
+        member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
+        if everything:
+            self.share.give_back_all(member)
+            self.model.give_back_all(member)
+            return
+        first = data.draw(st.integers(piece.first, piece.last))
+        batches = [AckBatch(first, data.draw(st.integers(first, piece.last)), (2,), piece.token)]
+        self.number += 1
+        try:
+            self.model.give_back(self.number, member, batches)
+        except RefusedError:
+            with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
+                self.share.give_back(member, batches)
+        else:
+            self.share.give_back(member, batches)
 
     def _acknowledge_anything(self, member: str, data: st.DataObject) -> None:
         near = st.integers(max(0, self.share.start_offset - 5), self.share.end_offset + 5)

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from libs.leases import names
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.share_partition_leader.service.streams import Stream, said, stream
 from tests.unit.share_partition_leader.service.virtual_time import VirtualLoop, settle
 from tests.unit.share_partition_leader.service.world import (
@@ -107,7 +108,9 @@ def _publish(count: int) -> Step:
     return step
 
 
-def _acknowledge(who: int, where: int, length: int, kind: int, with_token: bool, delay_ms: int) -> Step:
+def _acknowledge(
+    who: int, where: int, length: int, kind: int, with_token: bool, delay_ms: int, unseen: bool
+) -> Step:
     """Something a stream was handed, held still or not; perhaps reaching over its end."""
 
     def step(story: Story) -> None:
@@ -122,6 +125,7 @@ def _acknowledge(who: int, where: int, length: int, kind: int, with_token: bool,
                 kind,
                 lock_token=run.lock_token if with_token else 0,
                 delay_ms=delay_ms if kind == RELEASE else 0,
+                unseen=unseen,
             )
 
     return step
@@ -131,11 +135,12 @@ def _grant(who: int, credit: int) -> Step:
     return lambda story: story.streams[who % len(story.streams)].grant(credit)
 
 
-def _replace(who: int, credit: int, politely: bool) -> Step:
+def _replace(who: int, credit: int, politely: bool, unseen: bool) -> Step:
     """A stream ends, in good order or not, and another begins."""
 
     async def step(story: Story) -> None:
         leaving = story.streams[who % len(story.streams)]
+        leaving.send(pb.DeliverRequest(rest_unseen=unseen))
         if politely:
             leaving.finish()
         else:
@@ -200,10 +205,11 @@ _EVENTS = st.one_of(
         st.sampled_from([ACCEPT, ACCEPT, ACCEPT, RELEASE, REJECT, RENEW, 0]),
         st.booleans(),
         st.sampled_from([0, 0, 4000, 50_000]),
+        st.sampled_from([False, False, True]),
     ),
     st.builds(_grant, _WHO, st.integers(-3, 12)),
     st.one_of(
-        st.builds(_replace, _WHO, st.integers(0, 10), st.booleans()),
+        st.builds(_replace, _WHO, st.integers(0, 10), st.booleans(), st.booleans()),
         st.builds(_pass, st.sampled_from([0.01, 3.0, 31.0])),
         st.builds(
             _break_write,

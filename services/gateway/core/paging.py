@@ -1,0 +1,34 @@
+"""Pages of partitions: so many at a time, and where the next page begins. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Position(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+
+def page(
+    topics: Iterable[tuple[str, int]], start: Position, limit: int
+) -> tuple[list[tuple[str, range]], Position | None]:
+    """Up to `limit` partitions from `start` on, by topic, and where to go on; None where that was all.
+
+    `topics` are names, from that of `start` on, with their numbers of partitions; a topic without any has its
+    place too.
+    """
+    found: list[tuple[str, range]] = []
+    for name, partitions in topics:
+        if limit == 0:
+            return found, Position(name, 0)
+        first = start.partition if name == start.topic else 0
+        taken = range(first, min(first + limit, partitions))
+        found.append((name, taken))
+        if taken.stop < partitions:
+            return found, Position(name, taken.stop)
+        limit -= len(taken)
+    return found, None

@@ -1,0 +1,26 @@
+"""ConsumerGroupHeartbeat (68): refused, for consumer groups are not served.
+
+So does a Kafka that has groups of the old kind only. Where the API is not there librdkafka tries for ever.
+"""
+
+from __future__ import annotations
+
+from libs.kafka_wire.shapes import Message, response_shapes
+from services.gateway.kafka.call import Api, Call
+from sharebroker.errors import ErrorCode, KafkaError
+
+_R = response_shapes(68)
+
+
+async def handle(_call: Call) -> Message:
+    """Raises UNSUPPORTED_VERSION."""
+    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Consumer groups are not served; share groups are.")
+
+
+def _refuse(_call: Call, error: KafkaError) -> Message:
+    return _R.ConsumerGroupHeartbeatResponse(
+        error_code=error.code, error_message=error.message, member_epoch=-1, heartbeat_interval_ms=0
+    )
+
+
+API = Api(68, (0, 1), handle, _refuse)

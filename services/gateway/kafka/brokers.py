@@ -1,0 +1,173 @@
+"""The gateways as a Kafka client sees them: brokers, each the leader of its share of the partitions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from hashlib import blake2b
+from time import monotonic
+from typing import Final, Protocol
+
+from libs.catalog.internal import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from libs.leases import names
+from libs.leases.port import LeasesUnavailable, Member
+from libs.leases.rules import preferred
+from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker.errors import ErrorCode, KafkaError
+
+_log = logging.getLogger(__name__)
+
+_GENERATION: Final = "brokers"
+
+_REMEMBERED: Final = 100_000
+"""Leaders that are looked up once."""
+
+_ASKED_AGAIN: Final = 1.0
+"""Seconds. Processes hear of each other at different times: one that saw the present brokers before another
+still told of those before has a number that clients, who never go back, would take for an old one."""
+
+_COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
+"""Internal topics' partitions are shards of a role."""
+
+
+class Generations(Protocol):
+    """Numbers that rise whenever something that all processes see has changed (libs.leases.port)."""
+
+    async def generation(self, name: str, digest: str) -> int:
+        """The number of what `digest` stands for; one more than the last when it differs from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A gateway with a Kafka door."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class View:
+    """The brokers at one time. `epoch` rises with every change: it is every partition's leader epoch here."""
+
+    members: tuple[Member, ...]
+    me: int
+    epoch: int
+    group_shard: Callable[[str], int]
+    _leaders: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @cached_property
+    def brokers(self) -> dict[int, Broker]:
+        """By node id."""
+        return {member.node_id: _broker(member) for member in self.members}
+
+    def leader(self, topic_id: str, partition: int) -> int:
+        """The node that clients are to ask for a partition.
+
+        The same hash spreads the partitions over the processes that really lead them, so that where each
+        process has all roles no request is passed on. Of an internal topic that is the shard's coordinator.
+        """
+        key = (topic_id, partition)
+        node = self._leaders.get(key)
+        if node is None:
+            role = _COORDINATORS.get(topic_id)
+            resource = names.shard(role, partition) if role else names.partition(topic_id, partition)
+            if len(self._leaders) == _REMEMBERED:  # clients may ask for what does not exist
+                self._leaders.clear()
+            node = self._leaders[key] = self._preferred(resource)
+        return node
+
+    def leads(self, topic_id: str, partition: int) -> bool:
+        """Whether clients are to ask this very process."""
+        return self._alone or self.leader(topic_id, partition) == self.me
+
+    def coordinator(self, group_id: str) -> int:
+        """The node that clients are to ask about a group, or a transactional id."""
+        return self._preferred(names.shard(GROUP_COORDINATOR, self.group_shard(group_id)))
+
+    def check_coordinates(self, group_id: str) -> None:
+        """Raises NOT_COORDINATOR where clients are to ask another process."""
+        if not self._alone and self.coordinator(group_id) != self.me:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Another broker coordinates {group_id!r}.")
+
+    @cached_property
+    def _alone(self) -> bool:
+        return [member.node_id for member in self.members] == [self.me]
+
+    def _preferred(self, resource: str) -> int:
+        member = preferred(resource, GATEWAY, self.members)
+        return member.node_id if member is not None else self.me
+
+
+class Brokers:
+    """Follows which gateways there are."""
+
+    def __init__(
+        self,
+        members: Callable[[], Iterable[Member]],
+        me: Member,
+        generations: Generations,
+        group_shard: Callable[[str], int],
+        now: Callable[[], float] = monotonic,
+    ) -> None:
+        self._members = members
+        self._me = me
+        self._generations = generations
+        self._view = View((me,), me.node_id, 0, group_shard)
+        self._seen: tuple[Member, ...] = ()
+        self._sorted: tuple[Member, ...] = (me,)
+        self._changing = asyncio.Lock()
+        self._now = now
+        self._ask_at = now()
+
+    def unchanged(self, view: View) -> bool:
+        """Whether these still are the brokers, as far as this process has heard."""
+        return view is self._view and self._present() == view.members
+
+    async def view(self) -> View:
+        """The brokers of now; those of a moment ago while Redis is away."""
+        members = self._present()
+        due = self._due()
+        if not due and self._view.epoch and members == self._view.members:
+            return self._view
+        async with self._changing:
+            if due or not self._view.epoch or members != self._view.members:
+                await self._change(members)
+        return self._view
+
+    def _due(self) -> bool:
+        """Whether the caller is to ask for the number again; one at a time, the others need not wait."""
+        now = self._now()
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + _ASKED_AGAIN
+        return True
+
+    async def _change(self, members: tuple[Member, ...]) -> None:
+        digest = blake2b(repr([(m.node_id, m.kafka) for m in members]).encode(), digest_size=16).hexdigest()
+        try:
+            epoch = await self._generations.generation(_GENERATION, digest)
+        except LeasesUnavailable as error:
+            _log.info("the brokers' generation cannot be read: %s", error)
+            return
+        epoch = max(epoch, self._view.epoch)  # a store that lost its last writes may count from before
+        if epoch != self._view.epoch or members != self._view.members:
+            self._view = View(members, self._me.node_id, epoch, self._view.group_shard)
+
+    def _present(self) -> tuple[Member, ...]:
+        seen = tuple(self._members())
+        if seen != self._seen:  # every request asks
+            self._seen = seen
+            others = [m for m in seen if m.kafka and m.node_id != self._me.node_id]
+            leaving = any(m.leaving for m in seen if m.node_id == self._me.node_id)
+            mine = [] if leaving and others else [self._me]  # clients are to go to the others
+            self._sorted = tuple(sorted([*others, *mine], key=lambda member: member.node_id))
+        return self._sorted
+
+
+def _broker(member: Member) -> Broker:
+    host, _, port = member.kafka.rpartition(":")
+    return Broker(member.node_id, host.strip("[]"), int(port))

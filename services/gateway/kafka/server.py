@@ -1,0 +1,146 @@
+"""Listens for Kafka clients."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from libs.config.broker import BrokerConfig
+from services.gateway.kafka.budget import Budget, Untaken
+from services.gateway.kafka.call import Door
+from services.gateway.kafka.complaints import Complaints
+from services.gateway.kafka.connection import Connection, Limits
+from sharebroker.errors import ErrorCode, KafkaError
+
+_BACKLOG: Final = 1024
+_CHECK_INTERVAL: Final = 1.0
+"""Seconds between two looks at connections that may keep us waiting."""
+
+_SPARE_FILES: Final = 256
+"""Files that are kept for Redis, gRPC and logs."""
+
+
+class KafkaServer:
+    """`bind`, `open`, `start`; `stop` finishes what is under way. `address` is where clients reach it."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._connect: Callable[[], asyncio.Protocol] | None = None
+        self._connections: set[Connection] = set()
+        self._complaints = Complaints()
+        self._watching: asyncio.Task[None] | None = None
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the port, so that others can be told of it. Raises KafkaError INVALID_CONFIG."""
+        try:
+            family, kind, proto, _, address = socket.getaddrinfo(
+                host.strip("[]"), port, type=socket.SOCK_STREAM
+            )[0]
+            self._socket = socket.socket(family, kind, proto)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+        except OSError as error:
+            self.close()
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Kafka clients cannot be served on {host}:{port}: {error.strerror}. "
+                "Take another --kafka HOST:PORT, or --kafka none.",
+            ) from error
+        return int(self._socket.getsockname()[1])
+
+    def open(self, door: Door, config: BrokerConfig) -> None:
+        """Say what clients are to find."""
+        most = min(config.max_connections, _room_for_files())
+        self._limits = limits = Limits(
+            config.socket_request_max_bytes,
+            Budget(config.queued_max_request_bytes),
+            Untaken(config.queued_max_request_bytes),
+            config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
+        )
+        refusing = _Refusing(door.complaints, most)
+
+        def connect() -> asyncio.Protocol:
+            if len(self._connections) >= most:
+                return refusing
+            connection = Connection(door, limits, self._connections.discard)
+            self._connections.add(connection)
+            return connection
+
+        self._connect = connect
+        self._complaints = door.complaints
+
+    async def start(self) -> None:
+        """Let clients in."""
+        assert self._connect is not None, "open it first"
+        assert self._socket is not None, "bind it first"
+        self._server = await asyncio.get_running_loop().create_server(
+            self._connect, sock=self._socket, backlog=_BACKLOG
+        )
+        self._watching = asyncio.create_task(self._watch(), name="Kafka connections")
+
+    def close(self) -> None:
+        """Give the port back, and hang up."""
+        if self._socket is not None:
+            self._socket.close()
+        for connection in list(self._connections):
+            connection.hang_up()
+
+    async def stop(self, grace: float, *, hang_up: bool = True) -> None:
+        """Take no more clients and requests, let those under way be answered for `grace` seconds, close.
+
+        Without `hang_up` clients stay connected until `close`: who is cut off asks for the leaders at once,
+        and finds the old ones until our leases are handed over.
+        """
+        if self._server is None:
+            return
+        self._server.close()
+        if self._watching is not None:
+            self._watching.cancel()
+        for connection in list(self._connections):
+            connection.close(hang_up=hang_up)
+        tasks = {connection.task for connection in self._connections if connection.task is not None}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=grace)
+            for task in late:
+                task.cancel()
+
+    def check(self, now: float) -> None:
+        """Close connections that keep us waiting; `now` in seconds of the loop's clock."""
+        for connection in list(self._connections):
+            connection.check(now)
+        self._complaints.tell_left_out()
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_CHECK_INTERVAL)
+            self.check(loop.time())
+
+
+class _Refusing(asyncio.Protocol):
+    """For clients too many: closed at once."""
+
+    def __init__(self, complaints: Complaints, most: int) -> None:
+        self._complaints = complaints
+        self._most = most
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Says nothing to the client."""
+        self._complaints.tell("refused a connection", most=self._most)
+        transport.close()
+
+
+def _room_for_files() -> int:
+    """How many connections the operating system allows, once we have asked for all it gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _SPARE_FILES, soft // 2)

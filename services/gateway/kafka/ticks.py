@@ -1,0 +1,40 @@
+"""Timers of many that wait, which end together: a process that wakes less often costs less."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import ceil
+from typing import Final
+
+TICK: Final = 0.01
+"""Seconds by which a wait may be longer than it was asked for."""
+
+
+class Ticks:
+    """Calls back after a wait, at the end of the tick in which it is over."""
+
+    __slots__ = ("_due", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._due: dict[int, set[Callable[[], None]]] = {}
+
+    def call_later(self, wait: float, callback: Callable[[], None]) -> int:
+        """Have it called in `wait` seconds; gives what `cancel` needs."""
+        tick = ceil((self._loop.time() + wait) / TICK)
+        if tick not in self._due:
+            self._due[tick] = set()
+            self._loop.call_at(tick * TICK, self._over, tick)
+        self._due[tick].add(callback)
+        return tick
+
+    def cancel(self, tick: int, callback: Callable[[], None]) -> None:
+        """Not any more; nothing happens where it is over."""
+        self._due.get(tick, set()).discard(callback)
+
+    def _over(self, tick: int) -> None:
+        callbacks = self._due[tick]
+        while callbacks:  # one of them may cancel another
+            callbacks.pop()()
+        del self._due[tick]

@@ -1,0 +1,147 @@
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.ListShareGroupOffsetsSpec;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** What a program does with Kafka's Java clients, in one go; a line for each thing that a test looks at. */
+public final class ClientTour {
+    private static final String TOPIC = "tour";
+    private static final String GROUP = "tourists";
+    private static final Duration POLL = Duration.ofSeconds(1);
+    private static final int POLLS = 30;
+
+    private final Map<String, Object> server;
+
+    private ClientTour(String bootstrap) {
+        server = Map.of("bootstrap.servers", bootstrap);
+    }
+
+    /** Argument: bootstrap servers. */
+    public static void main(String[] arguments) throws Exception {
+        var tour = new ClientTour(arguments[0]);
+        tour.prepare();
+        for (String compression : List.of("none", "gzip", "snappy", "lz4", "zstd")) {
+            tour.produce(compression);
+        }
+        tour.commitTransaction();
+        tour.consume();
+        tour.consumeOneByOne();
+        tour.describe();
+    }
+
+    private void prepare() throws Exception {
+        try (Admin admin = Admin.create(server)) {
+            admin.createTopics(List.of(new NewTopic(TOPIC, 1, (short) 1))).all().get();
+            for (String group : List.of(GROUP, "one-by-one")) {
+                var setting = new AlterConfigOp(
+                    new ConfigEntry("share.auto.offset.reset", "earliest"), AlterConfigOp.OpType.SET);
+                var resource = new ConfigResource(ConfigResource.Type.GROUP, group);
+                admin.incrementalAlterConfigs(Map.of(resource, List.of(setting))).all().get();
+            }
+        }
+    }
+
+    private void produce(String compression) throws Exception {
+        try (var producer = producer(Map.of("compression.type", compression))) {
+            var record = new ProducerRecord<>(TOPIC, "key", compression);
+            record.headers().add("compression", compression.getBytes(StandardCharsets.UTF_8));
+            producer.send(record).get();
+            producer.send(new ProducerRecord<>(TOPIC, null, compression + " without a key")).get();
+            producer.send(new ProducerRecord<>(TOPIC, compression + " deleted", null)).get();
+        }
+    }
+
+    private void commitTransaction() throws Exception {
+        try (var producer = producer(Map.of("transactional.id", "tour"))) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(TOPIC, "key", "in a transaction"));
+            producer.commitTransaction();
+        }
+    }
+
+    /** Accepts all but the first two: of these one is released at its first delivery, one rejected. */
+    private void consume() {
+        try (var consumer = consumer(GROUP, Map.of("share.acknowledgement.mode", "explicit"))) {
+            int finished = 0;
+            for (int poll = 0; poll < POLLS && finished < 16; poll++) {
+                for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
+                    boolean released = record.offset() == 0 && record.deliveryCount().orElseThrow() == 1;
+                    finished += released ? 0 : 1;
+                    consumer.acknowledge(record, released ? AcknowledgeType.RELEASE
+                        : record.offset() == 1 ? AcknowledgeType.REJECT : AcknowledgeType.ACCEPT);
+                    say("record %d: %s=%s, headers %s, delivery %d", record.offset(), record.key(),
+                        record.value(), headers(record), record.deliveryCount().orElseThrow());
+                }
+                consumer.commitSync().forEach((partition, error) ->
+                    error.ifPresent(e -> say("commit of %s failed: %s", partition, e)));
+            }
+        }
+    }
+
+    private void consumeOneByOne() {
+        var special = Map.<String, Object>of("share.acquire.mode", "record_limit", "max.poll.records", "1");
+        List<Integer> counts = new ArrayList<>();
+        try (var consumer = consumer("one-by-one", special)) {
+            for (int poll = 0; poll < POLLS && counts.size() < 3; poll++) {
+                int count = consumer.poll(POLL).count();
+                consumer.commitSync();
+                if (count > 0) {
+                    counts.add(count);
+                }
+            }
+        }
+        say("one by one: %s", counts);
+    }
+
+    private void describe() throws Exception {
+        try (Admin admin = Admin.create(server)) {
+            var offsets = admin.listShareGroupOffsets(Map.of(GROUP,
+                new ListShareGroupOffsetsSpec())).partitionsToOffsetInfo(GROUP).get();
+            offsets.forEach((partition, info) -> say("start of %s: %d", partition, info.startOffset()));
+            var group = admin.describeShareGroups(List.of(GROUP)).describedGroups().get(GROUP).get();
+            say("group: %s with %d members", group.groupState(), group.members().size());
+        }
+    }
+
+    private KafkaProducer<String, String> producer(Map<String, Object> special) {
+        Map<String, Object> config = new HashMap<>(server);
+        config.putAll(special);
+        return new KafkaProducer<>(config, new StringSerializer(), new StringSerializer());
+    }
+
+    private KafkaShareConsumer<String, String> consumer(String group, Map<String, Object> special) {
+        Map<String, Object> config = new HashMap<>(server);
+        config.put("group.id", group);
+        config.putAll(special);
+        var consumer = new KafkaShareConsumer<>(config, new StringDeserializer(), new StringDeserializer());
+        consumer.subscribe(List.of(TOPIC));
+        return consumer;
+    }
+
+    private static String headers(ConsumerRecord<?, ?> record) {
+        var found = new ArrayList<String>();
+        record.headers().forEach(h -> found.add(h.key() + "=" + new String(h.value(), StandardCharsets.UTF_8)));
+        return found.stream().collect(Collectors.joining(",", "[", "]"));
+    }
+
+    private static void say(String text, Object... values) {
+        System.out.println(text.formatted(values));
+    }
+}

@@ -1,0 +1,91 @@
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.StringDeserializer;
+import org.apache.kafka.common.serialization.StringSerializer;
+
+/** Programs that want what a server does not do; a line for each: the exception that ends it, or "nothing". */
+public final class RefusalTour {
+    private static final Duration LIMIT = Duration.ofSeconds(15);
+    private static final Duration POLL = Duration.ofMillis(200);
+    private static final int POLLS = 75;
+
+    private final String bootstrap;
+    private final TopicPartition partition;
+
+    private RefusalTour(String bootstrap, String topic) {
+        this.bootstrap = bootstrap;
+        this.partition = new TopicPartition(topic, 0);
+    }
+
+    /** Arguments: bootstrap servers, a topic, and what is wanted. */
+    public static void main(String[] arguments) {
+        var tour = new RefusalTour(arguments[0], arguments[1]);
+        for (String wanted : List.of(arguments).subList(2, arguments.length)) {
+            try {
+                tour.attempt(wanted);
+                System.out.println(wanted + ": nothing");
+            } catch (Exception error) {
+                System.out.println(wanted + ": " + error.getClass().getSimpleName() + ": " + error.getMessage());
+            }
+        }
+    }
+
+    private void attempt(String wanted) {
+        switch (wanted) {
+            case "share" -> share();
+            case "transaction" -> commitInTransaction();
+            case "classic commit", "consumer commit" -> commit(wanted.split(" ")[0]);
+            default -> subscribe(wanted);
+        }
+    }
+
+    private void subscribe(String protocol) {
+        try (var consumer = consumer(protocol)) {
+            consumer.subscribe(List.of(partition.topic()));
+            for (int poll = 0; poll < POLLS; poll++) {
+                consumer.poll(POLL);
+            }
+        }
+    }
+
+    private void commit(String protocol) {
+        try (var consumer = consumer(protocol)) {
+            consumer.assign(List.of(partition));
+            consumer.commitSync(Map.of(partition, new OffsetAndMetadata(0)), LIMIT);
+        }
+    }
+
+    private void commitInTransaction() {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", "refused");
+        try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            var group = new ConsumerGroupMetadata("group");
+            producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(0)), group);
+            producer.commitTransaction();
+        }
+    }
+
+    private void share() {
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "group.id", "share");
+        try (var consumer = new KafkaShareConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
+            consumer.subscribe(List.of(partition.topic()));
+            for (int poll = 0; poll < POLLS; poll++) {
+                consumer.poll(POLL);
+            }
+        }
+    }
+
+    private KafkaConsumer<String, String> consumer(String protocol) {
+        Map<String, Object> config = Map.of(
+            "bootstrap.servers", bootstrap, "group.id", protocol, "group.protocol", protocol);
+        return new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer());
+    }
+}

@@ -1,0 +1,59 @@
+"""What became of the cases: a table for people, or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.compat.worker import Case
+
+LONGEST_ERROR = 300
+
+
+def as_json(system: str, tests: str, cases: Sequence[Case]) -> str:
+    """All cases with their errors."""
+    document = {
+        "system": system,
+        "class": tests,
+        "score": score(cases),
+        "cases": [asdict(case) for case in sorted(cases, key=lambda case: case.name)],
+    }
+    return json.dumps(document, indent=2)
+
+
+def score(cases: Sequence[Case]) -> dict[str, int]:
+    """How many cases ended how."""
+    counts = Counter(case.outcome for case in cases)
+    return {outcome: counts[outcome] for outcome in ("passed", "failed", "excluded")}
+
+
+def show_case(case: Case, console: Console) -> None:
+    """A line, as soon as it is known."""
+    console.print(
+        _styled(case.outcome), f"{case.seconds:6.1f} s ", case.name, highlight=False, soft_wrap=True
+    )
+
+
+def show(system: str, tests: str, cases: Sequence[Case], console: Console) -> None:
+    """The score, and what did not pass."""
+    table = Table(title=f"{tests.rpartition('.')[2]} on {system}", show_lines=True)
+    for title in ("Case", "", "Why"):
+        table.add_column(title, overflow="fold")
+    for case in sorted(cases, key=lambda case: (case.outcome, case.name)):
+        if case.outcome != "passed":
+            table.add_row(case.name, _styled(case.outcome), case.error[:LONGEST_ERROR])
+    if table.row_count:
+        console.print(table)
+    counts = ", ".join(f"{count} {outcome}" for outcome, count in score(cases).items() if count)
+    again = sum(case.outcome == "passed" and case.tries > 1 for case in cases)
+    console.print(f"{system}: {counts} of {len(cases)} cases; {again} at a second try", highlight=False)
+
+
+def _styled(outcome: str) -> str:
+    colour = {"passed": "green", "failed": "red"}.get(outcome, "yellow")
+    return f"[{colour}]{outcome:8}[/]"

@@ -1,0 +1,74 @@
+"""franz-go, unmodified: its producers and its share group, on one broker and on three."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process, three_brokers
+from tests.architecture.sources import ROOT
+from tests.support.client import connected
+
+PROGRAM = ROOT / ".cache" / "bin" / "franz-go"
+SOURCES = [*Path(__file__).parent.joinpath("go").iterdir()]
+MEMBERS, RECORDS, PARTITIONS = 2, 200, 6
+RELEASED = 1
+"""The remainder by four of the numbers of records that are released at their first delivery."""
+
+pytestmark = pytest.mark.skipif(
+    not PROGRAM.exists() or any(one.stat().st_mtime > PROGRAM.stat().st_mtime for one in SOURCES),
+    reason="the Go program is not built, or older than its source: make franz-go",
+)
+
+
+@pytest.fixture(scope="module", params=["one broker", "three brokers"])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with (one_process if request.param == "one broker" else three_brokers)() as cluster:
+        yield cluster
+
+
+def run(cluster: Cluster, *arguments: str) -> list[str]:
+    """The lines that the program writes."""
+    addresses = ",".join(serve.kafka for serve in cluster.processes)
+    command = [str(PROGRAM), addresses, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def deliveries(cluster: Cluster, topic: str, group: str) -> list[tuple[int, int, int, int]]:
+    """What the program says: number of the record, delivery count, partition and offset of each delivery."""
+    lines = [line.split(" ", 3) for line in run(cluster, topic, group, str(MEMBERS), str(RECORDS))]
+    return sorted(
+        (int(value.removeprefix("record ")), int(count), int(partition), int(offset))
+        for partition, offset, count, value in lines
+    )
+
+
+async def test_members_of_a_share_group_work_off_what_producers_wrote(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(PARTITIONS)
+        group = await client.group()
+        got = await asyncio.to_thread(deliveries, cluster, topic, group)
+        assert [(number, count) for number, count, _, _ in got] == [
+            (number, count)
+            for number in range(RECORDS)
+            for count in ([1, 2] if number % 4 == RELEASED else [1])
+        ]
+        for partition in range(PARTITIONS):
+            finished = await client.finished(group, topic_id, partition)
+            assert finished == {offset for _, _, where, offset in got if where == partition}
+
+
+async def test_who_wants_a_group_that_is_not_served_hears_so_at_once() -> None:
+    with one_process("--feature", "share.version=0") as without_share:
+        async with connected(without_share.address) as client:
+            topic, _ = await client.create()
+        lines = await asyncio.to_thread(run, without_share, topic, "group")
+    beginnings = ("UNSUPPORTED_VERSION", "UNSUPPORTED_VERSION", "broker is too old")
+    for line, kind, why in zip(lines, ("classic", "consumer", "share"), beginnings, strict=True):
+        assert line.startswith(f"{kind}: unable to join group session: {why}")

@@ -1,0 +1,49 @@
+"""Kafka's Admin of three releases, unmodified: the same tour of what operators do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import unique
+from tests.support.kafka_jars import CLIENTS
+from tests.support.kafka_tools import needs_kafka, run_tool
+
+TOUR = Path(__file__).with_name("AdminTour.java")
+SAYS = """\
+validated: 2
+created: 1 9000
+again: TopicExistsException
+described: 3
+by id: true
+listed: true
+internal: false
+TOPIC set: 7 DYNAMIC_TOPIC_CONFIG
+TOPIC put back: 604800000 DEFAULT_CONFIG
+TOPIC refused: InvalidConfigurationException
+GROUP set: read_committed DYNAMIC_GROUP_CONFIG
+GROUP put back: read_uncommitted DEFAULT_CONFIG
+GROUP refused: InvalidConfigurationException
+controller: true
+operations: 7
+features: {share.version=1, transaction.version=2}
+kinds: [BROKER, TOPIC]
+deleted: UnknownTopicOrPartitionException
+"""
+
+pytestmark = [needs_kafka, pytest.mark.xdist_group("java admin")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("version", CLIENTS)
+def test_admin_of_every_release_does_what_it_does_with_kafka(cluster: Cluster, version: str) -> None:
+    tour = run_tool(str(TOUR), cluster.kafka, unique("tour"), jars=CLIENTS[version])
+    assert tour.checked().out == SAYS

@@ -1,0 +1,41 @@
+"""Java clients of three releases that want what is not served: each hears so, none tries for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import connected
+from tests.support.kafka_jars import CLIENTS
+from tests.support.kafka_tools import needs_kafka, run_tool
+
+TOUR = Path(__file__).with_name("RefusalTour.java")
+SAYS = {
+    "classic": "The version of API is not supported.",
+    "consumer": "The cluster does not support the new CONSUMER group protocol. ",
+    "classic commit": "The node does not support OFFSET_COMMIT",
+    "consumer commit": "The node does not support OFFSET_COMMIT",
+    "transaction": "The node does not support TXN_OFFSET_COMMIT",
+    "share": "The cluster does not support the share group protocol ",
+}
+"""What is tried while share.version is 0, and how the message of UnsupportedVersionException begins."""
+
+pytestmark = [needs_kafka, pytest.mark.xdist_group("java refusals")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process("--feature", "share.version=0") as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("version", CLIENTS)
+async def test_who_wants_what_is_not_served_hears_so(cluster: Cluster, version: str) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+    lines = run_tool(str(TOUR), cluster.kafka, topic, *SAYS, jars=CLIENTS[version]).checked().lines
+    expected = [f"{wanted}: UnsupportedVersionException: {message}" for wanted, message in SAYS.items()]
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected

@@ -1,0 +1,81 @@
+"""kcat as Debian has it (librdkafka 2.0): lists, writes and reads."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import unique
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: apt-get install kcat")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Cluster]:
+    with one_process("--set", "auto.create.topics.enable=true", "--set", "num.partitions=2") as cluster:
+        yield cluster
+
+
+def kcat(server: Cluster, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = ["kcat", "-q", "-b", server.kafka, *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=30)
+
+
+def read(server: Cluster, topic: str, *arguments: str) -> list[str]:
+    """What partition 0 has, from an offset to the end: offset, key, headers and value of each record."""
+    form = ("-f", "%o %k %h %s\n")
+    done = kcat(server, "-C", "-t", topic, "-p", "0", "-e", *form, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+def test_what_it_writes_it_reads(server: Cluster) -> None:
+    topic = unique("kcat")
+    for compression in COMPRESSIONS:
+        options = ("-p", "0", "-K:", "-H", f"packed={compression}", "-z", compression)
+        done = kcat(server, "-P", "-t", topic, *options, stdin=f"key:{compression}\n:\n")
+        assert (done.returncode, done.stderr) == (0, "")
+    expected = [
+        line
+        for number, compression in enumerate(COMPRESSIONS)
+        for line in (
+            f"{2 * number} key packed={compression} {compression}",
+            f"{2 * number + 1}  packed={compression} ",
+        )
+    ]
+    assert read(server, topic, "-o", "beginning") == expected
+    assert read(server, topic, "-o", "-3") == expected[-3:]
+    assert read(server, topic, "-o", "4", "-c", "2") == expected[4:6]
+
+
+def test_it_lists_brokers_and_topics(server: Cluster) -> None:
+    topic = unique("kcat")
+    kcat(server, "-P", "-t", topic, "-p", "1", stdin="here\n")
+    listed = json.loads(kcat(server, "-L", "-J", "-t", topic).stdout)
+    assert [broker["name"] for broker in listed["brokers"]] == [server.kafka]
+    ((one),) = listed["topics"]
+    assert (one["topic"], [partition["partition"] for partition in one["partitions"]]) == (topic, [0, 1])
+    ends = [kcat(server, "-Q", "-t", f"{topic}:{partition}:-1").stdout for partition in (0, 1)]
+    assert ends == [f"{topic} [0] offset 0\n", f"{topic} [1] offset 1\n"]
+
+
+def test_what_it_writes_in_a_transaction_is_read_once_it_is_committed(server: Cluster) -> None:
+    topic = unique("kcat")
+    done = kcat(server, "-P", "-t", topic, "-p", "0", "-X", f"transactional.id={topic}", stdin="one\ntwo\n")
+    assert done.returncode == 0, done.stderr
+    assert read(server, topic, "-X", "isolation.level=read_committed") == ["0   one", "1   two"]
+
+
+def test_it_hears_at_once_that_it_cannot_join_a_group(server: Cluster) -> None:
+    topic = unique("kcat")
+    kcat(server, "-P", "-t", topic, stdin="here\n")
+    done = kcat(server, "-G", unique("group"), topic)
+    assert done.returncode == 1
+    assert "API version not supported" in done.stderr

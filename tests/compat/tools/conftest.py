@@ -1,0 +1,98 @@
+"""Kafka's command line tools, unmodified, against one Sharebroker."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Final
+
+import pytest
+
+from libs.testkit.brokers import one_process
+from tests.support.client import unique
+from tests.support.kafka_tools import Ran, java, java_environment, needs_kafka, run_tool
+
+MAIN: Final = {
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-groups": "org.apache.kafka.tools.GroupsCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
+    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
+    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
+}
+"""The tools by the names of Kafka's scripts."""
+
+
+@dataclass(frozen=True)
+class Tools:
+    """Runs tools against the broker at `address`."""
+
+    address: str
+
+    def __call__(self, tool: str, *arguments: str, stdin: str = "") -> Ran:
+        """What a tool did that is to succeed. Raises ToolFailed."""
+        return self.attempt(tool, *arguments, stdin=stdin).checked()
+
+    def attempt(self, tool: str, *arguments: str, stdin: str = "") -> Ran:
+        """What a tool did."""
+        return run_tool(MAIN[tool], *self._where(tool, arguments), stdin=stdin)
+
+    @contextlib.contextmanager
+    def running(self, tool: str, *arguments: str) -> Iterator[IO[str]]:
+        """The output of a tool that runs until the end of the block."""
+        command = java(MAIN[tool], *self._where(tool, arguments))
+        with subprocess.Popen(
+            command, env=java_environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            try:
+                yield process.stdout
+            finally:
+                process.terminate()
+
+    def topic(self, partitions: int = 1) -> str:
+        """A topic of its own."""
+        name = unique("topic")
+        self("kafka-topics", "--create", "--topic", name, "--partitions", str(partitions))
+        return name
+
+    def group(self) -> str:
+        """The id of a group that starts at the beginning."""
+        name = unique("group")
+        of_group = ("--entity-type", "groups", "--entity-name", name)
+        self("kafka-configs", "--alter", *of_group, "--add-config", "share.auto.offset.reset=earliest")
+        return name
+
+    def _where(self, tool: str, arguments: tuple[str, ...]) -> list[str]:
+        at = 1 if tool == "kafka-cluster" else 0
+        return [*arguments[:at], "--bootstrap-server", self.address, *arguments[at:]]
+
+
+@pytest.fixture(scope="session")
+def tools() -> Iterator[Tools]:
+    """Kafka's tools and a Sharebroker of their own."""
+    with one_process() as cluster:
+        yield Tools(cluster.kafka)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of these share one server, so one worker runs them."""
+    for item in items:
+        if "tests/compat/tools/" in item.nodeid:
+            item.add_marker(needs_kafka)
+            item.add_marker(pytest.mark.xdist_group("kafka tools"))

@@ -1,0 +1,113 @@
+"""Runs test methods one after the other in a JVM, and gives it the servers that it asks for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.compat.jvm import Jvm, JvmEnded
+from tests.support.kafka_clusters import Cluster, ClusterFailed
+from tests.support.kafka_tools import ToolFailed
+
+MakeCluster = Callable[[Path, int, Mapping[str, str]], Cluster]
+"""In a folder, with this many brokers, with these broker properties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How one case of a test method ended; `error` in a line, `trace` with all that Java tells."""
+
+    name: str
+    outcome: str
+    seconds: float = 0.0
+    error: str = ""
+    trace: str = ""
+    tries: int = 1
+
+
+class Worker:
+    """One JVM at a time. `classes` has the stand-in; `folder` takes what the servers and the tests print."""
+
+    def __init__(self, tests: str, make_cluster: MakeCluster, classes: Path, folder: Path) -> None:
+        self._tests = tests
+        self._classes = classes
+        self._make_cluster = make_cluster
+        self._folder = folder
+        self._jvm: Jvm | None = None
+        self._cluster: Cluster | None = None
+        self._started = 0
+
+    def methods(self) -> list[str]:
+        """The test methods there are."""
+        return self._running().methods
+
+    def run(self, method: str, limit: float) -> list[Case]:
+        """The cases of a method. After `limit` seconds it has failed, and the next gets a new JVM."""
+        begun = time.monotonic()
+        try:
+            jvm = self._running()
+            with jvm.limited(limit):
+                jvm.say({"run": method})
+                return [Case(**case) for case in self._until_done(jvm, method)]
+        except JvmEnded as ended:
+            took = time.monotonic() - begun
+            self.close()
+            reason = f"not done after {limit:g} s" if took >= limit else str(ended)
+            return [Case(method, "failed", took, reason)]
+
+    def close(self) -> None:
+        """End the JVM and its servers."""
+        self._stop_cluster()
+        if self._jvm is not None:
+            self._jvm.close()
+            self._jvm = None
+
+    def _running(self) -> Jvm:
+        if self._jvm is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._jvm = Jvm(self._tests, self._classes, self._folder / "tests.log")
+        return self._jvm
+
+    def _until_done(self, jvm: Jvm, method: str) -> list[dict[str, Any]]:
+        while True:
+            message = jvm.hear()
+            if "cases" in message:
+                cases: list[dict[str, Any]] = message["cases"]
+                return cases
+            jvm.say(self._answer(method, message))
+
+    def _answer(self, method: str, question: dict[str, Any]) -> dict[str, Any]:
+        try:
+            match question["ask"]:
+                case "start":
+                    return {"addresses": self._start(method, question["brokers"], question["properties"])}
+                case "stop":
+                    self._stop_cluster()
+                case "stop-broker":
+                    self._needed().stop_broker(question["id"])
+                case "start-broker":
+                    self._needed().start_broker(question["id"])
+        except (ClusterFailed, ToolFailed) as failure:
+            return {"error": str(failure)}
+        return {}
+
+    def _start(self, method: str, brokers: int, properties: Mapping[str, str]) -> dict[int, str]:
+        self._stop_cluster()
+        self._started += 1
+        folder = self._folder / f"{self._started:03}-{method}"
+        self._cluster = self._make_cluster(folder, brokers, properties)
+        self._cluster.start()
+        return self._cluster.addresses
+
+    def _needed(self) -> Cluster:
+        if self._cluster is None:
+            raise ClusterFailed("no cluster runs")
+        return self._cluster
+
+    def _stop_cluster(self) -> None:
+        if self._cluster is not None:
+            self._cluster.stop()
+            self._cluster = None

@@ -1,0 +1,92 @@
+"""What a server does by itself, by the clock: old records go, sessions that nobody uses end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from libs.testkit.waiting import eventually
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from tests.support.client import TIMEOUT, Client, connected, unique
+
+SOON = ("--set", "log.retention.check.interval.ms=200", "--set", "connections.max.idle.ms=500")
+
+pytestmark = pytest.mark.xdist_group("upkeep")  # one server for all of them
+
+
+@pytest.fixture(scope="module")
+def busy_server() -> Iterator[Cluster]:
+    with one_process(*SOON) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def client(busy_server: Cluster) -> AsyncIterator[Client]:
+    async with connected(busy_server.address) as client:
+        yield client
+
+
+async def earliest(client: Client, topic_id: str) -> int:
+    request = leader.ListOffsetsRequest()
+    request.partitions.add(topic_id=topic_id, partition=0, timestamp=-2)
+    return (await client.admin.ListOffsets(request, timeout=TIMEOUT)).partitions[0].offset
+
+
+@pytest.mark.parametrize("limit", [65_536, 3_000])
+async def test_a_small_topic_shrinks_to_its_size(client: Client, limit: int) -> None:
+    """To whole batches, of ten records and a little more than 10,000 bytes here; Kafka: to whole segments."""
+    topic, topic_id = await client.create(retention_bytes=str(limit), segment_bytes="16384")
+    for _ in range(30):
+        await client.publish(topic, ["x" * 1000] * 10)
+    kept = limit // 10_000 + 1
+
+    async def shrunk() -> bool:
+        return await earliest(client, topic_id) == 300 - 10 * kept
+
+    await eventually(shrunk)
+
+
+async def test_old_records_go_though_newer_ones_lie_beside_them(client: Client) -> None:
+    topic, topic_id = await client.create(retention_ms="60000")
+    now = round(time.time() * 1000)
+    for timestamp in (now - 3_600_000, now - 120_000, now, now - 120_000):
+        record = produce.PublishRecord(text="x", timestamp_ms=timestamp)
+        await client.produce.Publish(produce.PublishRequest(topic=topic, records=[record]), timeout=TIMEOUT)
+
+    async def old_ones_are_gone() -> bool:
+        return await earliest(client, topic_id) == 2
+
+    await eventually(old_ones_are_gone)
+
+
+async def test_what_every_group_has_finished_goes(client: Client) -> None:
+    topic, topic_id = await client.create(retention_policy="consumed")
+    group_id = await client.group()
+    for _ in range(3):
+        await client.publish(topic, ["x"] * 10)
+    held = await client.acquire_all(group_id, topic, 15, "member")
+    assert await client.acknowledge(group_id, "member", held) == [0] * 15
+
+    async def the_first_batch_is_gone() -> bool:
+        return await earliest(client, topic_id) == 10
+
+    await eventually(the_first_batch_is_gone)
+
+
+async def test_the_records_of_a_session_that_nobody_uses_come_again(client: Client) -> None:
+    """Long before their locks run out, and although nobody else fetches over a session."""
+    topic, topic_id = await client.create()
+    group_id, member = await client.group(), unique("idle")
+    await client.heartbeat(group_id, member, 0, [topic])
+    await client.publish(topic, ["a", "b"])
+    fetched = share.ShareFetchRequest(group_id=group_id, member_id=member, max_records=10, max_wait_ms=10_000)
+    fetched.topics.add(topic_id=topic_id).partitions.add(partition_index=0)
+    (part,) = (await client.share.ShareFetch(fetched, timeout=TIMEOUT)).responses[0].partitions
+    assert [(run.first_offset, run.last_offset) for run in part.acquired_records] == [(0, 1)]
+    again = await client.acquire_all(group_id, topic, 2, "another")
+    assert [(record.offset, record.delivery_count) for record in again] == [(0, 2), (1, 2)]

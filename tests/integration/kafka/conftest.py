@@ -1,0 +1,27 @@
+"""Kafka clients at each running Sharebroker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster
+from tests.integration.kafka.world import World
+from tests.support import kafka_client
+from tests.support.client import connected
+from tests.support.kafka_client import KafkaClient
+
+
+@pytest.fixture
+async def world(cluster: Cluster) -> AsyncIterator[World]:
+    """What most tests need: one process, then four."""
+    async with connected(cluster.address) as client:
+        yield World(client, cluster.kafka)
+
+
+@pytest.fixture
+async def kafka(cluster: Cluster) -> AsyncIterator[KafkaClient]:
+    """A raw connection."""
+    async with kafka_client.connected(cluster.kafka) as client:
+        yield client

@@ -1,0 +1,53 @@
+"""Consumers of other makers, unmodified, with a partition assigned: aiokafka, kafka-python, librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+
+import confluent_kafka
+import pytest
+
+from libs.catalog.internal import STATE_TOPIC
+from libs.coordinator_runtime.hashing import shard_of
+from tests.integration.kafka.makers import CONSUMERS, Consume
+from tests.integration.kafka.world import World
+from tests.support.client import TIMEOUT
+from tests.support.kafka_state import fold, read_record
+
+
+@pytest.mark.parametrize("consume", CONSUMERS)
+async def test_an_assigned_partition(world: World, consume: Consume) -> None:
+    at = await world.readable(records=3, partitions=2)
+    await world.client.publish(at.topic, map(str, range(1000)), partition=1)
+    few = await asyncio.to_thread(consume, world.address, at.topic, 0, 3)
+    assert [(offset, value) for offset, _, _, value, _ in few] == [
+        (n, f"record {n}".encode()) for n in range(3)
+    ]
+    many = await asyncio.to_thread(consume, world.address, at.topic, 1, 1000)
+    assert [(offset, value) for offset, _, _, value, _ in many] == [(n, str(n).encode()) for n in range(1000)]
+
+
+@pytest.mark.parametrize("consume", CONSUMERS)
+async def test_the_log_of_share_state(world: World, consume: Consume) -> None:
+    at = await world.readable(records=2)
+    held = await world.client.acquire_all(at.group, at.topic, 2, "somebody")
+    await world.client.acknowledge(at.group, "somebody", held[1:])
+    shard = shard_of(f"{at.group}:{at.topic_id}:0", 50)
+    first, end = await asyncio.to_thread(state_offsets, world.address, shard)
+    found = await asyncio.to_thread(consume, world.address, STATE_TOPIC, shard, end - first)
+    records = [read_record(offset, time, key or b"", value) for offset, time, key, value, _ in found]
+    assert [record.offset for record in records] == list(range(first, end))
+    mine = [record for record in records if record.key == (at.group, at.topic_id, 0)]
+    assert [record.kind for record in mine[:2]] == ["ShareSnapshot", "ShareUpdate"]
+    assert fold(mine)[at.group, at.topic_id, 0].offsets == {1: (1, 2)}
+
+
+def state_offsets(address: str, partition: int) -> tuple[int, int]:
+    """Where the log of a shard begins and ends, as librdkafka finds it."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": "nobody"})
+    try:
+        at = confluent_kafka.TopicPartition(STATE_TOPIC, partition)
+        first, end = consumer.get_watermark_offsets(at, timeout=TIMEOUT)
+        return first, end
+    finally:
+        consumer.close()

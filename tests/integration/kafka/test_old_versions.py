@@ -1,0 +1,86 @@
+"""Requests of old versions: what they may not carry, and errors that they do not know."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from sharebroker.errors import ErrorCode
+from tests.integration.kafka.world import World
+from tests.support import kafka_client
+from tests.support.client import unique
+from tests.support.kafka_client import KafkaClient, part
+from tests.unit.record_log.batches import batch
+
+PRODUCE, METADATA, FIND_COORDINATOR, CREATE_TOPICS, DELETE_TOPICS = 0, 3, 10, 19, 20
+ZSTD = 4
+NOTHING = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+@pytest.fixture(scope="module")
+def no_deletion() -> Iterator[Cluster]:
+    with one_process("--set", "delete.topic.enable=false") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def undeleting(no_deletion: Cluster) -> AsyncIterator[KafkaClient]:
+    async with kafka_client.connected(no_deletion.kafka) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (1, ErrorCode.INVALID_REQUEST),
+        (2, ErrorCode.INVALID_REQUEST),
+        (3, ErrorCode.TOPIC_DELETION_DISABLED),
+        (6, ErrorCode.TOPIC_DELETION_DISABLED),
+    ],
+)
+async def test_that_topics_are_not_deleted(undeleting: KafkaClient, version: int, error: ErrorCode) -> None:
+    name = unique("kept")
+    asked = part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
+    created = await undeleting.ask(CREATE_TOPICS, 5, topics=[asked], timeout_ms=5000)
+    assert created.topics[0].error_code == 0
+    named: dict[str, Any] = {"topic_names": [name]}
+    if version >= 6:
+        named = {"topics": [part(DELETE_TOPICS, "DeleteTopicState", name=name)]}
+    answer = await undeleting.ask(DELETE_TOPICS, version, **named, timeout_ms=5000)
+    assert [one.error_code for one in answer.responses] == [error]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+async def test_zstd_is_younger_than_some_producers(world: World, kafka: KafkaClient, version: int) -> None:
+    topic, topic_id = await world.client.create()
+    asked = part(PRODUCE, "PartitionProduceData", index=0, records=batch(codec=ZSTD))
+    named = {"topic_id": topic_id} if version >= 13 else {"name": topic}
+    topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
+    answer = await kafka.ask(PRODUCE, version, acks=-1, timeout_ms=5000, topic_data=topics)
+    (written,) = answer.responses[0].partition_responses
+    refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1
+    assert (written.error_code, written.base_offset) == (refused if version < 7 else (0, 0))
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_coordinators_of_share_state_are_younger_than_others(kafka: KafkaClient, version: int) -> None:
+    key = f"group:{NOTHING}:0"
+    if version < 4:
+        found = await kafka.ask(FIND_COORDINATOR, version, key_type=2, key=key)
+    else:
+        answer = await kafka.ask(FIND_COORDINATOR, version, key_type=2, coordinator_keys=[key])
+        (found,) = answer.coordinators
+    assert found.error_code == (ErrorCode.INVALID_REQUEST if version < 6 else 0)
+
+
+@pytest.mark.parametrize("version", range(10, 14))
+async def test_metadata_by_id_is_younger_than_ids(world: World, kafka: KafkaClient, version: int) -> None:
+    name, topic_id = await world.client.create()
+    known = version >= 12
+    asked = part(METADATA, "MetadataRequestTopic", name=None if known else name, topic_id=topic_id)
+    (found,) = (await kafka.ask(METADATA, version, topics=[asked])).topics
+    assert (found.error_code, found.name) == ((0, name) if known else (ErrorCode.INVALID_REQUEST, name))
+    assert len(found.partitions) == known

@@ -1,0 +1,230 @@
+"""Idempotent and transactional producers as raw requests: sequences, epochs, both protocols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from libs import clock
+from libs.catalog.internal import STATE_TOPIC
+from sharebroker.errors import ErrorCode
+from tests.integration.kafka.logs import fetch_one, list_offset
+from tests.integration.kafka.world import World
+from tests.support.client import unique
+from tests.support.kafka_client import KafkaClient, part
+from tests.unit.record_log.batches import batch
+
+PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 0, 22, 24, 26
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+EXPLICIT, IMPLICIT = 11, 12
+"""Versions of Produce: partitions are added before, or by being written to."""
+
+
+@dataclass
+class Writer:
+    """A producer on one connection; `name` None for one without transactions."""
+
+    kafka: KafkaClient
+    topic: str
+    topic_id: str
+    name: str | None = None
+    producer: tuple[int, int] = (-1, -1)
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    async def init(self, version: int = 5, **fields: Any) -> ErrorCode:
+        fields = {"transactional_id": self.name, "transaction_timeout_ms": 60_000, **fields}
+        answer = await self.kafka.ask(INIT_PRODUCER_ID, version, **fields)
+        self.producer = (answer.producer_id, answer.producer_epoch)
+        return ErrorCode(answer.error_code)
+
+    async def write(self, sequence: int, version: int = IMPLICIT, **other: Any) -> tuple[ErrorCode, int]:
+        """One record: the error and the offset."""
+        producer = other.get("producer", self.producer)
+        data = batch(1, producer=(*producer, sequence), transactional=self.name is not None)
+        return await self.send(data, version)
+
+    async def send(self, data: bytes, version: int = IMPLICIT) -> tuple[ErrorCode, int]:
+        """Bytes as they are."""
+        asked = part(PRODUCE, "PartitionProduceData", index=0, records=data)
+        named = {"topic_id": self.topic_id} if version > IMPLICIT else {"name": self.topic}
+        topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
+        answer = await self.kafka.ask(
+            PRODUCE, version, transactional_id=self.name, acks=-1, timeout_ms=5000, topic_data=topics
+        )
+        (written,) = answer.responses[0].partition_responses
+        return ErrorCode(written.error_code), written.base_offset
+
+    async def add(self, version: int = 3) -> ErrorCode:
+        topics = [part(ADD_PARTITIONS, "AddPartitionsToTxnTopic", name=self.topic, partitions=[0])]
+        answer = await self.kafka.ask(
+            ADD_PARTITIONS,
+            version,
+            v3_and_below_transactional_id=self.name,
+            v3_and_below_producer_id=self.producer[0],
+            v3_and_below_producer_epoch=self.producer[1],
+            v3_and_below_topics=topics,
+        )
+        (added,) = answer.results_by_topic_v3_and_below[0].results_by_partition
+        return ErrorCode(added.partition_error_code)
+
+    async def end(self, commit: bool, version: int = 5) -> ErrorCode:
+        answer = await self.kafka.ask(
+            END_TXN,
+            version,
+            transactional_id=self.name,
+            producer_id=self.producer[0],
+            producer_epoch=self.producer[1],
+            committed=commit,
+        )
+        if version >= 5 and not answer.error_code:
+            self.producer = (answer.producer_id, answer.producer_epoch)
+        return ErrorCode(answer.error_code)
+
+    async def stable(self) -> tuple[int, int]:
+        """Last stable offset and high watermark."""
+        answer = await fetch_one(self.kafka, self.topic, self.topic_id, 0)
+        return answer.last_stable_offset, answer.high_watermark
+
+
+async def writer(world: World, kafka: KafkaClient, *, transactional: bool = True) -> Writer:
+    topic, topic_id = await world.client.create(1)
+    made = Writer(kafka, topic, topic_id, unique("writer") if transactional else None)
+    assert await made.init() is ErrorCode.NONE
+    return made
+
+
+FINE = ErrorCode.NONE
+
+
+async def test_sequences_are_checked_and_repeats_answered(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka, transactional=False)
+    assert one.producer[1] == 0
+    assert [await one.write(n) for n in (0, 1, 2)] == [(FINE, 0), (FINE, 1), (FINE, 2)]
+    assert await one.write(1) == (FINE, 1)
+    assert await one.write(4) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+    assert await one.write(3) == (FINE, 3)
+    assert await one.write(0, producer=(one.producer[0], 1)) == (FINE, 4)
+    assert await one.write(4) == (ErrorCode.INVALID_PRODUCER_EPOCH, -1)
+    other = Writer(kafka, one.topic, one.topic_id)
+    await other.init()
+    assert other.producer[0] != one.producer[0]
+    assert await other.write(0) == (FINE, 5)
+
+
+async def test_a_transaction_of_a_producer_that_adds_its_partitions(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    assert (await one.write(0, EXPLICIT))[0] is ErrorCode.TRANSACTION_ABORTABLE
+    assert (await one.write(0, 10))[0] is ErrorCode.INVALID_TXN_STATE
+    assert await one.add() is FINE
+    assert await one.write(0, EXPLICIT) == (FINE, 0)
+    assert await one.stable() == (0, 1)
+    assert await one.end(commit=True, version=3) is FINE
+    assert await one.end(commit=True, version=3) is FINE
+    assert await one.end(commit=False, version=3) is ErrorCode.INVALID_TXN_STATE
+    assert await one.add() is FINE  # which waits for the marker
+    assert await one.stable() == (2, 2)
+    assert await one.write(1, EXPLICIT) == (FINE, 2)
+    assert await one.end(commit=False, version=3) is FINE
+
+
+async def test_a_transaction_of_a_producer_that_leaves_it_to_the_leader(
+    world: World, kafka: KafkaClient
+) -> None:
+    one = await writer(world, kafka)
+    first = one.producer
+    assert await one.write(0) == (FINE, 0)
+    assert await one.write(1, IMPLICIT + 1) == (FINE, 1)
+    assert await one.end(commit=True) is FINE
+    assert one.producer == (first[0], first[1] + 1)
+    assert await one.write(0) == (FINE, 3)
+    assert (await one.write(2, producer=first))[0] is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await one.end(commit=False) is FINE
+    assert await one.init() is FINE
+    assert await one.stable() == (5, 5)
+    answer = await fetch_one(kafka, one.topic, one.topic_id, 0, isolation_level=1)
+    assert [(t.producer_id, t.first_offset) for t in answer.aborted_transactions] == [(first[0], 3)]
+
+
+async def test_offsets_of_open_transactions_are_not_given_to_who_reads_what_is_committed(
+    world: World, kafka: KafkaClient
+) -> None:
+    one = await writer(world, kafka)
+    await one.write(0)
+    assert (await list_offset(kafka, one.topic, -1)).offset == 1
+    asked = part(2, "ListOffsetsPartition", partition_index=0, timestamp=-1)
+    topics = [part(2, "ListOffsetsTopic", name=one.topic, partitions=[asked])]
+    answer = await kafka.ask(2, 11, replica_id=-1, isolation_level=1, topics=topics)
+    assert answer.topics[0].partitions[0].offset == 0
+
+
+async def test_a_fenced_producer_is_told_in_words_of_its_time(world: World, kafka: KafkaClient) -> None:
+    zombie = await writer(world, kafka)
+    number, epoch = zombie.producer
+    await zombie.init()
+    zombie.producer = (number, epoch)
+    before, since = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
+    assert [await zombie.add(version) for version in range(4)] == [before] * 2 + [since] * 2
+    assert [await zombie.end(True, version) for version in range(6)] == [before] * 2 + [since] * 4
+    again = [await zombie.init(v, producer_id=number, producer_epoch=epoch) for v in (3, 4, 5)]
+    assert again == [before, since, since]
+
+
+async def test_bad_requests_of_producers(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    assert await one.init(transaction_timeout_ms=10**9) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert await one.init(transactional_id="") is ErrorCode.INVALID_REQUEST
+    assert await one.init(producer_id=1) is ErrorCode.INVALID_REQUEST
+    assert await one.init(transactional_id=None, producer_epoch=1) is ErrorCode.INVALID_REQUEST
+    stranger = Writer(kafka, one.topic, one.topic_id, unique("stranger"), (10**9, 0))
+    assert await stranger.end(commit=True) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await stranger.add() is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (await stranger.write(0))[0] is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+async def test_a_request_has_one_batch_for_a_partition(
+    world: World, kafka: KafkaClient, version: int
+) -> None:
+    one = await writer(world, kafka, transactional=False)
+    assert await one.send(batch(2) + batch(1), version) == (ErrorCode.INVALID_RECORD, -1)
+    assert await one.send(batch(2), version) == (ErrorCode.NONE, 0)
+
+
+async def test_times_far_ahead_are_refused(world: World, kafka: KafkaClient) -> None:
+    """Kafka: an hour is allowed, unless the topic says otherwise; how old a record is does not matter."""
+    one = await writer(world, kafka, transactional=False)
+    now = round(clock.now() * 1000)
+    assert await one.send(batch(1, time=now + 7_200_000)) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert await one.send(batch(1, time=now + 1_800_000)) == (ErrorCode.NONE, 0)
+    assert await one.send(batch(1, time=0)) == (ErrorCode.NONE, 1)
+
+
+async def test_no_id_is_no_topic(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka, transactional=False)
+    one.topic_id = ""
+    assert await one.send(batch(1), 13) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+
+
+async def test_producers_and_transactions_are_shown(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    await one.write(0)
+    asked = part(DESCRIBE_PRODUCERS, "TopicRequest", name=one.topic, partition_indexes=[0])
+    internal = part(DESCRIBE_PRODUCERS, "TopicRequest", name=STATE_TOPIC, partition_indexes=[0, 50])
+    answer = await kafka.ask(DESCRIBE_PRODUCERS, 0, topics=[asked, internal])
+    (producer,) = answer.topics[0].partitions[0].active_producers
+    assert [(one.error_code, one.active_producers) for one in answer.topics[1].partitions] == [
+        (0, []),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, []),
+    ]
+    assert (producer.producer_id, producer.producer_epoch) == one.producer
+    assert (producer.last_sequence, producer.current_txn_start_offset) == (0, 0)
+    answer = await kafka.ask(DESCRIBE_TRANSACTIONS, 0, transactional_ids=[one.name, "nobody"])
+    shown, missing = answer.transaction_states
+    assert (shown.transaction_state, shown.producer_id) == ("Ongoing", one.producer[0])
+    assert [(topic.topic, list(topic.partitions)) for topic in shown.topics] == [(one.topic, [0])]
+    assert ErrorCode(missing.error_code) is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    filters = {"state_filters": ["Ongoing"], "producer_id_filters": [one.producer[0]]}
+    answer = await kafka.ask(LIST_TRANSACTIONS, 1, **filters, duration_filter=-1)
+    assert [state.transactional_id for state in answer.transaction_states] == [one.name]

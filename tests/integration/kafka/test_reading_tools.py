@@ -1,0 +1,105 @@
+"""Kafka's own command line on logs: console consumer, get-offsets, delete-records, log-dirs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.catalog.internal import STATE_TOPIC
+from libs.coordinator_runtime.hashing import shard_of
+from tests.integration.kafka.logs import list_offset
+from tests.integration.kafka.world import World
+from tests.support.kafka_client import KafkaClient
+from tests.support.kafka_tools import Ran, needs_kafka, run_tool
+
+pytestmark = needs_kafka
+
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
+
+
+async def run(world: World, tool: str, *arguments: str) -> Ran:
+    words = ("--bootstrap-server", world.address, *arguments)
+    return (await asyncio.to_thread(run_tool, tool, *words)).checked()
+
+
+async def test_the_console_consumer_reads_a_partition(world: World) -> None:
+    at = await world.readable(records=5)
+    where = ("--topic", at.topic, "--partition", "0", "--offset", "2")
+    ran = await run(
+        world, CONSOLE, *where, "--max-messages", "3", "--formatter-property", "print.offset=true"
+    )
+    assert ran.lines == [f"Offset:{n}\trecord {n}" for n in (2, 3, 4)]
+    assert "Processed a total of 3 messages" in ran.err
+
+
+async def test_the_formatter_of_share_state_prints_checkpoints_and_deltas(
+    world: World, kafka: KafkaClient
+) -> None:
+    at = await world.readable(records=3)
+    held = await world.client.acquire_all(at.group, at.topic, 3, "somebody")
+    await world.client.acknowledge(at.group, "somebody", held[1:2])
+    await world.client.acknowledge(at.group, "somebody", held[2:])
+    shard = shard_of(f"{at.group}:{at.topic_id}:0", 50)
+    first, end = [(await list_offset(kafka, STATE_TOPIC, t, partition=shard)).offset for t in (-2, -1)]
+    where = ("--topic", STATE_TOPIC, "--partition", str(shard), "--offset", "earliest")
+    ran = await run(world, CONSOLE, *where, "--max-messages", str(end - first), "--formatter", FORMATTER)
+    records = [one for one in documents(ran.out) if one["key"]["data"]["groupId"] == at.group]
+    assert records[0]["key"] == {
+        "type": 0,
+        "data": {"groupId": at.group, "topicId": at.topic_id, "partition": 0},
+    }
+    initialised = records[0]["value"]["data"]
+    assert (initialised["startOffset"], initialised["stateBatches"]) == (-1, [])
+    shown = (await world.client.inspect(at.group, at.topic_id)).records
+    kinds = {"checkpoint": 0, "delta": 1}
+    assert [one["key"]["type"] for one in records[-len(shown) :]] == [kinds[one.kind] for one in shown]
+    last = records[-1]["value"]["data"]
+    assert last["snapshotEpoch"] == shown[-1].checkpoint_epoch
+    assert last["deliveryCompleteCount"] == 2
+    assert last["stateBatches"] == [
+        {"firstOffset": 2, "lastOffset": 2, "deliveryState": 2, "deliveryCount": 1}
+    ]
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    """JSON documents that stand one behind the other, as the formatter writes them."""
+    decoder, found = json.JSONDecoder(), []
+    while text := text.lstrip():
+        document, end = decoder.raw_decode(text)
+        found.append(document)
+        text = text[end:]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("time", "printed"), [("latest", "{0}:0:5"), ("earliest", "{0}:0:0"), ("0", "{0}:0:0")]
+)
+async def test_get_offsets(world: World, time: str, printed: str) -> None:
+    at = await world.readable(records=5)
+    ran = await run(world, "org.apache.kafka.tools.GetOffsetShell", "--topic", at.topic, "--time", time)
+    assert ran.lines == [printed.format(at.topic)]
+
+
+async def test_delete_records(world: World, tmp_path: Path) -> None:
+    at = await world.readable(records=5)
+    wanted = {"version": 1, "partitions": [{"topic": at.topic, "partition": 0, "offset": 3}]}
+    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    tool = "org.apache.kafka.tools.DeleteRecordsCommand"
+    ran = await run(world, tool, "--offset-json-file", str(tmp_path / "wanted.json"))
+    assert ran.lines[-1].split() == ["partition:", f"{at.topic}-0", "low_watermark:", "3"]
+
+
+async def test_log_dirs(world: World) -> None:
+    at = await world.readable(records=5)
+    tool = "org.apache.kafka.tools.LogDirsCommand"
+    ran = await run(world, tool, "--describe", "--topic-list", at.topic)
+    [broker] = json.loads(ran.lines[-1])["brokers"]
+    [place] = broker["logDirs"]
+    [partition] = place["partitions"]
+    assert (place["logDir"], place["error"], partition["partition"]) == ("redis", None, f"{at.topic}-0")
+    assert partition["size"] > 5 * 60

@@ -1,0 +1,178 @@
+"""Three gateways as three brokers: who is asked at the wrong one, and what the client is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from libs.catalog.internal import OFFSETS_TOPIC
+from libs.coordinator_runtime.hashing import shard_of
+from libs.testkit.brokers import Cluster, three_brokers
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.integration.kafka.world import World, acquire
+from tests.support import kafka_client
+from tests.support.client import connected, unique
+from tests.support.kafka_client import KafkaClient, answered, part, runs
+
+NODES = (1, 2, 3)
+pytestmark = pytest.mark.xdist_group("three brokers")
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Cluster]:
+    with three_brokers() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def world(brokers: Cluster) -> AsyncIterator[World]:
+    async with connected(brokers.address) as client:
+        yield World(client, brokers.kafka)
+
+
+@pytest.fixture
+async def clients(brokers: Cluster) -> AsyncIterator[dict[int, KafkaClient]]:
+    """A connection to each broker, by node id, once all know of each other."""
+    async with contextlib.AsyncExitStack() as stack:
+        clients = {
+            node: await stack.enter_async_context(kafka_client.connected(serve.kafka))
+            for node, serve in zip(NODES, brokers.processes, strict=True)
+        }
+
+        async def all_seen() -> bool:
+            seen = [await client.ask(3, 12, topics=[]) for client in clients.values()]
+            return all({broker.node_id for broker in one.brokers} == {*NODES} for one in seen)
+
+        await eventually(all_seen)
+        yield clients
+
+
+async def leaders(client: KafkaClient, topic: str) -> dict[int, int]:
+    """The leader of each partition."""
+    name = part(3, "MetadataRequestTopic", name=topic)
+    (found,) = (await client.ask(3, 12, topics=[name])).topics
+    return {one.partition_index: one.leader_id for one in found.partitions}
+
+
+async def coordinator(client: KafkaClient, group: str) -> int:
+    """The node that coordinates a group."""
+    (found,) = (await client.ask(10, 4, key_type=0, coordinator_keys=[group])).coordinators
+    return int(found.node_id)
+
+
+async def test_partitions_are_spread_and_all_say_the_same(
+    world: World, clients: dict[int, KafkaClient]
+) -> None:
+    topic, _ = await world.client.create(24)
+    seen = [await leaders(client, topic) for client in clients.values()]
+    assert seen[0] == seen[1] == seen[2]
+    assert set(seen[0].values()) == {*NODES}
+
+
+async def test_a_fetch_at_the_wrong_broker_is_sent_on(
+    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+) -> None:
+    at = await world.readable(records=3)
+    leader = (await leaders(clients[1], at.topic))[0]
+    wrong, member = clients[leader % 3 + 1], unique("member")
+    for version in (1, 2):
+        refused = await wrong.share_fetch(at.group, member, 0, {at.topic_id: [0]}, version=version)
+        assert (refused.error_code, refused.acquisition_lock_timeout_ms) == (0, 30_000)
+        check_sent_on(answered(refused)[at.topic_id, 0], refused, leader, brokers)
+        assert answered(refused)[at.topic_id, 0].records == b""
+        acks = {(at.topic_id, 0): [(0, 2, [1])]}
+        refused = await wrong.share_acknowledge(at.group, member, 1, acks, version=version)
+        check_sent_on(answered(refused)[at.topic_id, 0], refused, leader, brokers)
+        refused = await wrong.share_fetch(at.group, member, 2, acks=acks, version=version, max_wait_ms=0)
+        data = answered(refused)[at.topic_id, 0]
+        assert data.acknowledge_error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        check_sent_on(data, refused, leader, brokers)
+    assert await acquire(clients[leader], at, member) == [(0, 2, 1)]
+
+
+def check_sent_on(data: Any, answer: Any, leader: int, brokers: Cluster) -> None:
+    """The client is told where to go."""
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert data.current_leader.leader_id == leader
+    assert data.current_leader.leader_epoch > 0
+    (there,) = answer.node_endpoints
+    assert there.node_id == leader
+    assert f"{there.host}:{there.port}" == brokers.processes[leader - 1].kafka
+
+
+async def test_one_session_at_each_broker(world: World, clients: dict[int, KafkaClient]) -> None:
+    at = await world.readable(records=0, partitions=12)
+    for index in range(12):
+        await world.client.publish(at.topic, [f"of {index}"], partition=index)
+    by_node: dict[int, list[int]] = {}
+    for index, node in (await leaders(clients[1], at.topic)).items():
+        by_node.setdefault(node, []).append(index)
+    assert len(by_node) == 3
+    member = unique("member")
+    for node, own in by_node.items():
+        opened = await clients[node].share_fetch(at.group, member, 0, {at.topic_id: own})
+        assert {index: runs(data) for (_, index), data in answered(opened).items()} == {
+            index: [(0, 0, 1)] for index in own
+        }
+        assert opened.node_endpoints == []
+
+
+async def test_groups_are_asked_for_at_their_coordinator(
+    world: World, clients: dict[int, KafkaClient]
+) -> None:
+    at = await world.readable(records=0)
+    right = await coordinator(clients[2], at.group)
+    wrong = clients[right % 3 + 1]
+    code = ErrorCode.NOT_COORDINATOR
+    beat = await wrong.heartbeat(at.group, "member", 0, subscribed_topic_names=[at.topic])
+    assert beat.error_code == code
+    for key, version in ((91, 0), (92, 0)):
+        assert (await wrong.ask(key, version, group_id=at.group)).error_code == code
+    asked = part(90, "DescribeShareGroupOffsetsRequestGroup", group_id=at.group, topics=None)
+    for key, version, fields, answers in (
+        (77, 1, {"group_ids": [at.group]}, "groups"),
+        (90, 1, {"groups": [asked]}, "groups"),
+        (15, 6, {"groups": [at.group]}, "groups"),
+        (42, 2, {"groups_names": [at.group]}, "results"),
+    ):
+        refused = getattr(await wrong.ask(key, version, **fields), answers)
+        assert [(one.group_id, one.error_code) for one in refused] == [(at.group, code)]
+        found = getattr(await clients[right].ask(key, version, **fields), answers)
+        assert [one.group_id for one in found] == [at.group]
+        assert found[0].error_code in (0, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+async def test_each_broker_lists_the_groups_it_coordinates(
+    world: World, clients: dict[int, KafkaClient]
+) -> None:
+    groups = {(await world.readable(records=0)).group for _ in range(6)}
+    listed = [
+        {group.group_id for group in (await client.ask(16, 5, types_filter=["share"])).groups} & groups
+        for client in clients.values()
+    ]
+    assert set().union(*listed) == groups
+    assert sum(map(len, listed)) == len(groups)
+    expected = {group: await coordinator(clients[1], group) for group in groups}
+    assert listed == [{group for group, node in expected.items() if node == own} for own in NODES]
+
+
+async def test_a_disconnect_releases_at_every_leader(
+    world: World, clients: dict[int, KafkaClient], brokers: Cluster
+) -> None:
+    at = await world.readable(records=2)
+    leader = (await leaders(clients[1], at.topic))[0]
+    async with kafka_client.connected(brokers.processes[leader - 1].kafka) as leaving:
+        assert await acquire(leaving, at, unique("leaving")) == [(0, 1, 1)]
+    assert await acquire(clients[leader], at, unique("next")) == [(0, 1, 2)]
+
+
+async def test_the_topic_of_group_coordinators_shows_who_they_are(clients: dict[int, KafkaClient]) -> None:
+    shown = await leaders(clients[1], OFFSETS_TOPIC)
+    for group in (unique("group") for _ in range(10)):
+        assert shown[shard_of(group, len(shown))] == await coordinator(clients[1], group)
+    listed = (await clients[1].ask(3, 12, topics=None)).topics
+    assert OFFSETS_TOPIC not in {topic.name for topic in listed}

@@ -1,0 +1,101 @@
+"""Kafka's Java share consumer in a process of its own, at the end of a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from tests.support.kafka_jars import JarSet
+from tests.support.kafka_tools import java, java_environment
+
+SOURCE = Path(__file__).parent / "java" / "ShareConsole.java"
+SECONDS = 30.0
+
+
+class Polled(NamedTuple):
+    """A record as the consumer got it."""
+
+    partition: int
+    offset: int
+    delivery_count: int
+    value: str
+
+
+class JavaShareConsumer:
+    """One `KafkaShareConsumer`, subscribed to a topic. AssertionError where it says an error instead."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def poll(self, records: int, seconds: float = SECONDS) -> list[Polled]:
+        """Poll until there are so many records, or the time is up."""
+        words = [line.split(" ", 4) for line in self._tell(f"poll {records} {seconds}")]
+        return [Polled(int(part), int(at), int(count), value) for _, part, at, count, value in words]
+
+    def acknowledge(self, offset: int, kind: str) -> None:
+        """Decide on a record of the last poll."""
+        self._tell(f"acknowledge {offset} {kind}")
+
+    def commit(self) -> dict[int, str]:
+        """commitSync: "well", or the name of the exception, by partition."""
+        words = [line.split(" ") for line in self._tell("commit")]
+        return {int(partition): result for _, partition, result in words}
+
+    def close(self) -> None:
+        """Close it, and wait until it is gone."""
+        self._tell("close")
+        self._process.wait(SECONDS)
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait(SECONDS)
+
+    def _tell(self, command: str) -> list[str]:
+        output, commands = _pipe(self._process.stdout), _pipe(self._process.stdin)
+        commands.write(f"{command}\n")
+        commands.flush()
+        lines: list[str] = []
+        for line in output:
+            if line == "done\n":
+                return lines
+            lines.append(line.rstrip("\n"))
+            assert not line.startswith("error "), line
+        raise AssertionError(f"the consumer ended: {lines}")
+
+
+@contextlib.contextmanager
+def share_consumer(
+    jars: JarSet, classes: Path, address: str, group: str, topic: str, **settings: str
+) -> Iterator[JavaShareConsumer]:
+    """A consumer; `classes` is where `compiled` put the program. Settings have underscores for dots."""
+    pairs = {"bootstrap.servers": address, "group.id": group}
+    pairs |= {name.replace("_", "."): value for name, value in settings.items()}
+    process = subprocess.Popen(
+        java("ShareConsole", topic, *(f"{name}={value}" for name, value in pairs.items())),
+        env=java_environment(jars, [classes]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield JavaShareConsumer(process)
+    finally:
+        process.kill()
+        process.communicate(timeout=SECONDS)
+
+
+def compiled(jars: JarSet, folder: Path) -> Path:
+    """Compile the program against a set of jars; the folder with its classes."""
+    command = ["javac", "-cp", jars.class_path, "-d", str(folder), str(SOURCE)]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    return folder
+
+
+def _pipe(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe

@@ -1,0 +1,168 @@
+"""A Kafka client of raw sockets: sends what a test says in the version it says, and reads what comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+from libs.kafka_wire.frames import codec, read_response, request_frame
+from libs.kafka_wire.schema import api_schema
+from libs.kafka_wire.shapes import Message, request_shapes, shape
+
+TIMEOUT = 20.0
+Batch = tuple[int, int, Sequence[int]]
+"""First and last offset, and the types."""
+
+
+class KafkaClient:
+    """One connection: a request is answered before the next one is sent, unless a test sends by itself."""
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str | None
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+        self._numbers = count(1)
+
+    async def ask(self, key: int, version: int, /, **fields: Any) -> Any:
+        """Send a request of an API in a version and give the answer; parts of it are made by `part`."""
+        correlation_id = self.send(key, version, **fields)
+        answered, message = await self.answer(key, version)
+        assert answered == correlation_id
+        return message
+
+    def send(self, key: int, version: int, /, **fields: Any) -> int:
+        """Send a request without waiting; its correlation id."""
+        number = next(self._numbers)
+        message = shape(api_schema(key).request)(**fields)
+        self._writer.write(request_frame(number, self._client_id, codec(key, version), message))
+        return number
+
+    async def answer(self, key: int, version: int) -> tuple[int, Message]:
+        """The next answer, which must be of this API and version. Raises IncompleteReadError when closed."""
+        async with asyncio.timeout(TIMEOUT):
+            size = int.from_bytes(await self._reader.readexactly(4))
+            return read_response(await self._reader.readexactly(size), codec(key, version))
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def is_closed(self) -> bool:
+        """Wait until the server closes the connection; False if it says something instead."""
+        async with asyncio.timeout(TIMEOUT):
+            try:
+                return await self._reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+    def abort(self) -> None:
+        """Be gone, as a client that crashed."""
+        self._writer.transport.abort()
+
+    # Share groups
+
+    async def heartbeat(self, group_id: str, member_id: str, epoch: int, **fields: Any) -> Any:
+        """ShareGroupHeartbeat."""
+        return await self.ask(76, 1, group_id=group_id, member_id=member_id, member_epoch=epoch, **fields)
+
+    async def share_fetch(
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        wanted: Mapping[str, Sequence[int]] | None = None,
+        acks: Mapping[tuple[str, int], Sequence[Batch]] | None = None,
+        *,
+        version: int = 2,
+        **fields: Any,
+    ) -> Any:
+        """ShareFetch of a session, for up to 500 records that may be waited for a while."""
+        sizes = {"max_wait_ms": 500, "min_bytes": 1, "max_records": 500, "batch_size": 500}
+        topics = fetch_topics(wanted or {}, acks or {})
+        fields = {**sizes, "topics": topics, "share_session_epoch": epoch, **fields}
+        return await self.ask(78, version, group_id=group_id, member_id=member_id, **fields)
+
+    async def share_acknowledge(
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        acks: Mapping[tuple[str, int], Sequence[Batch]] | None = None,
+        *,
+        version: int = 2,
+        **fields: Any,
+    ) -> Any:
+        """ShareAcknowledge of a session."""
+        shapes = request_shapes(79)
+        topics: dict[str, Any] = {}
+        for (topic_id, index), batches in (acks or {}).items():
+            topic = topics.setdefault(topic_id, shapes.AcknowledgeTopic(topic_id=topic_id, partitions=[]))
+            part = shapes.AcknowledgePartition(
+                partition_index=index, acknowledgement_batches=_batches(shapes, batches)
+            )
+            topic.partitions.append(part)
+        fields = {"topics": list(topics.values()), "share_session_epoch": epoch, **fields}
+        return await self.ask(79, version, group_id=group_id, member_id=member_id, **fields)
+
+
+def fetch_topics(
+    wanted: Mapping[str, Sequence[int]], acks: Mapping[tuple[str, int], Sequence[Batch]]
+) -> list[Message]:
+    """The topics of a ShareFetch; partitions with acknowledgements need not be wanted."""
+    shapes = request_shapes(78)
+    parts = dict.fromkeys((topic_id, index) for topic_id, some in wanted.items() for index in some)
+    topics: dict[str, Any] = {}
+    for topic_id, index in parts | dict.fromkeys(acks):
+        topic = topics.setdefault(topic_id, shapes.FetchTopic(topic_id=topic_id, partitions=[]))
+        batches = _batches(shapes, acks.get((topic_id, index), ()))
+        topic.partitions.append(shapes.FetchPartition(partition_index=index, acknowledgement_batches=batches))
+    return list(topics.values())
+
+
+def part(key: int, name: str, /, **fields: Any) -> Message:
+    """A part of an API's request, by its name in Kafka's schema."""
+    made: Message = getattr(request_shapes(key), name)(**fields)
+    return made
+
+
+def answered(response: Any) -> dict[tuple[str, int], Any]:
+    """The partitions of a ShareFetch's or ShareAcknowledge's answer by topic id and number."""
+    return {
+        (topic.topic_id, part.partition_index): part
+        for topic in response.responses
+        for part in topic.partitions
+    }
+
+
+def runs(data: Any) -> list[tuple[int, int, int]]:
+    """What was acquired of a partition: first and last offset, delivery count."""
+    return [(run.first_offset, run.last_offset, run.delivery_count) for run in data.acquired_records]
+
+
+@asynccontextmanager
+async def connected(address: str, client_id: str | None = "test") -> AsyncIterator[KafkaClient]:
+    """A connection to a broker at "host:port"."""
+    host, _, port = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 20)
+    client = KafkaClient(reader, writer, client_id)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+def _batches(shapes: Any, batches: Sequence[Batch]) -> list[Message]:
+    return [
+        shapes.AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=list(types))
+        for first, last, types in batches
+    ]

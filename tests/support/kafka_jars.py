@@ -1,0 +1,130 @@
+"""`make kafka`: Apache Kafka's jars in `.cache/kafka`, brought by Maven and held to `tests/compat/jars.lock`.
+
+Maven knows from its own settings where its repository is; the lock file knows what must come out of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+CACHE: Final = ROOT / ".cache" / "kafka"
+POMS: Final = ROOT / "tests" / "compat" / "poms"
+LOCK: Final = ROOT / "tests" / "compat" / "jars.lock"
+MAVEN_SECONDS: Final = 600.0
+
+
+class JarsMissing(Exception):
+    """Jars are not there, or not those of the lock file; the text says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that make one class path: a pom's dependencies at one version of Kafka."""
+
+    name: str
+    pom: str
+    version: str
+
+    @property
+    def folder(self) -> Path:
+        """Where its jars lie."""
+        return CACHE / self.name
+
+    @property
+    def class_path(self) -> str:
+        """For `java -cp` or CLASSPATH."""
+        return str(self.folder / "*")
+
+
+SERVER: Final = JarSet("4.3.1", "server", "4.3.1")
+SUITE: Final = JarSet("suite-4.3.1", "suite", "4.3.1")
+CLIENTS: Final = {
+    version: JarSet(f"clients-{version}", "clients", version) for version in ("4.2.2", "4.3.1", "4.4.0")
+}
+ALL: Final = (SERVER, SUITE, *CLIENTS.values())
+
+
+def is_there(jars: JarSet) -> bool:
+    """Whether a set was brought; its hashes were checked then."""
+    return jars.folder.is_dir()
+
+
+def bring(jars: JarSet, locked: dict[str, str] | None) -> dict[str, str]:
+    """Have Maven copy a set into its folder; the hash of each jar by "set/jar".
+
+    Raises JarsMissing when Maven is absent or fails, or a jar is not the one of `locked`.
+    """
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsMissing("Maven is needed to bring Kafka's jars: apt-get install maven")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as place:
+        jars_folder = Path(place) / "jars"
+        _copy(maven, jars, jars_folder)
+        found = {f"{jars.name}/{path.name}": _sha256(path) for path in sorted(jars_folder.glob("*.jar"))}
+        if locked is not None and found != locked:
+            wrong = sorted(
+                name for name in found.keys() | locked.keys() if found.get(name) != locked.get(name)
+            )
+            raise JarsMissing(f"Not what {LOCK.relative_to(ROOT)} says: {', '.join(wrong)}")
+        shutil.rmtree(jars.folder, ignore_errors=True)
+        jars_folder.rename(jars.folder)
+    return found
+
+
+def _copy(maven: str, jars: JarSet, folder: Path) -> None:
+    # Maven wants a pom in a folder that it may write to.
+    shutil.copy(POMS / f"{jars.pom}.xml", folder.parent / "pom.xml")
+    command = [maven, "--batch-mode", "--quiet", f"-Dkafka.version={jars.version}"]
+    command += [f"-DoutputDirectory={folder}", "dependency:copy-dependencies"]
+    done = subprocess.run(
+        command, cwd=folder.parent, capture_output=True, text=True, timeout=MAVEN_SECONDS, check=False
+    )
+    if done.returncode:
+        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
+        raise JarsMissing(f"Maven failed: {errors[0] if errors else done.stderr.strip()}")
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _read_lock() -> dict[str, str]:
+    lines = LOCK.read_text().splitlines()
+    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+
+
+def main(
+    lock: Annotated[bool, typer.Option(help="Write the lock file anew from what Maven brings.")] = False,
+) -> None:
+    """Bring the sets that are not there."""
+    locked = {} if lock else _read_lock()
+    found: dict[str, str] = {}
+    for jars in ALL:
+        expected = {name: digest for name, digest in locked.items() if name.startswith(f"{jars.name}/")}
+        if is_there(jars) and not lock:
+            continue
+        typer.echo(f"{jars.folder.relative_to(ROOT)} ...")
+        try:
+            found |= bring(jars, None if lock else expected)
+        except (JarsMissing, subprocess.TimeoutExpired) as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
+    if lock:
+        LOCK.write_text("".join(f"{digest}  {name}\n" for name, digest in sorted(found.items())))
+    typer.echo(
+        f"Kafka {SERVER.version}: {sum(1 for _ in CACHE.rglob('*.jar'))} jars in {CACHE.relative_to(ROOT)}"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,194 @@
+"""A real Apache Kafka in processes of its own (KRaft, free ports, fresh folders), to be compared with."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from libs.testkit.servers import free_port
+from libs.testkit.waiting import until
+from tests.support.kafka_tools import (
+    ToolFailed,
+    as_properties,
+    end_at_once,
+    java,
+    java_environment,
+    run_tool,
+)
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+CLUSTER_ID: Final = "c2hhcmVicm9rZXItdGVzdA"
+CONTROLLER: Final = 3000
+"""Node id of the controller where it is not a broker, too."""
+
+SERVER_FLAGS: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""For brokers that tests start by the dozen; measurements use other ones."""
+
+SINGLE_NODE: Final = {
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 5,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 5,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+"""What one broker needs, and fewer partitions of the internal topics, as Kafka's own tests have it."""
+
+
+class Node:
+    """One process of a cluster; it can be stopped and started again on its data and port."""
+
+    def __init__(self, node_id: int, port: int, folder: Path, flags: Sequence[str]) -> None:
+        self.node_id = node_id
+        self.port = port
+        self._folder = folder
+        self._flags = flags
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    def format(self, properties: Mapping[str, object]) -> None:
+        """Write its properties file and prepare its storage."""
+        self._folder.mkdir(parents=True)
+        self._config.write_text(as_properties({**properties, "log.dirs": self._folder / "logs"}))
+        run_tool(
+            "kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(self._config)
+        ).checked()
+
+    def start(self) -> None:
+        """Begin to start; `until_ready` waits."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                java("kafka.Kafka", str(self._config), flags=self._flags),
+                env=java_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def until_ready(self) -> None:
+        """Wait until it answers. Raises ToolFailed when it ends instead, or takes too long."""
+        try:
+            until(self._is_ready, timeout=START_SECONDS)
+        except AssertionError:
+            raise ToolFailed(f"Kafka node {self.node_id} does not answer:\n{self._last_words()}") from None
+
+    def stop(self) -> None:
+        """Ask it to shut down, and wait."""
+        if self._process is not None:
+            end_at_once(self._process, STOP_SECONDS)
+            self._process = None
+
+    @property
+    def _config(self) -> Path:
+        return self._folder / "server.properties"
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "output.log"
+
+    def _is_ready(self) -> bool:
+        if self._process is not None and self._process.poll() is not None:
+            raise ToolFailed(f"Kafka node {self.node_id} ended:\n{self._last_words()}")
+        return answers(self.port)
+
+    def _last_words(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-20:])
+
+
+class KafkaCluster:
+    """One node that is broker and controller, or several brokers and a controller beside them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        brokers: int = 1,
+        properties: Mapping[str, object] | None = None,
+        flags: Sequence[str] = SERVER_FLAGS,
+    ) -> None:
+        self._voter = (0 if brokers == 1 else CONTROLLER, free_port())
+        self.brokers = {n: Node(n, free_port(), folder / f"broker-{n}", flags) for n in range(brokers)}
+        self._others = []
+        given = {**SINGLE_NODE, **(properties or {})}
+        for node in self.brokers.values():
+            node.format({**given, **self._broker_properties(node)})
+        if brokers > 1:
+            controller = Node(CONTROLLER, self._voter[1], folder / "controller", flags)
+            controller.format({**given, **self._controller_properties()})
+            self._others.append(controller)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self.brokers.values())
+
+    def start(self) -> None:
+        """Start all nodes and wait until the brokers answer."""
+        for node in (*self._others, *self.brokers.values()):
+            node.start()
+        for node in self.brokers.values():
+            node.until_ready()
+
+    def stop(self) -> None:
+        """Stop all nodes."""
+        for node in (*self.brokers.values(), *self._others):
+            node.stop()
+
+    def _broker_properties(self, node: Node) -> dict[str, object]:
+        alone = node.node_id == self._voter[0]
+        listener = f"PLAINTEXT://127.0.0.1:{node.port}"
+        controller = f",CONTROLLER://127.0.0.1:{self._voter[1]}" if alone else ""
+        return {
+            **self._common(node.node_id),
+            "process.roles": "broker,controller" if alone else "broker",
+            "listeners": listener + controller,
+            "advertised.listeners": listener,
+            "inter.broker.listener.name": "PLAINTEXT",
+        }
+
+    def _controller_properties(self) -> dict[str, object]:
+        return {
+            **self._common(CONTROLLER),
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{self._voter[1]}",
+        }
+
+    def _common(self, node_id: int) -> dict[str, object]:
+        return {
+            "node.id": node_id,
+            "controller.quorum.voters": f"{self._voter[0]}@127.0.0.1:{self._voter[1]}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        }
+
+
+@contextlib.contextmanager
+def running_kafka(
+    folder: Path, brokers: int = 1, properties: Mapping[str, object] | None = None
+) -> Iterator[KafkaCluster]:
+    """A cluster that is up; stopped at the end."""
+    cluster = KafkaCluster(folder, brokers, properties)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def answers(port: int) -> bool:
+    """Whether something on this port of 127.0.0.1 answers ApiVersions."""
+    request = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0) as connection:
+        connection.sendall(request)
+        return connection.recv(8)[4:] == b"\0\0\0\1"
+    return False

@@ -1,0 +1,69 @@
+"""The internal topic: in no catalog, and yet its name and id are taken."""
+
+from __future__ import annotations
+
+import pytest
+
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.commands import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+)
+from libs.catalog.decide import decide
+from libs.catalog.describe import ConfigSource, describe
+from libs.catalog.internal import (
+    IDS,
+    OFFSETS_TOPIC,
+    OFFSETS_TOPIC_ID,
+    STATE_TOPIC,
+    STATE_TOPIC_ID,
+    check_not_internal,
+    offsets_topic,
+    state_topic,
+)
+from libs.catalog.records import ConfigResource, ResourceType
+from libs.catalog.topic_ids import topic_id_bytes
+from libs.config.broker import BrokerConfig
+from sharebroker.errors import ErrorCode, KafkaError
+
+RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (CreateTopic(STATE_TOPIC, "T1", 4), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (CreateTopic(OFFSETS_TOPIC, "T1", 4), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (DeleteTopic(name=STATE_TOPIC), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (DeleteTopic(topic_id=STATE_TOPIC_ID), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (DeleteTopic(topic_id=OFFSETS_TOPIC_ID), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (CreatePartitions(STATE_TOPIC, 99), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (AlterConfigs(RESOURCE, {"retention.ms": "1"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_nobody_changes_it(command: CatalogCommand, code: ErrorCode) -> None:
+    with pytest.raises(KafkaError) as refused:
+        decide(TopicCatalog(), BrokerConfig(), command, 0.0)
+    assert refused.value.code is code
+
+
+def test_its_id_is_one_and_no_drawn_one() -> None:
+    assert {topic_id_bytes(topic_id)[6] >> 4 for topic_id in IDS.values()} == {5}
+    assert [state_topic(3).topic_id, offsets_topic(3).topic_id] == [*IDS.values()]
+
+
+def test_its_settings_are_kafkas() -> None:
+    set_ = {
+        entry.name: entry.value
+        for entry in describe(TopicCatalog(), BrokerConfig(), RESOURCE)
+        if entry.source is ConfigSource.TOPIC
+    }
+    assert set_ == {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
+
+
+def test_other_topics_are_not_internal() -> None:
+    check_not_internal("__share_group_state_2", "T1")
+    check_not_internal("orders")

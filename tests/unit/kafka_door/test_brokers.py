@@ -1,0 +1,144 @@
+"""The number of the brokers' view, which clients see as leader epoch: the same at all brokers in the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from libs.leases.memory import MemoryLeaseStore
+from libs.leases.port import Member
+from libs.rpc.router import GATEWAY
+from services.gateway.kafka import brokers
+from services.gateway.kafka.brokers import Broker as Address
+from services.gateway.kafka.brokers import Brokers, View
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+class Clock:
+    """Moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+class Broker:
+    """One of the processes, with what it knows of the others."""
+
+    def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
+        self.member = Member(f"{number}/1", number, frozenset({GATEWAY}), "", f"127.0.0.1:{number}")
+        self.known: list[Member] = [self.member]
+        self.brokers = Brokers(lambda: self.known, self.member, store, hash, clock)
+
+    async def epoch(self) -> int:
+        return (await self.brokers.view()).epoch
+
+
+def started(number: int) -> tuple[Clock, MemoryLeaseStore, list[Broker]]:
+    clock = Clock()
+    store = MemoryLeaseStore(clock)
+    return clock, store, [Broker(one, store, clock) for one in range(1, number + 1)]
+
+
+async def test_it_rises_with_every_change_and_only_then() -> None:
+    _, _, [one, two] = started(2)
+    assert [await one.epoch(), await one.epoch()] == [1, 1]
+    one.known = [one.member, two.member]
+    assert [await one.epoch(), await one.epoch()] == [2, 2]
+
+
+async def test_brokers_that_heard_of_each_other_in_any_order_agree_in_the_end() -> None:
+    clock, _, [one, two, three] = started(3)
+    everybody = [one.member, two.member, three.member]
+    three.known = everybody
+    assert await three.epoch() == 1
+    assert await one.epoch() == 2
+    two.known = [one.member, two.member]
+    assert await two.epoch() == 3
+    one.known = two.known = everybody
+    assert [await one.epoch(), await two.epoch(), await three.epoch()] == [4, 4, 1]
+    clock.time += 1
+    assert [await one.epoch(), await two.epoch(), await three.epoch()] == [4, 4, 4]
+
+
+async def test_it_never_goes_back() -> None:
+    """Also where the store lost its last writes."""
+    clock, _, [one, two] = started(2)
+    for known in ([one.member], [one.member, two.member], [one.member]):
+        one.known = known
+        await one.epoch()
+    one.brokers._generations = MemoryLeaseStore(clock)
+    clock.time += 5
+    assert await one.epoch() == 3
+    one.known = [one.member, two.member]
+    assert await one.epoch() == 3
+    clock.time += 5
+    assert await one.epoch() == 3
+
+
+async def test_it_stays_while_the_store_is_away() -> None:
+    clock, store, [one, two] = started(2)
+    assert await one.epoch() == 1
+    one.known = [one.member, two.member]
+    store.away = True
+    clock.time += 5
+    view = await one.brokers.view()
+    assert (view.epoch, [*view.brokers]) == (1, [1])
+    store.away = False
+    view = await one.brokers.view()
+    assert (view.epoch, [*view.brokers]) == (2, [1, 2])
+
+
+def view_of(me: int, *nodes: int) -> View:
+    members = [Member(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
+    return View(tuple(members), me, 7, lambda group: len(group) % 50)
+
+
+def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> None:
+    views = [view_of(me, 1, 2, 3) for me in (1, 2, 3)]
+    leaders = [[view.leader("t" * 22, partition) for partition in range(60)] for view in views]
+    assert leaders[0] == leaders[1] == leaders[2]
+    assert all(leaders[0].count(node) > 5 for node in (1, 2, 3))
+    groups = [[view.coordinator("g" * size) for size in range(50)] for view in views]
+    assert groups[0] == groups[1] == groups[2]
+    assert {*groups[0]} == {1, 2, 3}
+    assert all(view.leads("t" * 22, 0) == (view.me == leaders[0][0]) for view in views)
+
+
+def test_when_a_broker_goes_only_its_partitions_move() -> None:
+    before, after = view_of(1, 1, 2, 3), view_of(1, 1, 3)
+    moved = [p for p in range(60) if before.leader("t" * 22, p) != after.leader("t" * 22, p)]
+    assert moved == [p for p in range(60) if before.leader("t" * 22, p) == 2]
+
+
+def test_who_is_alone_leads_all() -> None:
+    view = view_of(4, 4)
+    assert view.leads("t" * 22, 5)
+    view.check_coordinates("any")
+    assert view.brokers == {4: Address(4, "127.0.0.1", 9004)}
+
+
+def test_groups_of_others_are_refused() -> None:
+    view = view_of(1, 1, 2)
+    for size in range(50):
+        group = "g" * size
+        if view.coordinator(group) == 1:
+            view.check_coordinates(group)
+        else:
+            with pytest.raises(KafkaError) as refused:
+                view.check_coordinates(group)
+            assert refused.value.code is ErrorCode.NOT_COORDINATOR
+
+
+def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(brokers, "_REMEMBERED", 10)
+    view = view_of(1, 1, 2)
+    first = [view.leader(f"made up {number}", 0) for number in range(35)]
+    assert len(view._leaders) <= 10
+    assert [view.leader(f"made up {number}", 0) for number in range(35)] == first
+
+
+def test_an_address_of_ipv6_is_told_without_brackets() -> None:
+    member = Member("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
+    assert View((member,), 1, 1, hash).brokers == {1: Address(1, "::1", 9092)}
