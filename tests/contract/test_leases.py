@@ -111,19 +111,30 @@ async def test_a_released_lease_keeps_its_epoch_for_the_next(stage: Stage) -> No
 async def test_renewing_extends_what_is_ours_and_tells_what_is_not(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 5.0)
     await stage.store.claim(B, "2/1", 5.0)
-    assert await stage.store.renew([A, B, "share-coordinator:3"], "1/1", 60.0) == [True, False, False]
+    assert await stage.store.renew({A: 1, B: 1, "share-coordinator:3": 1}, "1/1", 60.0) == [
+        True,
+        False,
+        False,
+    ]
     ours, others = await stage.store.read([A, B])
     assert ours is not None
     assert others is not None
     assert ours.expires_in > 50.0
     assert others.expires_in <= 5.0
-    assert await stage.store.renew([], "1/1", 60.0) == []
+    assert await stage.store.renew({}, "1/1", 60.0) == []
+
+
+async def test_a_lease_whose_epoch_has_risen_is_not_what_is_renewed(stage: Stage) -> None:
+    await stage.store.claim(A, "1/1", 5.0)
+    assert (await stage.store.claim(A, "1/1", 5.0, force=True)).epoch == 2
+    assert await stage.store.renew({A: 1}, "1/1", 60.0) == [False]
+    assert await stage.store.renew({A: 2}, "1/1", 60.0) == [True]
 
 
 async def test_an_expired_lease_nobody_took_can_be_renewed(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 60.0)
     await stage.expire()
-    assert await stage.store.renew([A], "1/1", 60.0) == [True]
+    assert await stage.store.renew({A: 1}, "1/1", 60.0) == [True]
     assert state(await stage.store.claim(A, "2/1", 60.0)) == ("1/1", 1)
 
 
@@ -132,14 +143,14 @@ async def test_a_removed_lease_is_forgotten_with_its_epoch(stage: Stage) -> None
         assert (await stage.store.claim(A, "1/1", 10.0)).epoch == 1
         await stage.store.remove(A)
         assert await stage.store.read([A]) == [None]
-        assert await stage.store.renew([A], "1/1", 10.0) == [False]
+        assert await stage.store.renew({A: 1}, "1/1", 10.0) == [False]
     await stage.store.remove(A)
 
 
 async def test_a_released_lease_cannot_be_renewed(stage: Stage) -> None:
     await stage.store.claim(A, "1/1", 60.0)
     await stage.store.release(A, "1/1")
-    assert await stage.store.renew([A], "1/1", 60.0) == [False]
+    assert await stage.store.renew({A: 1}, "1/1", 60.0) == [False]
     assert await stage.store.read([A]) == [None]
 
 
@@ -184,8 +195,55 @@ async def test_an_expired_later_incarnation_does_not_keep_an_earlier_one_out(sta
     assert await stage.store.members() == [member("1/1")]
 
 
+async def test_a_generation_rises_with_each_change(stage: Stage) -> None:
+    assert await stage.store.generation("brokers", "one") == 1
+    assert await stage.store.generation("brokers", "one") == 1
+    assert await stage.store.generation("brokers", "two") == 2
+    assert await stage.store.generation("brokers", "one") == 3
+    assert await stage.store.generation("others", "one") == 1
+
+
 async def test_the_twin_tells_the_epoch_a_log_compares_with() -> None:
     store = MemoryLeaseStore()
     assert store.epoch_of(A) == 0
     await store.claim(A, "1/1", 60.0)
     assert store.epoch_of(A) == 1
+
+
+async def test_who_is_silent_is_known_and_may_be_deposed(stage: Stage) -> None:
+    silent, other = member("1/1"), member("2/1")
+    await stage.store.announce(silent, 60.0)
+    await stage.store.announce(other, 90.0)
+    assert await stage.store.silent(60.0, 30.0) == []
+    assert await stage.store.silent(90.0, 30.0) == [silent]
+    assert not await stage.store.depose(silent, 60.0, 30.0)
+    assert not await stage.store.depose(member("1/2"), 90.0, 30.0)
+    assert not await stage.store.depose(member("3/1"), 90.0, 30.0)
+    assert await stage.store.members() == [silent, other]
+    assert await stage.store.depose(silent, 90.0, 30.0)
+    gone, _ = await stage.store.members()
+    assert gone.gone
+    assert gone.owner == silent.owner
+
+
+async def test_who_was_deposed_is_told_when_it_comes_back(stage: Stage) -> None:
+    silent = member("1/1")
+    assert not await stage.store.announce(silent, 60.0)
+    await stage.store.depose(silent, 90.0, 30.0)
+    assert await stage.store.announce(silent, 60.0)
+    assert not await stage.store.announce(silent, 60.0)
+    assert await stage.store.members() == [silent]
+
+
+async def test_who_is_started_again_was_not_deposed(stage: Stage) -> None:
+    await stage.store.announce(member("1/1"), 60.0)
+    await stage.store.depose(member("1/1"), 90.0, 30.0)
+    assert not await stage.store.announce(member("1/2"), 60.0)
+    assert await stage.store.members() == [member("1/2")]
+
+
+async def test_an_announcement_that_ran_out_is_not_silent(stage: Stage) -> None:
+    await stage.store.announce(member("1/1"), 60.0)
+    await stage.expire()
+    assert await stage.store.silent(60.0, 0.0) == []
+    assert not await stage.store.depose(member("1/1"), 60.0, 0.0)

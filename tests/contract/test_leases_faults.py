@@ -16,7 +16,7 @@ ME = Member("1/1", 1, frozenset(), "127.0.0.1:1")
 async def refuses_everything(store: LeaseStore) -> None:
     for call in (
         store.claim("catalog", "1/1", 10.0),
-        store.renew(["catalog"], "1/1", 10.0),
+        store.renew({"catalog": 1}, "1/1", 10.0),
         store.release("catalog", "1/1"),
         store.read(["catalog"]),
         store.announce(ME, 10.0),

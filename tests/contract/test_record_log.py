@@ -11,10 +11,13 @@ import pytest
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import LeaseStore, LeasesUnavailable
 from libs.leases.redis import RedisLeaseStore
+from libs.record_log.core.producers import Marker, Verified
 from libs.record_log.core.segments import Segment
 from libs.record_log.core.view import Limits
+from libs.record_log.lifecycle import LogState
+from libs.record_log.lookup import TimedOffset
 from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import LogState, PartitionLog
+from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import Bounds, RecordStore
 from libs.record_log.redis import RedisRecordStore
 from libs.record_log.settings import LogSettings
@@ -247,7 +250,7 @@ async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
     epoch = await stores.owned("1/2")
     second = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch), settings)
     assert (second.log_start_offset, second.log_end_offset) == (10, 63)
-    assert await second.offset_for_timestamp(15_001) == 46
+    assert await second.offset_for_timestamp(15_001) == TimedOffset(46, 15_001)
     assert await second.append(batch(2)) is not None
     with pytest.raises(KafkaError) as fenced:
         await first.append(batch(1))
@@ -368,3 +371,75 @@ async def test_the_twin_fails_on_demand() -> None:
     with pytest.raises(LogNotWritten):
         await store.trim(NAME, 1, 1)
     assert store.appends == [(NAME, 1)]
+
+
+async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(stores: Stores) -> None:
+    epoch = await stores.owned()
+    assert await stores.records.notes(NAME) == {}
+    await stores.records.append(NAME, epoch, [stored(0)], (), {"a": b"1", "b": b"\x00\xff"})
+    await stores.records.append(NAME, epoch, [stored(3)], [Segment(0, 3, SIZE, 1)], {"a": b"2"})
+    assert await stores.records.notes(NAME) == {"a": b"2", "b": b"\x00\xff"}
+    await stores.records.trim(NAME, epoch, 3)
+    assert await stores.records.notes(NAME) == {"a": b"2", "b": b"\x00\xff"}
+    await stores.records.trim(NAME, epoch, 3, ["b", "c"])
+    assert await stores.records.notes(NAME) == {"a": b"2"}
+    assert await stores.records.bounds(NAME) == Bounds(3, 6)
+    await stores.records.delete(NAME)
+    assert await stores.records.notes(NAME) == {}
+
+
+async def test_what_is_not_appended_leaves_no_notes(stores: Stores) -> None:
+    epoch = await stores.filled(1)
+    with pytest.raises(LogOutOfOrder):
+        await stores.records.append(NAME, epoch, [stored(1)], (), {"a": b"1"})
+    with pytest.raises(LogFenced):
+        await stores.records.append(NAME, epoch - 1, [stored(3)], (), {"a": b"1"})
+    assert await stores.records.notes(NAME) == {}
+
+
+async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -> None:
+    def batch_of(sequence: int, *, transactional: bool = False) -> bytes:
+        producer = (8 if transactional else 7, 0, sequence)
+        return batch(2, producer=producer, transactional=transactional)
+
+    epoch = await stores.owned()
+    first = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch))
+    await asyncio.gather(*(first.append(batch_of(2 * n)) for n in range(3)))
+    for commit in (False, True):
+        verified = Verified(first.log_end_offset, renews_epoch=False)
+        await first.append(batch_of(0 if not commit else 2, transactional=True), verified)
+        if not commit:
+            await first.end_transaction(Marker(8, 0, 1, commit))
+    epoch = await stores.owned("1/2")
+    second = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch))
+    assert second.transactions.producers() == first.transactions.producers()
+    assert (second.last_stable_offset, second.log_end_offset) == (9, 11)
+    assert [t[:3] for t in second.transactions.aborted_in(0, 11)] == [(8, 6, 8)]
+    assert (await second.append(batch_of(2))).base_offset == 2
+    with pytest.raises(KafkaError) as gap:
+        await second.append(batch_of(8))
+    assert gap.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await second.append(batch_of(6))).base_offset == 11
+    assert await second.delete_records(9) == 9
+    assert await second.expire_producers(2**60) == 1
+    assert set(await stores.records.notes(NAME)) == {"p8"}
+
+
+async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap(
+    server: Server, link: RedisLink
+) -> None:
+    lease, records = StoredLease(link), RedisRecordStore(link)
+    log = await PartitionLog.open(NAME, await lease.reclaim(), records, lease)
+    for _ in range(3):
+        await log.append(batch(3))
+    await link.call("UNLINK", "sharebroker:{partition:7f3c:0}:log", timeout=5.0)
+    server.kill()
+    server.restart()
+    await eventually(lambda: link.generation == 1)
+    with pytest.raises(KafkaError) as refused:
+        await log.append(batch(3))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    await eventually(lambda: log.state is LogState.OPEN)
+    assert (await log.append(batch(3))).base_offset == 9
+    assert [b.base_offset for b in await records.read(NAME, 0, 10**9)] == [0, 3, 6, 9]
+    await log.close()

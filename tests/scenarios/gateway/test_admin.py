@@ -112,15 +112,16 @@ async def test_settings(door: Door) -> None:
                 ),
                 resource(resource_type=cluster_pb.RESOURCE_TYPE_TOPIC, resource_name="nowhere"),
                 resource(resource_name="x"),
+                resource(resource_type=cluster_pb.RESOURCE_TYPE_GROUP),
             ]
         )
     )
-    group, one, nowhere, unspecified = answer.results
+    group, one, nowhere, unspecified, unnamed = answer.results
     reset = next(config for config in group.configs if config.name == "share.auto.offset.reset")
     assert (reset.value, reset.is_default) == ("earliest", False)
     assert [(config.name, config.is_default) for config in one.configs] == [("retention.ms", True)]
     assert nowhere.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert unspecified.error_code == ErrorCode.INVALID_REQUEST
+    assert unspecified.error_code == unnamed.error_code == ErrorCode.INVALID_REQUEST
 
 
 async def test_offsets_of_a_log(door: Door) -> None:

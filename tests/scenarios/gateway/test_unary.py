@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from libs.testkit.brokers import Cluster
+from libs.testkit.waiting import eventually
 from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
@@ -78,6 +79,24 @@ async def test_a_group_nobody_has_heard_of_needs_no_heartbeat(door: Door) -> Non
     assert len((await acquire(topic, group_id)).records) == 1
     described = await door.admin.ShareGroupDescribe(group.ShareGroupDescribeRequest(group_ids=[group_id]))
     assert len(described.groups[0].members) <= 1  # who initialised leaves at once
+
+
+async def test_a_group_that_was_deleted_begins_anew_at_the_next_call(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    await topic.publish(3)
+    got = await acquire(topic, group_id, 2, member_id="one")
+    assert await decide(topic, group_id, "one", (ACCEPT, got.records[0])) == [0]
+
+    async def deleted() -> bool:  # the member that asked for the state may not have left yet
+        answer = await door.admin.DeleteGroups(group.DeleteGroupsRequest(group_ids=[group_id]))
+        return bool(answer.results[0].error_code == 0)
+
+    await eventually(deleted)
+    again = await acquire(topic, group_id, member_id="two")
+    assert [record.offset for record in again.records] == [0, 1, 2]
+    late = await decide(topic, group_id, "one", (ACCEPT, got.records[1]))
+    assert late == [ErrorCode.INVALID_RECORD_STATE]
 
 
 async def test_partitions_added_later_are_served(door: Door) -> None:

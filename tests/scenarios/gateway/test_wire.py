@@ -11,6 +11,7 @@ import pytest
 from libs.testkit.brokers import Cluster
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import share_pb2
 from sharebroker.rpc_status import from_rpc_error
 from tests.scenarios.gateway.wire import (
     ACCEPT,
@@ -61,6 +62,22 @@ async def test_limits(door: Door, limits: dict[str, Any], runs: list[tuple[int, 
     session = Session(topic, await door.group(topic), limits=limits)
     await topic.publish(10)
     assert acquired(await session.first_fetch(0)) == runs
+
+
+async def test_a_fetch_that_would_wait_longer_than_its_caller_is_answered_in_time(door: Door) -> None:
+    topic = await door.topic()
+    group_id = await door.group(topic)
+    part = share_pb2.ShareFetchRequest.FetchPartition(partition_index=0)
+    asked = share_pb2.ShareFetchRequest(
+        group_id=group_id,
+        member_id="m",
+        max_wait_ms=60_000,
+        max_records=10,
+        topics=[share_pb2.ShareFetchRequest.FetchTopic(topic_id=topic.topic_id, partitions=[part])],
+    )
+    assert acquired(await door.share.ShareFetch(asked, timeout=1.0)) == []
+    asked.share_session_epoch = 1
+    assert acquired(await door.share.ShareFetch(asked, timeout=1.0)) == []
 
 
 # What is said of the first ten records, and what the next fetch gives then: offsets and delivery counts.

@@ -33,7 +33,7 @@ def checkpoint(epoch: int, start: int, *runs: Run) -> ShareCheckpoint:
 
 
 def delta(index: int, epoch: int, *runs: Run) -> ShareDelta:
-    return ShareDelta(KEY, index, epoch, -1, -1, -1, tuple(StateBatch(*run) for run in runs))
+    return ShareDelta(KEY, index, epoch, -1, -1, -1, tuple(StateBatch(*run) for run in runs), MS)
 
 
 ROWS = [

@@ -1,0 +1,55 @@
+"""`make chaos`: a deployment of real processes under real faults, and a report."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+from time import monotonic
+from typing import Annotated
+
+import structlog
+import typer
+
+from tests.chaos.crowd import Size
+from tests.chaos.deployment import LEASE, deployed
+from tests.chaos.faults import Fault, only, schedule
+from tests.chaos.kafka_clients import java_classes
+from tests.chaos.report import Outcome, report
+from tests.chaos.run import Chaos
+
+
+def main(
+    minutes: Annotated[float, typer.Option(help="How long faults go on.")] = 5.0,
+    seed: Annotated[int | None, typer.Option(help="Of the schedule; fresh if not set.")] = None,
+    kind: Annotated[str, typer.Option(help="Only faults whose name contains this.")] = "",
+) -> None:
+    """Kill, freeze, stop and cut off processes at work; fails when a promise was broken."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    seed = secrets.randbelow(10**6) if seed is None else seed
+    typer.echo(f"seed {seed} (make chaos SEED={seed} for the same schedule)")
+    random = Random(seed)
+    outcome = asyncio.run(_run(only(schedule(random), kind), minutes * 60, random))
+    typer.echo(report(outcome))
+    raise typer.Exit(not outcome.well)
+
+
+async def _run(faults: Iterable[Fault], seconds: float, random: Random) -> Outcome:
+    begun = monotonic()
+
+    def tell(text: str) -> None:
+        typer.echo(f"{monotonic() - begun:7.1f} {text}")
+
+    with tempfile.TemporaryDirectory(prefix="sharebroker-chaos-") as folder:
+        size = Size(java_classes=java_classes(Path(folder)))
+        tell(str(size))
+        async with deployed() as deployment:
+            tell("eight processes serve; cuts by proxies, no network namespaces")
+            return await Chaos(deployment, LEASE, random, tell).run(faults, seconds, size)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,131 @@
+"""Producers and consumers over gRPC, by the Python client, as a user's program has them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from random import Random
+from typing import Final
+
+from libs.testkit.checker.events import Delivered, Left, Share, Verdict
+from sharebroker.aio import Producer, ShareConsumer
+from sharebroker.consumer.config import ConsumerConfig
+from sharebroker.errors import KafkaError
+from sharebroker.producer.publication import Publication
+from sharebroker.records.record import Record
+from tests.chaos.history import History
+
+GRPC: Final = "billing"
+"""The group of the consumers over gRPC."""
+
+PAUSE: Final = 0.1
+"""Seconds between two records of a producer for one partition."""
+
+_MOODS: Final = {Verdict.ACCEPT: 88, Verdict.RELEASE: 6, Verdict.REJECT: 3, Verdict.RENEW: 3}
+
+
+class Publisher:
+    """Sends a record to each partition in turn, and goes on while earlier ones wait for their answer."""
+
+    def __init__(self, history: History, name: str, address: str, topic: str, partitions: int) -> None:
+        self.name = name
+        self.sent = 0
+        self.failed = 0
+        self._history = history
+        self._address = address
+        self._topic = topic
+        self._partitions = partitions
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    async def run(self, over: asyncio.Event) -> None:
+        """Until it is over; then until the outcome of each is known."""
+        async with Producer(self._address) as producer:
+            while not over.is_set():
+                for partition in range(self._partitions):
+                    value = f"{self.name}-{self.sent}"
+                    self.sent += 1
+                    sent = await producer.send(self._topic, value.encode(), partition=partition)
+                    task = asyncio.create_task(self._hear(sent, value))
+                    self._waiting.add(task)
+                    task.add_done_callback(self._waiting.discard)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), PAUSE)
+        if self._waiting:
+            await asyncio.wait(self._waiting)
+
+    async def _hear(self, sent: Publication, value: str) -> None:
+        try:
+            where = await sent
+        except KafkaError as failure:
+            self.failed += 1
+            self._history.surfaced[f"{self.name}: {failure.code.name}"] += 1
+        else:
+            place = (where.partition, where.offset)
+            self._history.published(f"publish {self.name}", where.topic, place, value)
+
+
+class Member:
+    """A consumer: accepts most of what it gets, some of it late, and gives some back."""
+
+    def __init__(self, history: History, name: str, address: str, topic: str, random: Random) -> None:
+        self.name = name
+        self.steady = False
+        """Whether it accepts everything at once."""
+        self._history = history
+        self._address = address
+        self._topic = topic
+        self._random = random
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled; what ends the membership is noted, and another one begun."""
+        config = ConsumerConfig(max_poll_records=20, prefetch_records=20)
+        while True:
+            consumer = ShareConsumer(self._address, GRPC, [self._topic], config)
+            try:
+                async with consumer:
+                    async for record in consumer:
+                        self._take(record, consumer.member_id)
+            except KafkaError as failure:
+                self._history.surfaced[f"{self.name}: {failure.code.name}"] += 1
+            finally:
+                self._history.events.append(Left(self._history.now(), GRPC, consumer.member_id))
+
+    def _take(self, record: Record, member: str) -> None:
+        where, history = Share(GRPC, record.topic, record.partition), self._history
+        text, token = (record.value or b"").decode(), record.acquisition.token
+        deadline = history.on_server(record.deadline)
+        count, at = record.delivery_count, history.now()
+        history.delivered(
+            Delivered(at, where, record.offset, text, member, token, count, deadline, streamed=True)
+        )
+        task = asyncio.create_task(self._decide(record, where))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _decide(self, record: Record, where: Share) -> None:
+        if not self.steady and self._random.random() < 0.05:
+            await asyncio.sleep(self._random.uniform(0.0, 3.0))
+        [verdict] = self._random.choices(list(_MOODS), list(_MOODS.values()))
+        verdict = Verdict.ACCEPT if self.steady else verdict
+        if verdict is Verdict.RENEW and await self._say(record, where, verdict):
+            verdict = Verdict.ACCEPT
+        if verdict is not Verdict.RENEW:
+            await self._say(record, where, verdict)
+
+    async def _say(self, record: Record, where: Share, verdict: Verdict) -> bool:
+        """Whether it was done; a refusal says that others may have the record."""
+        ask = self._history.asks(where, record.offset, record.acquisition.token, verdict)
+        say = {
+            Verdict.ACCEPT: record.accept,
+            Verdict.RELEASE: record.release,
+            Verdict.REJECT: record.reject,
+            Verdict.RENEW: record.renew,
+        }[verdict]
+        try:
+            await say()
+        except KafkaError:
+            return False
+        renewed = self._history.on_server(record.deadline) if verdict is Verdict.RENEW else 0.0
+        self._history.applied(GRPC, ask, where.partition, renewed)
+        return True

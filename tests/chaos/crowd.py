@@ -1,0 +1,118 @@
+"""All clients of a run: started together, told together when it is time to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.chaos.clients import GRPC, Member, Publisher
+from tests.chaos.deployment import Deployment
+from tests.chaos.history import History
+from tests.chaos.kafka_clients import KAFKA, JavaMember, KafkaMember, KafkaPublisher, Worker
+
+_LAST_WORDS = 60.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many consumers there are, and in how many partitions; `java` is where its program is compiled."""
+
+    partitions: int = 6
+    grpc: int = 12
+    librdkafka: int = 6
+    java: int = 2
+    java_classes: Path | None = None
+
+    @property
+    def java_members(self) -> int:
+        """Those that there can be."""
+        return self.java if self.java_classes is not None else 0
+
+    def __str__(self) -> str:
+        java = f"{self.java} Java" if self.java_classes else "no Java (make kafka brings its jars)"
+        return (
+            f"consumers: {self.grpc} gRPC, {self.librdkafka} librdkafka, {java}; producers: 2 gRPC, "
+            f"1 librdkafka; {self.partitions} partitions"
+        )
+
+
+class Crowd:
+    """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
+
+    def __init__(
+        self, history: History, deployment: Deployment, topic: str, size: Size, random: Random
+    ) -> None:
+        self._size = size
+        self._over = asyncio.Event()
+        servers = deployment.kafka
+        self._publishers = [
+            Publisher(history, f"p{n}", deployment.address(n), topic, size.partitions) for n in (0, 1)
+        ]
+        self._kafka_publisher = KafkaPublisher(history, "k0", servers, topic, size.partitions)
+        self._members = [
+            Member(history, f"m{n}", deployment.address(n % 2), topic, Random(random.random()))
+            for n in range(size.grpc)
+        ]
+        self._kafka_members = [
+            KafkaMember(history, f"k{n}", servers, topic, Random(random.random()))
+            for n in range(size.librdkafka)
+        ]
+        folder = size.java_classes
+        self._java_members = [
+            JavaMember(history, f"j{n}", servers, topic, folder)
+            for n in range(size.java_members)
+            if folder is not None
+        ]
+        for who in (GRPC, KAFKA, *(f"publish {one.name}" for one in self._publishers), "publish k0"):
+            history.lanes.expect([(who, number) for number in range(size.partitions)])
+        self._publishing: list[asyncio.Task[None]] = []
+        self._kafka_publishing: list[Worker] = []
+
+    @property
+    def sent(self) -> int:
+        """Records that producers were given."""
+        return self._kafka_publisher.sent + sum(one.sent for one in self._publishers)
+
+    @property
+    def failed(self) -> int:
+        """Records of which their producers heard no good."""
+        return self._kafka_publisher.failed + sum(one.failed for one in self._publishers)
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """Everybody works; at the end consumers leave."""
+        consuming = [asyncio.create_task(member.run()) for member in self._members]
+        workers = [Worker(member.run) for member in self._kafka_members]
+        workers += [Worker(member.run) for member in self._java_members]
+        self._publishing = [asyncio.create_task(one.run(self._over)) for one in self._publishers]
+        self._kafka_publishing = [Worker(self._kafka_publisher.run)]
+        try:
+            yield
+        finally:
+            await self.publish_no_more()
+            for task in consuming:
+                task.cancel()
+            for worker in workers:
+                worker.tell()
+            await asyncio.wait(consuming)
+            await asyncio.gather(*(asyncio.to_thread(worker.join, _LAST_WORDS) for worker in workers))
+
+    def calm_down(self) -> None:
+        """Consumers accept what they get, and at once."""
+        for member in self._members:
+            member.steady = True
+        for kafka_member in self._kafka_members:
+            kafka_member.steady = True
+
+    async def publish_no_more(self) -> None:
+        """Returns when the outcome of every record is known."""
+        self._over.set()
+        for worker in self._kafka_publishing:
+            worker.tell()
+        await asyncio.gather(
+            *self._publishing, *(asyncio.to_thread(w.join, _LAST_WORDS) for w in self._kafka_publishing)
+        )

@@ -1,0 +1,154 @@
+"""Two processes of each role over one Valkey, each behind proxies that can cut it off."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from libs.config.broker import BrokerConfig
+from libs.testkit.brokers import ROLES, Serve
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, free_port, running
+
+LOCK: Final = 5.0
+"""Seconds that a record is locked."""
+
+ATTEMPTS: Final = 10
+"""Deliveries of a record, at most."""
+
+LEASE: Final = BrokerConfig().broker_session_timeout_ms / 1000
+"""Seconds that a process keeps its leases without renewing them."""
+
+SETTINGS: Final = (
+    "group.share.min.record.lock.duration.ms=1000",
+    f"group.share.record.lock.duration.ms={round(LOCK * 1000)}",
+    f"group.share.delivery.count.limit={ATTEMPTS}",
+)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One process: others reach it through `door`, it reaches Redis through `redis`."""
+
+    role: str
+    serve: Serve
+    door: FaultProxy
+    redis: FaultProxy
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.serve.name
+
+    @property
+    def address(self) -> str:
+        """Where clients and other processes reach it."""
+        return f"127.0.0.1:{self.door.port}"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal; a process that has ended hears nothing."""
+        process = self.serve.process
+        if process is not None and process.poll() is None:
+            process.send_signal(number)
+
+    async def kill(self) -> None:
+        """SIGKILL: nobody listens any more."""
+        await asyncio.to_thread(self.serve.kill)
+        await self.door.refuse()
+
+    async def stop(self) -> None:
+        """SIGTERM, until it is gone."""
+        try:
+            code = await asyncio.to_thread(self.serve.stop)
+        except subprocess.TimeoutExpired:
+            code = -1
+        await self.door.refuse()
+        if code != 0:
+            raise AssertionError(f"{self.name} ended with {code}:\n{self.serve.log[-4000:]}")
+
+    async def start(self) -> None:
+        """Start it where it was."""
+        await self.door.accept()
+        await asyncio.to_thread(self.serve.start)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What runs; clients know all gateways."""
+
+    redis: Server
+    nodes: Sequence[Node]
+
+    @property
+    def gateways(self) -> list[Node]:
+        """The doors for clients."""
+        return self.of("gateway")
+
+    def of(self, role: str) -> list[Node]:
+        """The processes of a role."""
+        return [node for node in self.nodes if node.role == role]
+
+    def address(self, first: int = 0) -> str:
+        """Every gateway's gRPC address in one, one of them first."""
+        turned = [*self.gateways[first:], *self.gateways[:first]]
+        return "ipv4:" + ",".join(node.address for node in turned)
+
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients begin."""
+        return ",".join(node.serve.kafka for node in self.gateways)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every process runs."""
+        return all(
+            node.serve.process is not None and node.serve.process.poll() is None for node in self.nodes
+        )
+
+
+@contextlib.asynccontextmanager
+async def deployed(*settings: str) -> AsyncIterator[Deployment]:
+    """Everything started; stopped at the end, whatever state it is in then."""
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
+        redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
+        nodes = [
+            await _node(stack, folder, redis.port, role, number, settings)
+            for role in ROLES
+            for number in (1, 2)
+        ]
+        for node in nodes:
+            node.serve.launch()
+            stack.callback(_end, node)
+        await asyncio.gather(*(asyncio.to_thread(node.serve.wait) for node in nodes))
+        yield Deployment(redis, nodes)
+
+
+async def _node(
+    stack: contextlib.AsyncExitStack,
+    folder: Path,
+    redis_port: int,
+    role: str,
+    number: int,
+    settings: Sequence[str],
+) -> Node:
+    port = free_port()
+    door = await stack.enter_async_context(FaultProxy(port))
+    redis = await stack.enter_async_context(FaultProxy(redis_port))
+    options = ["--redis", redis.url, "--roles", role, "--advertise", f"127.0.0.1:{door.port}"]
+    options += [word for pair in (*SETTINGS, *settings) for word in ("--set", pair)]
+    return Node(role, Serve(folder, options, f"{role}-{number}", f"127.0.0.1:{port}"), door, redis)
+
+
+def _end(node: Node) -> None:
+    """The deployment is over: its data go with it."""
+    node.signal(signal.SIGCONT)
+    with contextlib.suppress(AssertionError):
+        node.serve.kill()

@@ -1,0 +1,123 @@
+"""What befalls processes and connections, and the order in which it does, out of a seed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from libs.testkit.brokers import ROLES
+from libs.testkit.proxy import FaultProxy
+from tests.chaos.deployment import Deployment, Node
+
+KILL: Final = "kill"
+FREEZE: Final = "freeze"
+STOP: Final = "stop"
+CUT_REDIS: Final = "cut from Redis"
+CUT_OTHERS: Final = "cut from others"
+RESTART_REDIS: Final = "restart Redis"
+KINDS: Final = (KILL, FREEZE, STOP, CUT_REDIS, CUT_OTHERS)
+
+_BEYOND: Final = 2.0
+"""Seconds, beyond the life of a lease, for which a process stands still or is cut from Redis."""
+
+_CUT: Final = 4.0
+"""Seconds for which a process is cut from others: it keeps its leases, so its work waits as long as that."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that happens to one process, or to Redis."""
+
+    kind: str
+    role: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.role}-{self.number + 1}" if self.role else self.kind
+
+    @property
+    def stalls(self) -> bool:
+        """Whether what is on its way may come later than it would otherwise."""
+        return self.kind not in (KILL, STOP)
+
+    def lasts(self, lease: float) -> float:
+        """Seconds until it may be healed."""
+        if self.kind == CUT_OTHERS:
+            return _CUT
+        return lease + _BEYOND if self.kind in (FREEZE, CUT_REDIS) else 0.0
+
+    @property
+    def outlasts_work(self) -> bool:
+        """Whether work can only go on when it is put right."""
+        return self.kind == CUT_OTHERS
+
+    async def strike(self, on: Deployment) -> None:
+        """Let it happen."""
+        if self.kind == RESTART_REDIS:
+            await asyncio.to_thread(on.redis.kill)
+            await asyncio.to_thread(on.redis.restart)
+            return
+        node = self._node(on)
+        match self.kind:
+            case "kill":
+                await node.kill()
+            case "freeze":
+                node.signal(signal.SIGSTOP)
+            case "stop":
+                await node.stop()
+            case "cut from Redis":
+                node.redis.black_hole()
+            case "cut from others":
+                node.door.black_hole()
+
+    async def heal(self, on: Deployment) -> None:
+        """Put it right."""
+        if self.kind == RESTART_REDIS:
+            return
+        node = self._node(on)
+        match self.kind:
+            case "kill" | "stop":
+                await node.start()
+            case "freeze":
+                node.signal(signal.SIGCONT)
+            case "cut from Redis":
+                await _mend(node.redis)
+            case "cut from others":
+                await _mend(node.door)
+
+    def _node(self, on: Deployment) -> Node:
+        return on.of(self.role)[self.number]
+
+
+async def _mend(proxy: FaultProxy) -> None:
+    """What a black hole has swallowed is missing: connections of before are of no use."""
+    proxy.heal()
+    await proxy.cut()
+
+
+def schedule(random: Random, kinds: Sequence[str] = KINDS) -> Iterator[Fault]:
+    """Faults without end: each kind befalls each role once before any does again."""
+    while True:
+        turn = [Fault(kind, role, random.randrange(2)) for kind in kinds for role in ROLES]
+        turn += [Fault(RESTART_REDIS)]
+        random.shuffle(turn)
+        yield from turn
+
+
+def short_schedule() -> list[Fault]:
+    """One fault of each main kind, each on another role."""
+    return [
+        Fault(KILL, "share-partition-leader", 0),
+        Fault(STOP, "group-coordinator", 1),
+        Fault(RESTART_REDIS),
+        Fault(FREEZE, "share-coordinator", 1),
+    ]
+
+
+def only(faults: Iterable[Fault], text: str) -> Iterator[Fault]:
+    """Those whose name contains a text."""
+    return (fault for fault in faults if text in str(fault))

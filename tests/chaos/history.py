@@ -1,0 +1,156 @@
+"""What clients saw and logs say, put into one order and judged."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import NamedTuple
+
+from libs.testkit.checker.checker import Checker
+from libs.testkit.checker.events import (
+    Applied,
+    Asked,
+    Delivered,
+    Ended,
+    Event,
+    Published,
+    Share,
+    Stored,
+    Verdict,
+)
+from libs.testkit.checker.invariants import Violation
+from libs.testkit.checker.locks import Limits
+from tests.chaos.lanes import Lanes
+from tests.chaos.sightings import Sighting, Stalls, as_events, unheeded
+
+
+class LogRead(NamedTuple):
+    """What one reading of the logs found: everything that was written when it `began` is in it, or was."""
+
+    began: float
+    ended: float
+    events: Sequence[Event]
+
+
+@dataclass
+class History:
+    """Everything that happened. Clients add to it from any thread; times are seconds since it was made."""
+
+    epoch: float = field(default_factory=time)
+    lanes: Lanes = field(default_factory=Lanes)
+    events: list[Event] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
+    reads: list[LogRead] = field(default_factory=list)
+    stalls: list[tuple[float, float]] = field(default_factory=list)
+    accounts: list[Event] = field(default_factory=list)
+    """What the system said of itself in the end."""
+    surfaced: Counter[str] = field(default_factory=Counter)
+    """What clients were told that was neither an answer nor hidden by their library."""
+    redelivered: Counter[str] = field(default_factory=Counter)
+    """Deliveries after the first one, by group."""
+    _asks: Iterator[int] = field(default_factory=itertools.count)
+
+    def now(self) -> float:
+        """The time of what happens now."""
+        return time() - self.epoch
+
+    def on_server(self, seconds: float) -> float:
+        """A server's time since the Unix epoch."""
+        return seconds - self.epoch
+
+    def published(self, lane: str, topic: str, place: tuple[int, int], value: str) -> None:
+        """A producer heard that its record is durable."""
+        now = self.now()
+        self.events.append(Published(now, topic, *place, value))
+        self.lanes.worked((lane, place[0]), now)
+
+    def delivered(self, event: Delivered) -> None:
+        """A member was told of a record, and of its lock."""
+        self.events.append(event)
+        self.redelivered[event.share.group] += event.count > 1
+
+    def sighted(self, sighting: Sighting) -> None:
+        """A member was told of a record, by Kafka's protocol."""
+        self.sightings.append(sighting)
+        self.redelivered[sighting.share.group] += sighting.deliveries > 1
+
+    def asks(self, share: Share, offset: int, token: int, verdict: Verdict) -> int:
+        """A member says what it wants; the number of its question."""
+        ask = next(self._asks)
+        self.events.append(Asked(self.now(), ask, share, offset, token, verdict))
+        return ask
+
+    def next_ask(self) -> int:
+        """The number of a question."""
+        return next(self._asks)
+
+    def applied(self, lane: str, ask: int, partition: int, deadline: float = 0.0) -> None:
+        """It was done."""
+        now = self.now()
+        self.events.append(Applied(now, ask, deadline))
+        self.lanes.worked((lane, partition), now)
+
+    def count(self, verdict: Verdict) -> int:
+        """How many such verdicts were confirmed."""
+        asked = {event.ask: event.verdict for event in self.events if isinstance(event, Asked)}
+        asked |= {sighting.ask: sighting.verdict for sighting in self.sightings}
+        return sum(asked.get(event.ask) is verdict for event in self.events if isinstance(event, Applied))
+
+    def judged(self, limits: Limits, groups: Sequence[str]) -> Violation | None:
+        """The first promise that was broken, by the checker."""
+        checker = Checker(limits, groups)
+        try:
+            for event in self._in_order(limits):
+                checker.feed(event)
+        except Violation as violation:
+            return violation
+        return None
+
+    def story(self, violation: Violation, limits: Limits) -> list[str]:
+        """What happened to the offset that a violation names."""
+        told, asks = [], set[int]()
+        for event in self._in_order(limits):
+            if _names(event, str(violation)):
+                asks.add(event.ask if isinstance(event, Asked) else -1)
+                told.append(event)
+            elif isinstance(event, Applied) and event.ask in asks:
+                told.append(event)
+        return [f"{event.at:9.3f} {event}" for event in told]
+
+    def _in_order(self, limits: Limits) -> Iterator[Event]:
+        """Questions come before the log that has their effect, answers after it.
+
+        What stood in the log when a reading began is in it: so an answer of before then must be, too.
+        """
+        applied = {event.ask: event.at for event in self.events if isinstance(event, Applied)}
+        told = as_events(self.sightings, applied, Stalls(self.stalls), limits.lock_duration)
+        nothing = unheeded(self.sightings, applied)
+        events = [e for e in self.events if not (isinstance(e, Applied) and e.ask in nothing)]
+        seen = sorted([*events, *told], key=lambda event: (event.at, isinstance(event, Asked)))
+        others = iter([e for e in seen if not isinstance(e, Applied | Ended)])
+        answers = iter([e for e in seen if isinstance(e, Applied)])
+        other, answer = next(others, None), next(answers, None)
+        for read in self.reads:
+            while other is not None and other.at < read.ended:
+                yield other
+                other = next(others, None)
+            yield from read.events
+            while answer is not None and answer.at <= read.began:
+                yield answer
+                answer = next(answers, None)
+        yield from (event for event in (other, *others) if event is not None)
+        yield from (event for event in (answer, *answers) if event is not None)
+        yield from self.accounts
+        yield Ended(self.now())
+
+
+def _names(event: Event, text: str) -> bool:
+    """Whether an event is about the offset of a share-partition that a text names."""
+    if isinstance(event, Delivered | Asked):
+        return f"{event.share} {event.offset}" in text
+    runs = event.runs if isinstance(event, Stored) and str(event.share) in text else ()
+    named = {int(word.rstrip(":")) for word in text.split() if word.rstrip(":").isdecimal()}
+    return any(run.first <= offset <= run.last for run in runs for offset in named)

@@ -1,0 +1,100 @@
+"""What a run came to, for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from libs.testkit.checker.events import Published, Verdict
+from libs.testkit.checker.invariants import Violation
+from tests.chaos.history import History
+
+
+@dataclass(frozen=True)
+class Struck:
+    """A fault and what it came to: the longest pause of each kind of work, and of any when it was put right.
+
+    Times are seconds.
+    """
+
+    what: str
+    kind: str
+    at: float
+    pauses: dict[str, float]
+    back: float
+
+    @property
+    def pause(self) -> float:
+        """The longest."""
+        return max(self.pauses.values(), default=0.0)
+
+    def __str__(self) -> str:
+        told = ", ".join(f"{who} {pause:.2f}" for who, pause in sorted(self.pauses.items()))
+        return f"{self.what}: work went on after {self.pause:.2f} s ({told}); put right: {self.back:.2f} s"
+
+
+@dataclass
+class Outcome:
+    """How a run ended; `clients` says who took part."""
+
+    history: History
+    clients: str
+    struck: list[Struck] = field(default_factory=list)
+    quiet: list[float] = field(default_factory=list)
+    """The longest pause of each time without a fault."""
+    sent: int = 0
+    failed: int = 0
+    violation: Violation | None = None
+    story: list[str] = field(default_factory=list)
+    """What happened to the offset with which a promise was broken."""
+    trouble: str = ""
+    """Why the run could not go as planned."""
+
+    @property
+    def well(self) -> bool:
+        """Whether all promises were kept, and work always went on."""
+        return self.violation is None and not self.trouble
+
+
+def report(outcome: Outcome) -> str:
+    """The whole of it."""
+    return "\n".join(_lines(outcome))
+
+
+def _lines(outcome: Outcome) -> Iterator[str]:
+    history = outcome.history
+    published = sum(isinstance(event, Published) for event in history.events)
+    yield outcome.clients
+    yield (
+        f"records: {outcome.sent} sent, {published} published, {outcome.failed} failed; confirmed: "
+        f"{history.count(Verdict.ACCEPT)} accepted, {history.count(Verdict.REJECT)} rejected, "
+        f"{history.count(Verdict.RELEASE)} released; delivered again: {sum(history.redelivered.values())}"
+    )
+    yield f"errors that clients were told: {dict(history.surfaced) or 'none'}"
+    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}"
+    kinds: defaultdict[str, list[Struck]] = defaultdict(list)
+    for one in outcome.struck:
+        kinds[one.kind].append(one)
+    for kind, several in sorted(kinds.items()):
+        yield _row(kind, [one.pause for one in several], [one.back for one in several])
+    yield _row("none", outcome.quiet, [])
+    if outcome.trouble:
+        yield f"trouble: {outcome.trouble}"
+    if outcome.violation is not None:
+        yield f"broken: {outcome.violation}"
+        yield from outcome.story
+    yield "verdict: " + ("every promise was kept" if outcome.well else "FAILED")
+
+
+def _row(kind: str, pauses: Sequence[float], back: Sequence[float]) -> str:
+    if not pauses:
+        return kind
+    again = f"{max(back):>16.2f} s" if back else ""
+    return f"{kind:<38}{len(pauses):>6}{max(pauses):>6.2f} s{percentile(pauses, 95):>6.2f} s{again}"
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest value that so many percent do not exceed."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]

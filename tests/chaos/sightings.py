@@ -1,0 +1,98 @@
+"""Deliveries by Kafka's protocol, which tells no lock tokens: the order of an offset's is inferred.
+
+Where several orders are possible the one is taken that breaks no promise; what no order explains is left to
+the checker. Tokens are below zero, so that the checker takes no two of them for acquisitions of one leader.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from libs.testkit.checker.events import Asked, Delivered, Event, Share, Verdict
+
+_FIRST_TOKEN: Final = -(2**32)
+_ON_THE_WAY: Final = 2.0
+"""Seconds that an answer may need to a client while nothing stands still."""
+
+
+class Sighting(NamedTuple):
+    """A record as a member of a group got it, and what the member said: `ask` at `asked_at`."""
+
+    at: float
+    share: Share
+    offset: int
+    value: str
+    member: str
+    deliveries: int
+    ask: int
+    asked_at: float
+    verdict: Verdict
+
+
+class Stalls:
+    """Times at which some process or connection stood still: what was on its way then may come later."""
+
+    def __init__(self, spans: Sequence[tuple[float, float]]) -> None:
+        self._spans = sorted(spans)
+
+    def latest(self, at: float) -> float:
+        """Until when a client may hear of what was done before a time."""
+        latest = at + _ON_THE_WAY
+        for begin, end in self._spans:
+            if begin <= latest and end >= at:
+                latest = max(latest, end + _ON_THE_WAY)
+        return latest
+
+
+def as_events(
+    sightings: Sequence[Sighting], applied: Mapping[int, float], stalls: Stalls, lock: float
+) -> Iterator[Event]:
+    """The deliveries and questions; `applied` tells when a question was answered."""
+    by_offset: defaultdict[tuple[Share, int], list[Sighting]] = defaultdict(list)
+    for sighting in sightings:
+        by_offset[sighting.share, sighting.offset].append(sighting)
+    for several in by_offset.values():
+        for index, (one, begun) in enumerate(_in_order(several, applied, stalls)):
+            yield from _events(one, _FIRST_TOKEN + index, begun + lock)
+
+
+def unheeded(sightings: Sequence[Sighting], applied: Mapping[int, float]) -> set[int]:
+    """Questions whose good answer says nothing: another member had finished the record before.
+
+    Acknowledgements behind the start offset are ignored, and answered as if they were not, as in Kafka.
+    """
+    finished: dict[tuple[Share, int], tuple[float, int]] = {}
+    for one in sightings:
+        if one.verdict.final and one.ask in applied:
+            place, answer = (one.share, one.offset), (applied[one.ask], one.ask)
+            finished[place] = min(answer, finished.get(place, answer))
+    return {
+        one.ask
+        for one in sightings
+        if one.ask in applied and (place := (one.share, one.offset)) in finished
+        if (applied[one.ask], one.ask) > finished[place]
+    }
+
+
+def _in_order(
+    sightings: Sequence[Sighting], applied: Mapping[int, float], stalls: Stalls
+) -> Iterator[tuple[Sighting, float]]:
+    """Each with the latest time at which it can have been acquired."""
+    final = [one for one in sightings if one.verdict.final and one.ask in applied]
+    if not final:
+        yield from ((one, one.at) for one in sorted(sightings, key=lambda one: one.at))
+        return
+    last = min(final, key=lambda one: applied[one.ask])
+    finished = applied[last.ask]
+    others = sorted((one for one in sightings if one is not last), key=lambda one: one.at)
+    late = [one for one in others if one.at > stalls.latest(finished)]
+    yield from ((one, min(one.at, finished)) for one in others if one not in late)
+    yield last, min(last.at, finished)
+    yield from ((one, one.at) for one in late)
+
+
+def _events(one: Sighting, token: int, deadline: float) -> Iterator[Event]:
+    yield Delivered(one.at, one.share, one.offset, one.value, one.member, token, one.deliveries, deadline)
+    yield Asked(one.asked_at, one.ask, one.share, one.offset, token, one.verdict)

@@ -1,0 +1,135 @@
+"""What the harness makes of a history: it must see what went wrong, and nothing where all went well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from libs.testkit.checker.events import (
+    Appended,
+    Applied,
+    Delivered,
+    Event,
+    Published,
+    Run,
+    Share,
+    Stored,
+    Verdict,
+)
+from libs.testkit.checker.invariants import Invariant
+from libs.testkit.checker.locks import Limits
+from tests.chaos.history import History, LogRead
+from tests.chaos.lanes import Lane, Lanes
+from tests.chaos.report import percentile
+from tests.chaos.sightings import Sighting
+
+LIMITS = Limits(lock_duration=5.0, delivery_count=5, soon=60.0)
+SHARE = Share("shipping", "orders", 0)
+ACCEPTED = Sighting(2.0, SHARE, 0, "a", "k0", 1, 1, 2.0, Verdict.ACCEPT)
+
+
+def stored(at: float, start: int, *runs: Run, whole: bool = False) -> Stored:
+    return Stored(at, SHARE, whole, 1 if whole else -1, 1, start, runs)
+
+
+def history(sightings: Sequence[Sighting], *events: Event) -> History:
+    """One record, accepted at 2.1 s by a consumer of Kafka's protocol, and whatever else there was."""
+    happened = History()
+    happened.events += [Published(1.0, "orders", 0, 0, "a"), Applied(2.1, 1), *events]
+    happened.sightings += sightings
+    happened.reads += [
+        LogRead(1.0, 1.1, [stored(1.1, 0, whole=True), Appended(1.1, "orders-0", 1, 0, 0)]),
+        LogRead(2.15, 2.2, [stored(2.2, 0, Run(0, 0, 2, 1))]),
+        LogRead(90.0, 90.1, []),
+    ]
+    return happened
+
+
+def broken(happened: History) -> Invariant | None:
+    violation = happened.judged(LIMITS, ["shipping"])
+    return None if violation is None else violation.invariant
+
+
+def test_a_record_that_was_accepted_once_is_well() -> None:
+    assert broken(history([ACCEPTED])) is None
+
+
+def test_an_answer_may_be_heard_before_the_log_is_read() -> None:
+    """Readings take turns: what an answer promises may stand in the next one."""
+    happened = history([ACCEPTED])
+    happened.reads[1] = happened.reads[1]._replace(began=2.2, ended=2.3)
+    happened.reads.insert(1, LogRead(2.0, 2.05, []))
+    assert broken(happened) is None
+
+
+def test_an_answer_that_is_not_in_the_log_is_seen() -> None:
+    happened = history([ACCEPTED])
+    happened.reads[1] = LogRead(2.15, 2.2, [])
+    assert broken(happened) is Invariant.DURABLE_BEFORE_ANSWERED
+
+
+def test_a_record_that_nobody_got_is_seen() -> None:
+    happened = history([ACCEPTED], Published(1.5, "orders", 0, 1, "b"))
+    assert broken(happened) is Invariant.NEVER_LOST
+
+
+def test_a_record_that_comes_after_it_was_accepted_is_seen() -> None:
+    again = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
+    assert broken(history([ACCEPTED, again])) is Invariant.FINISHED_STAYS
+
+
+def test_a_record_that_was_on_its_way_while_a_process_stood_still_may_come_late() -> None:
+    late = replace_time(ACCEPTED, 30.0, ask=2, member="k1")
+    happened = history([ACCEPTED, late])
+    happened.stalls.append((2.0, 29.0))
+    assert broken(happened) is None
+
+
+def test_an_answer_to_who_comes_too_late_says_nothing() -> None:
+    """An acknowledgement behind the start offset is ignored; Kafka's protocol does not tell."""
+    other = replace_time(ACCEPTED, 1.9, ask=2, member="k1")
+    released = replace_time(ACCEPTED, 1.95, ask=3, member="k2")._replace(verdict=Verdict.RELEASE)
+    assert broken(history([other, released, ACCEPTED], Applied(2.12, 2), Applied(2.12, 3))) is None
+
+
+def test_another_value_at_the_same_offset_is_seen() -> None:
+    assert broken(history([ACCEPTED._replace(value="b")])) is Invariant.NEVER_LOST
+
+
+def test_a_log_that_is_written_by_a_leader_of_the_past_is_seen() -> None:
+    happened = history([ACCEPTED])
+    late = [Appended(3.0, "orders-0", 2, 1, 1), Appended(3.0, "orders-0", 1, 2, 2)]
+    happened.reads.append(LogRead(91.0, 91.1, late))
+    assert broken(happened) is Invariant.EPOCHS_RISE
+
+
+def test_a_group_over_grpc_is_judged_by_its_tokens() -> None:
+    share = Share("billing", "orders", 0)
+    first = Delivered(2.0, share, 0, "a", "m0", 2**32, 1, 7.0)
+    twice = replace(first, at=3.0, member="m1", token=2**32 + 1, count=2, deadline=8.0)
+    assert broken(history([ACCEPTED], first, twice)) is Invariant.ONE_HOLDER
+
+
+def test_pauses_are_the_longest_of_each_kind_of_work() -> None:
+    lanes = Lanes()
+    lanes.expect([("publish", 0), ("publish", 1)])
+    for at in (1.0, 3.0, 2.0, 9.0):
+        lanes.worked(("publish", 0), at)
+    lanes.worked(("publish", 1), 4.0)
+    assert lanes.pauses(0.0, 10.0) == {"publish": 6.0}
+    assert lanes.pauses(0.0, 4.5) == {"publish": 4.0}
+    assert lanes.idle(4.0) == [Lane("publish", 1)]
+    assert lanes.idle(2.5) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "found"), [([1.0], 95, 1.0), (range(1, 101), 95, 95), ([3, 1, 2], 50, 2)]
+)
+def test_percentiles(values: Sequence[float], percent: int, found: float) -> None:
+    assert percentile(values, percent) == found
+
+
+def replace_time(sighting: Sighting, at: float, *, ask: int, member: str) -> Sighting:
+    return sighting._replace(at=at, asked_at=at, ask=ask, member=member)

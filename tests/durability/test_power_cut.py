@@ -1,0 +1,115 @@
+"""The machine loses power under a process with an embedded Valkey: what is on the disk is what there is."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Serve, one_process
+from tests.durability.append_only import AppendOnlyFile, embedded, fall, shim, synced
+from tests.support.client import Client, connected
+
+pytestmark = pytest.mark.xdist_group("durability-power")
+
+TEXTS = [str(number) for number in range(20)]
+PARTS = 6
+"""At so many places between two moments the file is cut, most of them in the middle of a write."""
+
+
+async def worked(client: Client, topic: str, group_id: str, texts: list[str], accepted: int) -> list[int]:
+    """Publish, acquire everything there is, accept the first few; the offsets that were accepted."""
+    await client.publish(topic, texts)
+    held = await client.acquire_all(group_id, topic, len(texts), "early")
+    assert await client.acknowledge(group_id, "early", held[:accepted]) == [0] * accepted
+    return [record.offset for record in held[:accepted]]
+
+
+async def goes_on(client: Client, topic: str, topic_id: str, group_id: str) -> tuple[int, set[int]]:
+    """How many records there are, and which were finished; all goes on, and nothing finished comes again."""
+    finished = await client.finished(group_id, topic_id)
+    [(_, there)] = await client.publish(topic, ["after"])
+    assert finished <= set(range(there)), "state of records that are not there"
+    left = sorted(set(range(there)) - finished)
+    again = await client.acquire_all(group_id, topic, len(left) + 1, "late")
+    assert [(record.offset, record.text) for record in again] == [
+        *((offset, TEXTS[offset]) for offset in left),
+        (there, "after"),
+    ]
+    assert await client.acknowledge(group_id, "late", again) == [0] * len(again)
+    assert await client.finished(group_id, topic_id) == set(range(there + 1))
+    return there, finished
+
+
+async def test_everysec_loses_the_last_second_and_nothing_else(tmp_path: Path) -> None:
+    with one_process("--fsync", "everysec") as cluster:
+        log = AppendOnlyFile(embedded(cluster))
+        async with connected(cluster.address) as client:
+            topic, topic_id = await client.create()
+            group_id = await client.group()
+            early = await worked(client, topic, group_id, TEXTS[:10], 5)
+            on_disk = log.size
+            late = await worked(client, topic, group_id, TEXTS[10:], 5)
+        await asyncio.to_thread(fall, cluster)
+        end, there_before = log.size, 10
+        for part in range(PARTS + 1):
+            data = tmp_path / str(part)
+            shutil.copytree(embedded(cluster).parent, data, ignore=shutil.ignore_patterns("*.sock"))
+            AppendOnlyFile(data / "valkey").cut(on_disk + (end - on_disk) * part // PARTS)
+            serve = Serve(tmp_path, ["--data", str(data), "--fsync", "everysec"], f"broker-{part}")
+            await asyncio.to_thread(serve.start)
+            try:
+                async with connected(serve.address) as client:
+                    there, finished = await goes_on(client, topic, topic_id, group_id)
+            finally:
+                await asyncio.to_thread(serve.stop)
+            assert set(early) <= finished <= {*early, *late}
+            assert there_before <= there  # the more is left of the file, the more is there
+            there_before = there
+        assert (there, finished) == (20, {*early, *late})
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+async def test_always_loses_nothing_that_was_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "synced"
+    monkeypatch.setenv("LD_PRELOAD", str(shim(tmp_path)))
+    monkeypatch.setenv("SYNCED", str(notes))
+    with one_process("--fsync", "always") as cluster:
+        log = AppendOnlyFile(embedded(cluster))
+        async with connected(cluster.address) as client:
+            topic, topic_id = await client.create()
+            group_id = await client.group()
+            accepted = await worked(client, topic, group_id, TEXTS[:10], 5)
+            accepted += await worked(client, topic, group_id, TEXTS[10:], 5)
+            await asyncio.to_thread(fall, cluster)
+        on_disk = synced(notes, log.path)
+        assert 0 < on_disk <= log.size
+        log.cut(on_disk)
+        await asyncio.to_thread(cluster.processes[0].start)
+        async with connected(cluster.address) as client:
+            assert await goes_on(client, topic, topic_id, group_id) == (20, set(accepted))
+
+
+async def test_a_file_that_is_damaged_in_the_middle_ends_the_start_and_says_what_to_do() -> None:
+    with one_process() as cluster:
+        (serve,) = cluster.processes
+        async with connected(cluster.address) as client:
+            topic, _ = await client.create()
+            await client.publish(topic, TEXTS)
+        await asyncio.to_thread(fall, cluster)
+        path = AppendOnlyFile(embedded(cluster)).path
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2 : len(data) // 2 + 64] = b"\xff" * 64
+        path.write_bytes(data)
+        await asyncio.to_thread(serve.launch)
+        assert serve.process is not None
+        assert await asyncio.to_thread(serve.process.wait, 30) == 2
+        last = serve.log.splitlines()[-1]
+        assert "Bad file format reading the append only file" in last
+        assert "check-aof --fix" in last
+        assert str(embedded(cluster)) in last
+        assert "Traceback" not in serve.log

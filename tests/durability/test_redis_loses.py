@@ -1,0 +1,131 @@
+"""A Redis of one's own loses its newest writes by a power cut; the process lives through it, or does not."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import redis
+
+from libs.testkit.brokers import Serve
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, running
+from libs.testkit.waiting import eventually
+from tests.durability.append_only import AppendOnlyFile
+from tests.durability.scene import Scene, accepted, acquired, published
+from tests.support.client import connected, unique
+
+pytestmark = pytest.mark.xdist_group("durability-redis")
+
+EVERY_SECOND = ("--appendonly", "yes", "--appendfsync", "everysec")
+
+
+async def test_a_process_that_lives_on_writes_again_what_redis_lost(tmp_path: Path) -> None:
+    with running("valkey", *EVERY_SECOND) as server:
+        serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
+        await asyncio.to_thread(serve.start)
+        try:
+            async with connected(serve.address) as client:
+                scene = await Scene.set(client)
+                lost_group = await client.group()
+                on_disk = log.size
+                await scene.last_second(client)
+                lost_topic, _ = await client.create(name=unique("lost"))
+                assert await client.acquire_all(lost_group, scene.topic, 5, "early")
+                await asyncio.to_thread(_lose, server, on_disk)
+                assert await published(client, scene.topic, "f") == 5
+                # c stays locked, b accepted: the leader lives. d and e are in the log again.
+                assert await acquired(client, scene.group_id, scene.topic, 3) == {"d": 3, "e": 4, "f": 5}
+                await accepted(client, scene.group_id, "early", scene.held[2:])
+                assert await client.finished(scene.group_id, scene.topic_id) >= {0, 1, 2}
+                # What was begun in the last second begins again; what was made then can be made again.
+                await acquired(client, lost_group, scene.topic, 6)
+                await client.create(name=lost_topic)
+            await asyncio.to_thread(serve.kill)  # what it still has in memory must not hide what is stored
+            await asyncio.to_thread(serve.start)
+            async with connected(serve.address) as client:
+                assert await published(client, scene.topic, "g") == 6
+                again = await acquired(client, scene.group_id, scene.topic, 4)
+                assert again == {"d": 3, "e": 4, "f": 5, "g": 6}
+        finally:
+            await asyncio.to_thread(serve.stop)
+
+
+async def test_an_idle_process_notices_what_redis_lost_and_heals(tmp_path: Path) -> None:
+    """Nobody publishes after the loss: the leader has to find out by itself, before it is gone, too."""
+    with running("valkey", *EVERY_SECOND) as server:
+        serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
+        await asyncio.to_thread(serve.start)
+        try:
+            async with connected(serve.address) as client:
+                scene = await Scene.set(client)
+                on_disk = log.size
+                await scene.last_second(client)
+                await asyncio.to_thread(_lose, server, on_disk)
+                with redis.Redis.from_url(server.url) as control:
+                    key = f"sharebroker:{{partition:{scene.topic_id}:0}}:log"
+
+                    def ends() -> int:
+                        newest = control.xrevrange(key, count=1)
+                        return int(newest[0][0].partition(b"-")[0]) if newest else 0
+
+                    await eventually(lambda: ends() == 5, 20.0)
+            await asyncio.to_thread(serve.kill)
+            await asyncio.to_thread(serve.start)
+            async with connected(serve.address) as client:
+                # b was accepted in the last second: that is what may come again, and all that may.
+                found = await acquired(client, scene.group_id, scene.topic, 4)
+                assert found == {"b": 1, "c": 2, "d": 3, "e": 4}
+        finally:
+            await asyncio.to_thread(serve.stop)
+
+
+async def test_with_the_process_the_last_second_is_lost_and_no_more(tmp_path: Path) -> None:
+    with running("valkey", *EVERY_SECOND) as server:
+        serve, log = Serve(tmp_path, ["--redis", server.url]), AppendOnlyFile(server.directory)
+        await asyncio.to_thread(serve.start)
+        try:
+            async with connected(serve.address) as client:
+                scene = await Scene.set(client)
+                on_disk = log.size
+                await scene.last_second(client)
+            await asyncio.to_thread(serve.kill)
+            await asyncio.to_thread(_lose, server, on_disk)
+            await asyncio.to_thread(serve.start)
+            async with connected(serve.address) as client:
+                assert await published(client, scene.topic, "after") == 3
+                found = await acquired(client, scene.group_id, scene.topic, 3)
+                assert found == {"b": 1, "c": 2, "after": 3}
+                assert await client.finished(scene.group_id, scene.topic_id) == {0}
+        finally:
+            await asyncio.to_thread(serve.stop)
+
+
+def _lose(server: Server, size: int) -> None:
+    server.kill()
+    AppendOnlyFile(server.directory).cut(size)
+    server.restart()
+
+
+async def test_many_connections_break_and_redis_is_slow(tmp_path: Path) -> None:
+    """Neither costs anything but time."""
+    with running("valkey", *EVERY_SECOND) as server:
+        async with FaultProxy(server.port) as proxy:
+            serve = Serve(tmp_path, ["--redis", proxy.url])
+            await asyncio.to_thread(serve.start)
+            try:
+                async with connected(serve.address) as client:
+                    scene = await Scene.set(client)
+                    proxy.delay = 0.2
+                    assert await client.publish(scene.topic, ["d"]) == [(0, 3)]
+                    assert await client.acknowledge(scene.group_id, "early", scene.held[1:2]) == [0]
+                    proxy.heal()
+                    for number in range(4, 14):
+                        await proxy.cut()
+                        assert await published(client, scene.topic, str(number)) >= number
+                    await accepted(client, scene.group_id, "early", scene.held[2:])
+                    found = await acquired(client, scene.group_id, scene.topic, 11)
+                    assert set(found) == {"d", *map(str, range(4, 14))}
+            finally:
+                await asyncio.to_thread(serve.stop)

@@ -1,0 +1,180 @@
+"""One of three brokers leaves, comes back, is killed: the others agree on it, and real clients go on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from operator import ge
+from time import monotonic
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
+
+from libs.testkit.brokers import Cluster, Serve, three_brokers
+from libs.testkit.waiting import eventually
+from tests.support import kafka_client
+from tests.support.client import connected
+
+pytestmark = pytest.mark.xdist_group("broker leaves")
+PARTITIONS = 6
+METADATA = 3
+PATIENCE = 60.0
+SETTINGS = (
+    "--set",
+    "group.share.heartbeat.interval.ms=500",
+    "--set",
+    "group.share.min.heartbeat.interval.ms=100",
+)
+
+
+class Clients:
+    """A producer, a consumer of all partitions and a member of a share group, each in a thread of its own."""
+
+    def __init__(self, brokers: str, topic: str, group: str) -> None:
+        self.delivered: list[str] = []
+        self.failed: list[str] = []
+        self.consumed: dict[int, list[str]] = {partition: [] for partition in range(PARTITIONS)}
+        self.shared: dict[str, None] = {}
+        self._topic = topic
+        self._group = group
+        self._settings = {"bootstrap.servers": brokers, "reconnect.backoff.max.ms": "500"}
+        self._over = threading.Event()
+        self._producing = threading.Thread(target=self._produce)
+        self._consuming = [threading.Thread(target=work) for work in (self._consume, self._share)]
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """In the end the consumers have what was delivered, or their time is up."""
+        for thread in (self._producing, *self._consuming):
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in (self._producing, *self._consuming):
+                await asyncio.to_thread(thread.join)
+
+    async def go_on(self, records: int = 200) -> None:
+        """Wait until each has got so much further."""
+        goals = [done + records for done in self._done()]
+        await eventually(lambda: all(map(ge, self._done(), goals)), PATIENCE)
+
+    def _done(self) -> tuple[int, int, int]:
+        return len(self.delivered), sum(map(len, self.consumed.values())), len(self.shared)
+
+    def _produce(self) -> None:
+        producer = Producer({**self._settings, "enable.idempotence": True})
+        for number in count():
+            producer.produce(
+                self._topic, str(number), partition=number % PARTITIONS, on_delivery=self._on_delivery
+            )
+            producer.poll(0.002)
+            if self._over.is_set():
+                break
+        producer.flush(PATIENCE)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.delivered.append(text(message))
+        else:
+            self.failed.append(str(error))
+
+    def _consume(self) -> None:
+        consumer = Consumer({**self._settings, "group.id": "nobody", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(self._topic, partition, 0) for partition in range(PARTITIONS)])
+
+        def take(message: Any) -> None:
+            self.consumed[message.partition()].append(text(message))
+
+        self._take_all(lambda: consumer.consume(100, 0.2), take, lambda: self._done()[1])
+        consumer.close()
+
+    def _share(self) -> None:
+        with ShareConsumer({**self._settings, "group.id": self._group}) as consumer:
+            consumer.subscribe([self._topic])
+            self._take_all(
+                lambda: consumer.poll(0.2),
+                lambda message: self.shared.setdefault(text(message)),
+                lambda: len(self.shared),
+            )
+
+    def _take_all(
+        self, poll: Callable[[], Iterable[Any]], take: Callable[[Any], Any], taken: Callable[[], int]
+    ) -> None:
+        """Errors are what clients show of a broker that is away; they go on by themselves."""
+        end = float("inf")
+        while self._producing.is_alive() or taken() < len(self.delivered):
+            for message in poll():
+                if message.error() is None:
+                    take(message)
+            if self._over.is_set():
+                end = min(end, monotonic() + PATIENCE)
+            if monotonic() > end:
+                return
+
+
+def text(message: Any) -> str:
+    return str(message.value().decode())
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with three_brokers(*SETTINGS) as cluster:
+        yield cluster
+
+
+async def seen(serve: Serve, topic: str) -> tuple[set[int], set[int], dict[int, int]]:
+    """A broker's word for it: the brokers, the leader epochs, the leader of each partition."""
+    async with kafka_client.connected(serve.kafka) as kafka:
+        named = kafka_client.part(METADATA, "MetadataRequestTopic", name=topic)
+        answer = await kafka.ask(METADATA, 12, topics=[named])
+        parts = answer.topics[0].partitions
+        return (
+            {broker.node_id for broker in answer.brokers},
+            {part.leader_epoch for part in parts},
+            {part.partition_index: part.leader_id for part in parts},
+        )
+
+
+async def agreed(serves: Sequence[Serve], topic: str, nodes: set[int], above: int) -> int:
+    """Wait until these brokers name these nodes and the same leaders; their epoch, which is higher now."""
+
+    async def alike() -> bool:
+        views = [await seen(serve, topic) for serve in serves]
+        return views[0][0] == nodes and all(view == views[0] for view in views)
+
+    await eventually(alike, PATIENCE)
+    _, epochs, leaders = await seen(serves[0], topic)
+    (epoch,) = epochs
+    assert epoch > above
+    assert {*leaders.values()} <= nodes
+    return epoch
+
+
+async def test_clients_go_on_when_a_broker_leaves_comes_back_and_is_killed(cluster: Cluster) -> None:
+    one, two, three = cluster.processes
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(PARTITIONS)
+        group = await client.group()
+    clients = Clients(",".join(serve.kafka for serve in cluster.processes), topic, group)
+    async with clients.working():
+        epoch = await agreed(cluster.processes, topic, {1, 2, 3}, 0)
+        await clients.go_on()
+        assert await asyncio.to_thread(two.stop) == 0
+        epoch = await agreed([one, three], topic, {1, 3}, epoch)
+        await clients.go_on()
+        await asyncio.to_thread(two.start)
+        epoch = await agreed(cluster.processes, topic, {1, 2, 3}, epoch)
+        await clients.go_on()
+        await asyncio.to_thread(three.kill)
+        await agreed([one, two], topic, {1, 2}, epoch)
+        await clients.go_on()
+    assert clients.failed == []
+    for partition, values in clients.consumed.items():
+        in_order = sorted(int(value) for value in clients.delivered if int(value) % PARTITIONS == partition)
+        assert [int(value) for value in values] == in_order, "each once, in order"
+    assert {*clients.shared} == {*clients.delivered}

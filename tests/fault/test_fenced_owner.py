@@ -1,0 +1,88 @@
+"""A frozen owner that wakes can write nothing: lease and write are one step of Redis, for every log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from libs.leases import names
+from libs.leases.redis import RedisLeaseStore
+from libs.record_log.core.batch import StoredBatch
+from libs.record_log.redis import RedisRecordStore
+from libs.redis_link.keys import Keys
+from libs.redis_link.link import RedisLink
+from libs.stream_log.port import LogFenced
+from libs.stream_log.redis import RedisStreamLog
+
+LOGS = (
+    names.partition("AAAAAAAAAAAAAAAAAAAAAA", 0),
+    names.shard("share-coordinator", 0),
+    names.shard("group-coordinator", 0),
+    names.shard(names.TRANSACTIONS, 0),
+    names.CATALOG,
+)
+assert {names.kind_of(log) for log in LOGS} == set(names.ROLES)
+
+Append = Callable[[int, int], Awaitable[None]]
+"""Writes an entry under an epoch, as the so-manyeth of the log (1 is the first)."""
+
+
+def appending(link: RedisLink, log: str) -> Append:
+    """How the owner of a log writes to it."""
+    if names.kind_of(log) != "partition":
+        stream = RedisStreamLog(link)
+        return lambda epoch, entry: stream.append(log, epoch, entry, [b"entry"])
+    records = RedisRecordStore(link)
+    return lambda epoch, entry: records.append(log, epoch, [StoredBatch(entry - 1, entry - 1, b"batch", 0)])
+
+
+async def entries(link: RedisLink, log: str) -> int:
+    return int(await link.call("XLEN", Keys().log(log), timeout=5.0))
+
+
+@pytest.mark.parametrize("log", LOGS, ids=names.kind_of)
+async def test_a_past_owner_writes_nothing(redis_link: RedisLink, log: str) -> None:
+    leases, append = RedisLeaseStore(redis_link), appending(redis_link, log)
+    frozen = await leases.claim(log, "1/1", 60.0)
+    await append(frozen.epoch, 1)
+    await leases.release(log, "1/1")  # as if it had run out
+    heir = await leases.claim(log, "2/1", 60.0)
+    with pytest.raises(LogFenced):
+        await append(frozen.epoch, 2)
+    assert await entries(redis_link, log) == 1
+    await append(heir.epoch, 2)
+    with pytest.raises(LogFenced):
+        await append(frozen.epoch, 3)
+    assert await entries(redis_link, log) == 2
+
+
+@pytest.mark.parametrize("log", LOGS, ids=names.kind_of)
+async def test_nothing_comes_between_the_look_at_the_lease_and_the_write(
+    redis_link: RedisLink, log: str
+) -> None:
+    """Writes of the past owner and the claim of its heir travel in one pipeline."""
+    leases, append = RedisLeaseStore(redis_link), appending(redis_link, log)
+    frozen = await leases.claim(log, "1/1", 60.0)
+    await leases.release(log, "1/1")
+    outcomes = await asyncio.gather(
+        append(frozen.epoch, 1),
+        leases.claim(log, "2/1", 60.0),
+        *(append(frozen.epoch, entry) for entry in (2, 2, 1)),
+        return_exceptions=True,
+    )
+    assert outcomes[0] is None, "the lease was nobody's: its last epoch still counted"
+    assert all(isinstance(outcome, LogFenced) for outcome in outcomes[2:])
+    assert await entries(redis_link, log) == 1
+
+
+@pytest.mark.parametrize("log", LOGS, ids=names.kind_of)
+async def test_a_write_without_a_lease_table_is_refused(redis_link: RedisLink, log: str) -> None:
+    """A Redis that lost its leases gives nobody the right to write."""
+    append = appending(redis_link, log)
+    lease = await RedisLeaseStore(redis_link).claim(log, "1/1", 60.0)
+    await redis_link.call("DEL", Keys().lease(log), timeout=5.0)
+    with pytest.raises(LogFenced):
+        await append(lease.epoch, 1)
+    assert await entries(redis_link, log) == 0

@@ -1,0 +1,172 @@
+"""Redis fails over to a replica that had not got everything: the rest is lost, nothing else goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+import redis
+
+from libs.testkit.brokers import Serve
+from libs.testkit.proxy import FaultProxy
+from libs.testkit.servers import Server, running
+from libs.testkit.waiting import eventually, until
+from sharebroker.errors import DESCRIPTIONS, ErrorCode
+from tests.durability.scene import Scene, acquired, published, retriable
+from tests.support.client import Client, connected, refusal_of
+
+pytestmark = pytest.mark.xdist_group("fault-replica")
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+WAIT = ("--set", "redis.wait.replicas=1", "--set", "redis.wait.timeout.ms=300")
+
+
+@dataclass
+class Pair:
+    """A primary, its replica, and a process that finds the primary as a name or a virtual address would."""
+
+    first: Server
+    second: Server
+    proxy: FaultProxy
+    serve: Serve
+
+    def replicated(self) -> None:
+        """Wait until the replica has what was written so far: a connection waits for its own writes only."""
+        with redis.Redis.from_url(self.first.url) as connection:
+            connection.set("so far", 1)
+            until(lambda: connection.execute_command("WAIT", 1, 500) == 1, 30.0)
+
+    def part(self) -> None:
+        """The replica hears no more of the primary; it does not know that it is to take over."""
+        with redis.Redis.from_url(self.second.url) as connection:
+            connection.execute_command("REPLICAOF", "NO", "ONE")
+
+    async def fail_over(self) -> None:
+        """The primary dies; the replica is what clients find from now on."""
+        self.first.kill()
+        self.part()
+        self.proxy.upstream_port = self.second.port
+        await self.proxy.cut()
+
+    async def restart(self) -> None:
+        """The process dies, and with it what only it knew."""
+        await asyncio.to_thread(self.serve.kill)
+        await asyncio.to_thread(self.serve.start)
+
+
+@asynccontextmanager
+async def pair(tmp_path: Path, *options: str) -> AsyncIterator[Pair]:
+    with (
+        running("valkey", *DURABLE) as first,
+        running("valkey", *DURABLE, "--replicaof", f"127.0.0.1 {first.port}") as second,
+    ):
+        async with FaultProxy(first.port) as proxy:
+            served = Pair(first, second, proxy, Serve(tmp_path, ["--redis", proxy.url, *options]))
+            await asyncio.to_thread(served.replicated)
+            await asyncio.to_thread(served.serve.start)
+            try:
+                yield served
+            finally:
+                await asyncio.to_thread(served.serve.stop)
+
+
+async def test_what_had_not_reached_the_replica_is_lost_where_the_process_dies_too(tmp_path: Path) -> None:
+    async with pair(tmp_path) as served:
+        async with connected(served.serve.address) as client:
+            scene = await Scene.set(client)
+            served.replicated()
+            served.part()
+            await scene.last_second(client)
+            await asyncio.to_thread(served.serve.kill)
+            await served.fail_over()
+            await asyncio.to_thread(served.serve.start)
+        async with connected(served.serve.address) as client:
+            assert await published(client, scene.topic, "after") == 3
+            assert await acquired(client, scene.group_id, scene.topic, 3) == {"b": 1, "c": 2, "after": 3}
+            assert await client.finished(scene.group_id, scene.topic_id) == {0}
+
+
+async def test_a_process_that_lives_on_gives_the_new_primary_what_it_lacks(tmp_path: Path) -> None:
+    async with pair(tmp_path) as served:
+        async with connected(served.serve.address) as client:
+            scene = await Scene.set(client)
+            served.replicated()
+            served.part()
+            await scene.last_second(client)
+            await served.fail_over()
+            assert await published(client, scene.topic, "after") == 5
+            await served.restart()  # what it still has in memory must not hide what is stored
+        async with connected(served.serve.address) as client:
+            found = await acquired(client, scene.group_id, scene.topic, 4)
+            found.pop("b", None)  # accepted, but not on the replica: this may come again, and nothing else
+            assert found == {"c": 2, "d": 3, "e": 4, "after": 5}
+
+
+async def test_with_wait_nothing_that_was_answered_is_lost(tmp_path: Path) -> None:
+    async with pair(tmp_path, *WAIT) as served, connected(served.serve.address) as client:
+        scene = await Scene.set(client)
+        await scene.last_second(client)
+        served.first.kill()
+        await asyncio.to_thread(served.serve.kill)
+        await served.fail_over()
+        with redis.Redis.from_url(served.second.url) as control:
+            control.execute_command("CONFIG", "SET", "appendonly", "yes")
+        with running("valkey", *DURABLE, "--replicaof", f"127.0.0.1 {served.second.port}"):
+            await asyncio.to_thread(served.serve.start)
+            async with connected(served.serve.address) as again:
+                assert await published(again, scene.topic, "after") == 5
+                found = await acquired(again, scene.group_id, scene.topic, 4)
+                assert found == {"c": 2, "d": 3, "e": 4, "after": 5}
+                assert await again.finished(scene.group_id, scene.topic_id) == {0, 1}
+
+
+async def test_with_wait_writes_are_refused_while_the_replica_is_silent(
+    tmp_path: Path,
+) -> None:
+    async with pair(tmp_path, *WAIT) as served, connected(served.serve.address) as client:
+        scene = await Scene.set(client)
+        served.second.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(grpc.aio.AioRpcError) as silent:
+                await client.publish(scene.topic, ["d"], timeout=5.0)
+            refused = refusal_of(silent.value)
+            assert refused.retriable
+            assert refused.code in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
+            assert DESCRIPTIONS[await _acknowledged(client, scene)].retriable
+        finally:
+            served.second.process.send_signal(signal.SIGCONT)
+        await published(client, scene.topic, "after")
+        await eventually(lambda: _drained(client, scene, {0, 1, 2}), 60.0)
+
+
+async def _acknowledged(client: Client, scene: Scene) -> ErrorCode:
+    """What the acceptance of b came to; no answer in time counts as one that says so."""
+    try:
+        [code] = await client.acknowledge(scene.group_id, "early", scene.held[1:2], timeout=5.0)
+    except grpc.aio.AioRpcError:
+        return ErrorCode.REQUEST_TIMED_OUT
+    return code
+
+
+async def _drained(client: Client, scene: Scene, goal: set[int]) -> bool:
+    """Whether these are finished; locks of before may have to run out."""
+    with retriable():
+        held = (await client.acquire(scene.group_id, scene.topic, 10, member="late", wait=0.5)).records
+        if held:
+            await client.acknowledge(scene.group_id, "late", held)
+        return goal <= await client.finished(scene.group_id, scene.topic_id)
+    return False
+
+
+async def test_wait_needs_replicas_that_can_be(tmp_path: Path) -> None:
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), *WAIT])
+    await asyncio.to_thread(serve.launch)
+    assert serve.process is not None
+    assert await asyncio.to_thread(serve.process.wait, 30) == 2
+    assert "redis.wait.replicas needs --redis" in serve.log

@@ -1,0 +1,154 @@
+"""The server is killed under producers of librdkafka: no record twice, transactions whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from time import monotonic
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from libs.testkit.brokers import Cluster, one_process
+from libs.testkit.waiting import eventually
+from tests.support.client import TIMEOUT, connected, unique
+
+pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for both
+
+KILLS = 3
+PARTITIONS = 2
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+async def kill(cluster: Cluster) -> None:
+    (process,) = cluster.processes
+    await asyncio.to_thread(process.kill)
+    await asyncio.to_thread(process.start)
+
+
+def read(address: str, topic: str) -> list[tuple[int, str]]:
+    """Every committed record: partition and value."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": "none",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        found, ended, deadline = [], 0, monotonic() + 3 * TIMEOUT
+        while ended < PARTITIONS and monotonic() < deadline:
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            if (error := message.error()) is not None:
+                ended += error.code() == confluent_kafka.KafkaError._PARTITION_EOF
+            else:
+                found.append((message.partition() or 0, (message.value() or b"").decode()))
+        assert ended == PARTITIONS
+        return found
+    finally:
+        consumer.close()
+
+
+async def test_an_idempotent_producer_that_was_answered_has_its_records_there_once_and_in_order(
+    cluster: Cluster,
+) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(PARTITIONS)
+    writer = confluent_kafka.Producer(
+        {"bootstrap.servers": cluster.kafka, "enable.idempotence": True, "linger.ms": 2}
+    )
+    answered: list[str] = []
+    failed: list[str] = []
+
+    def produced(error: confluent_kafka.KafkaError | None, message: confluent_kafka.Message) -> None:
+        (failed if error else answered).append((message.value() or b"").decode())
+
+    def write(numbers: range) -> None:
+        for number in numbers:
+            writer.produce(topic, str(number).encode(), partition=number % PARTITIONS, on_delivery=produced)
+            writer.poll(0.001)
+
+    for number in range(KILLS):
+        writing = asyncio.create_task(asyncio.to_thread(write, range(1000 * number, 1000 * (number + 1))))
+        await kill(cluster)
+        await writing
+    assert await asyncio.to_thread(writer.flush, 3 * TIMEOUT) == 0
+    assert not failed
+    found = await asyncio.to_thread(read, cluster.kafka, topic)
+    for partition in range(PARTITIONS):
+        values = [int(value) for where, value in found if where == partition]
+        assert values == list(range(partition, 1000 * KILLS, PARTITIONS))
+
+
+async def test_transactions_are_whole_or_not_there_at_all(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create(PARTITIONS)
+    books = _Books(cluster.kafka, topic)
+    writing = asyncio.create_task(asyncio.to_thread(books.write))
+    for _ in range(KILLS):
+        await books.grow()
+        await kill(cluster)
+    await books.grow()
+    books.stop = True
+    await writing
+    found = Counter(await asyncio.to_thread(read, cluster.kafka, topic))
+    assert set(found.values()) == {1}
+    seen: dict[str, set[int]] = {}
+    for partition, value in found:
+        seen.setdefault(value, set()).add(partition)
+    assert set(map(frozenset, seen.values())) == {frozenset(range(PARTITIONS))}
+    assert books.committed <= seen.keys()
+    assert not books.aborted & seen.keys()
+
+
+class _Books:
+    """Transactions with a record in each partition, and what came of them."""
+
+    def __init__(self, address: str, topic: str) -> None:
+        self._address = address
+        self._topic = topic
+        self._name = unique("writer")
+        self.committed: set[str] = set()
+        self.aborted: set[str] = set()
+        self.stop = False
+
+    async def grow(self) -> None:
+        """Until a few more are committed."""
+        enough = len(self.committed) + 3
+        await eventually(lambda: len(self.committed) >= enough, 3 * TIMEOUT)
+
+    def write(self) -> None:
+        """Goes on until it is told to stop, with a new producer where one cannot."""
+        while not self.stop:
+            writer = confluent_kafka.Producer(
+                {"bootstrap.servers": self._address, "transactional.id": self._name}
+            )
+            try:
+                writer.init_transactions(2 * TIMEOUT)
+                while not self.stop:
+                    self._transact(writer)
+            except confluent_kafka.KafkaException:
+                continue  # whatever was open is aborted by the next one; what was being ended is doubtful
+
+    def _transact(self, writer: confluent_kafka.Producer) -> None:
+        value = unique("t")
+        writer.begin_transaction()
+        for partition in range(PARTITIONS):
+            writer.produce(self._topic, value.encode(), partition=partition)
+        if len(self.committed) % 4 == 3 and len(self.aborted) < len(self.committed):
+            writer.abort_transaction(2 * TIMEOUT)
+            self.aborted.add(value)
+        else:
+            writer.commit_transaction(2 * TIMEOUT)
+            self.committed.add(value)

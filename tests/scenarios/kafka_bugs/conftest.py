@@ -1,0 +1,7 @@
+"""A leader with a share coordinator behind it, on an event loop where waiting takes no time."""
+
+from __future__ import annotations
+
+from tests.unit.share_partition_leader.service.conftest import pytest_asyncio_loop_factories, world
+
+__all__ = ["pytest_asyncio_loop_factories", "world"]

@@ -1,0 +1,46 @@
+"""KAFKA-18084: timers of locks stayed when their records were long finished, and took all memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
+from sharebroker.errors import ErrorCode
+from tests.scenarios.kafka_bugs.telling import fails_without, given
+from tests.unit.share_partition_leader.service.virtual_time import now
+from tests.unit.share_partition_leader.service.world import ACCEPT, World, code
+
+RECORDS = 20
+
+
+def timers_of(share_partition: ShareGroupPartition) -> int:
+    loop: Any = asyncio.get_running_loop()
+    return sum(
+        not timer.cancelled() and timer._callback == share_partition._expire for timer in loop._scheduled
+    )
+
+
+async def finished_records_leave_no_timers(world: World) -> None:
+    share_partition = await world.share_partition()
+    for offset in range(RECORDS):
+        await world.publish(1)
+        assert await given(world, "m1") == [offset]
+        assert code(await world.acknowledge((offset, offset, ACCEPT))) is ErrorCode.NONE
+    assert timers_of(share_partition) == 1, "one for all, and early"
+    share_partition.retire()
+    assert timers_of(share_partition) == 0
+
+
+async def test_finished_records_leave_no_timers(world: World) -> None:
+    await finished_records_leave_no_timers(world)
+
+
+def one_more(self: ShareGroupPartition) -> None:
+    deadline = self.core.next_deadline()
+    if deadline is not None:
+        asyncio.get_running_loop().call_later(deadline - now(), self._expire)
+
+
+async def test_a_timer_for_each_lock_leaks(world: World) -> None:
+    await fails_without((ShareGroupPartition, "_arm", one_more), finished_records_leave_no_timers, world)

@@ -1,0 +1,29 @@
+"""KAFKA-19567: a fetch that waited for records was kept by a leader that was none any more."""
+
+from __future__ import annotations
+
+import asyncio
+
+from services.share_partition_leader.service.fetch import Fetch
+from sharebroker.errors import ErrorCode
+from tests.scenarios.kafka_bugs.telling import fails_without
+from tests.unit.share_partition_leader.service.virtual_time import settle
+from tests.unit.share_partition_leader.service.world import World, code
+
+
+async def a_waiting_fetch_is_sent_to_the_new_leader(world: World) -> None:
+    waiting = asyncio.create_task(world.acquire(max_wait_ms=60_000))
+    await settle()
+    async with asyncio.timeout(10.0):
+        await world.lose()
+        [answer] = await waiting
+    assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_waiting_fetch_is_sent_to_the_new_leader(world: World) -> None:
+    await a_waiting_fetch_is_sent_to_the_new_leader(world)
+
+
+async def test_without_being_told_it_waits_on(world: World) -> None:
+    deaf = (Fetch, "retired", lambda *_: None)
+    await fails_without(deaf, a_waiting_fetch_is_sent_to_the_new_leader, world)
