@@ -6,6 +6,7 @@ Every run starts its own servers in fresh folders and ends them by their ids; me
 from __future__ import annotations
 
 import asyncio
+import gc
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -86,6 +87,7 @@ class Run:
 
     async def _raw(self, folder: Path) -> Figures:
         sizes = self._sizes
+        gc.freeze()  # its threads run in this process; the clients do the same
         async with raw_valkey(folder, self._fsync) as url:
             return await asyncio.to_thread(raw_redis.measure, url, sizes.raw, sizes.raw_waiting, RECORD_BYTES)
 

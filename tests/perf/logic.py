@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
+from libs.share_calls.values import AckBatch
 from services.share_coordinator.core.combine import StateBatch
 from services.share_coordinator.core.commands import Initialize, Write
 from services.share_coordinator.core.key import ShareKey
@@ -15,12 +16,7 @@ from services.share_coordinator.core.recording import Rules
 from services.share_coordinator.core.records import ShareRecord
 from services.share_coordinator.store.codec import ShareRecordCodec
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import (
-    AckBatch,
-    AcquireRequest,
-    LoadedState,
-    SharePartitionSettings,
-)
+from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100

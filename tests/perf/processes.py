@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import multiprocessing.process
@@ -95,6 +96,7 @@ def _all(said: Any, workers: Sequence[multiprocessing.process.BaseProcess]) -> N
 
 
 def _on_signal(ready: Any, go: Any, done: Any, work: Callable[..., object], given: tuple[Any, ...]) -> None:
+    gc.freeze()  # as the clients do
     ready.release()
     go.wait()
     work(*given)

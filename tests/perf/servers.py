@@ -40,11 +40,16 @@ class Serving:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """CPU that it and its Valkey have used; 0 where the system does not tell (it is not Linux)."""
-        tasks = Path(f"/proc/{self.pid}/task/{self.pid}/children")
-        if not tasks.exists():
-            return 0.0
-        return sum(_cpu_seconds(pid) for pid in (str(self.pid), *tasks.read_text().split()))
+        """CPU that it and its Valkey have used."""
+        return cpu_seconds(self.pid)
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU that a process and its children have used; 0 where the system does not tell (it is not Linux)."""
+    tasks = Path(f"/proc/{pid}/task/{pid}/children")
+    if not tasks.exists():
+        return 0.0
+    return sum(_cpu_seconds(one) for one in (str(pid), *tasks.read_text().split()))
 
 
 def _cpu_seconds(pid: str) -> float:
@@ -56,7 +61,7 @@ def _cpu_seconds(pid: str) -> float:
 def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator[Serving]:
     """A server with all roles. Raises BenchFailed when it does not come up."""
     ready, log = folder / "ready.json", folder / "server.log"
-    words = ["services.broker", "--grpc", "127.0.0.1:0", "--data", str(folder / "data")]
+    words = ["services.broker", "--grpc", "127.0.0.1:0", "--kafka", "none", "--data", str(folder / "data")]
     words += ["--ready-file", str(ready), "--fsync", fsync]
     with log.open("wb") as output:
         process = subprocess.Popen(
