@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check format proto bench clean lock grpcurl
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -29,15 +29,42 @@ test: $(READY) ## run all tests
 test-fast: $(READY) ## run the pure tests only (seconds)
 	$(BIN)/python -m pytest tests/unit tests/property tests/scenarios -q
 
+simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000: that many; SEED=7: one, with its story)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
+
+simulate-mutants: $(READY) ## take safeguards away, one at a time, and show the simulated run that notices (a minute)
+	@$(BIN)/python -m tests.simulation --mutants "" --seeds 200 --jobs $(or $(JOBS),2)
+
+soak: $(READY) ## work steadily for a long time, a fault every minute, and see what grows (MINUTES=30)
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+
+chaos: $(READY) ## kill, freeze, stop and cut off real processes at work (MINUTES=5, SEED=7: that schedule), and judge what clients saw
+	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
+
+fuzz: $(READY) ## feed garbage to the reader of Kafka's messages (about ten minutes)
+	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \
+	  --hypothesis-profile=fuzz --timeout=0 -q
+
 check: $(READY) ## format, lint, types, import contracts, protos, generated code current
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
+	$(BIN)/python -m libs.kafka_wire.generate --check
 
-bench: $(READY) ## measure speed beside raw Redis (about five minutes; BENCH=--quick for one short run)
+bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick for one short run)
+	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
+	else echo "Beside Kafka: nothing, for want of Java 17 and Maven (make bench-kafka)."; fi
+
+bench-redis: $(READY) ## the part beside raw Redis (five minutes)
 	@$(BIN)/python -m tests.perf.bench $(BENCH)
+
+load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process: what they cost (two minutes)
+	@$(BIN)/python -m tests.perf.many $(LOAD)
+
+bench-kafka: kafka ## the part beside Kafka, with the same clients (fifteen minutes)
+	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
 
 format: $(READY) ## format the code and mend what lint can
 	$(BIN)/ruff format .
@@ -46,10 +73,22 @@ format: $(READY) ## format the code and mend what lint can
 proto: $(READY) ## generate the Python code of the protos
 	$(BIN)/python -m protos.generate
 
+kafka: $(READY) ## bring Apache Kafka's jars for tests and comparisons (needs Java 17 and Maven)
+	@$(BIN)/python -m tests.support.kafka_jars
+
+compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
+	@$(BIN)/python -m tests.compat.run $(COMPAT)
+
 grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; about a minute)
 
 .cache/bin/grpcurl:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
+
+franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go)
+
+.cache/bin/franz-go: $(wildcard tests/compat/go/*)
+	@mkdir -p $(@D)
+	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
 
 lock: $(READY) ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11 \

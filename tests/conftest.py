@@ -8,4 +8,5 @@ pytest_plugins = ("libs.testkit.plugin",)
 
 # A busy machine is slow at examples that are quick elsewhere: no test may fail by its duration.
 settings.register_profile("sharebroker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fuzz", parent=settings.get_profile("sharebroker"), max_examples=20_000)
 settings.load_profile("sharebroker")

@@ -29,6 +29,7 @@ from sharebroker.errors import KafkaError
 _FAILED: Final = 1
 _BAD_SETUP: Final = 2
 _INTERRUPTED: Final = 130
+_KAFKA: Final = "127.0.0.1:9092"
 _TOPIC: Final = "flights"
 _GROUP: Final = "delays"
 _PARTITIONS: Final = 8
@@ -51,6 +52,7 @@ class Options:
 
     data: Path
     grpc: str
+    kafka: str
     rows: int
     workers: int
     once: bool
@@ -63,7 +65,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a Ctrl-C
     try:
         folder = dataset.install(Path(".cache", "flights"))
-        with serving(options.data, options.grpc, _PROPERTIES) as server:
+        with serving(options.data, options.grpc, options.kafka, _PROPERTIES) as server:
             return _with_server(options, console, folder, server)
     except (NotServingError, dataset.NoDatasetError) as failure:
         say(str(failure))
@@ -77,7 +79,8 @@ def main() -> int:
 
 
 def _with_server(options: Options, console: Console, folder: Path, server: Server) -> int:
-    console.print(f"Serving on {server.address}, data in {options.data}/.")
+    doors = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
+    console.print(f"Serving {doors}, data in {options.data}/.")
     outcome = asyncio.run(_run(options, console, folder, server.address))
     kept = options.data / "flights-summary.json"
     summary = _with_earlier(kept, outcome)
@@ -136,6 +139,7 @@ def _parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m services.flights", description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of everything durable")
     parser.add_argument("--grpc", default=DEFAULT_SERVER, metavar="HOST:PORT", help="where to serve")
+    parser.add_argument("--kafka", default=_KAFKA, metavar="HOST:PORT", help="where for Kafka clients")
     parser.add_argument("--rows", type=int, default=dataset.ROWS, help="how many flights, from the first on")
     parser.add_argument("--workers", type=int, default=8, help="how many worker processes")
     parser.add_argument("--once", action="store_true", help="exit after the verdict")

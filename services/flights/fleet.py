@@ -36,7 +36,7 @@ class Fleet:
         self._ledger = ledger
         self._processes: dict[str, Process] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._to_freeze: tuple[str, Callable[[], bool]] | None = None
+        self._to_freeze: Callable[[str], bool] | None = None
 
     async def start(self, workers: int) -> None:
         """Starts the workers, `worker-1` and so on."""
@@ -45,12 +45,12 @@ class Fleet:
             self._processes[name] = await self._spawn(name)
             self._readers[name] = asyncio.create_task(self._read(name))
 
-    def freeze_when(self, name: str, condition: Callable[[], bool]) -> None:
-        """Stops a worker where it stands, at the first report that makes the condition true.
+    def freeze_when(self, condition: Callable[[str], bool]) -> None:
+        """Stops the first worker where it stands whose report makes the condition true of it.
 
         It is like a process that hangs: its connection stays open.
         """
-        self._to_freeze = (name, condition)
+        self._to_freeze = condition
 
     async def kill(self, name: str) -> None:
         """Ends the worker at once with SIGKILL."""
@@ -86,14 +86,11 @@ class Fleet:
         while line := await process.stdout.readline():
             if line.endswith(b"\n"):  # a killed worker may leave half a line
                 enter(line, name, self._ledger)
-                self._look_whether_to_freeze()
+                self._look_whether_to_freeze(name)
         await process.wait()
         self._ledger.died(name)
 
-    def _look_whether_to_freeze(self) -> None:
-        if self._to_freeze is None:
-            return
-        name, condition = self._to_freeze
-        if condition():
+    def _look_whether_to_freeze(self, name: str) -> None:
+        if self._to_freeze is not None and self._to_freeze(name):
             self._processes[name].send_signal(signal.SIGSTOP)
             self._to_freeze = None

@@ -25,36 +25,38 @@ class NotServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: its gRPC address and its process."""
+    """A running server: where gRPC and Kafka clients connect ("" for closed), and its process."""
 
     address: str
+    kafka: str
     process: subprocess.Popen[bytes]
 
 
 @contextlib.contextmanager
-def serving(data: Path, grpc: str, properties: Sequence[str]) -> Iterator[Server]:
+def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[Server]:
     """All roles in one process with its data below `data`. Raises NotServingError."""
     data.mkdir(parents=True, exist_ok=True)
     ready, log = data / "ready.json", data / "server.log"
     ready.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "services.broker", "--data", str(data), "--grpc", grpc]
-    command += ["--ready-file", str(ready)]
+    command = [sys.executable, "-m", "services.broker", "--data", str(data)]
+    command += ["--grpc", grpc, "--kafka", kafka, "--ready-file", str(ready)]
     for assignment in properties:
         command += ["--set", assignment]
     with log.open("wb") as output:
         # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
-        yield Server(_address(ready, log, process), process)
+        facts = _facts(ready, log, process)
+        yield Server(str(facts["grpc"]), str(facts["kafka"] or ""), process)
     finally:
         _stop(process)
 
 
-def _address(ready: Path, log: Path, process: subprocess.Popen[bytes]) -> str:
+def _facts(ready: Path, log: Path, process: subprocess.Popen[bytes]) -> dict[str, object]:
     while not ready.exists():
         with contextlib.suppress(subprocess.TimeoutExpired):
             raise NotServingError(_last_line(log), process.wait(_LOOK_AGAIN))
-    return str(json.loads(ready.read_text())["grpc"])
+    return dict(json.loads(ready.read_text()))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

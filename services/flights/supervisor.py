@@ -21,7 +21,6 @@ from services.flights.publish import Publisher
 _TICK: Final = 0.25
 _LAG_SECONDS: Final = 1.0
 _STALLED_SECONDS: Final = 90.0
-_VICTIM: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,18 +98,18 @@ class Run:
         """A worker hangs with records in hand until their locks have run out, then it is killed."""
         if self._plan.loss_after <= 0:
             return
-        victim, seconds = f"worker-{_VICTIM}", self._plan.lock_seconds
-        frozen = asyncio.Event()
+        seconds = self._plan.lock_seconds
+        frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        def due() -> bool:
-            if len(self._ledger.finals) < self._plan.loss_after or not self._ledger.holding(victim):
+        def due(worker: str) -> bool:
+            if len(self._ledger.finals) < self._plan.loss_after or not self._ledger.holding(worker):
                 return False
-            frozen.set()
+            frozen.set_result(worker)
             self._hanging = True
             return True
 
-        fleet.freeze_when(victim, due)
-        await frozen.wait()
+        fleet.freeze_when(due)
+        victim = await frozen
         self._display.note(f"[{victim} hangs with records in hand; their locks run out within {seconds} s]")
         await asyncio.sleep(seconds + 1)
         await fleet.kill(victim)

@@ -14,6 +14,7 @@ from sharebroker.gateway.v1 import admin_pb2, produce_pb2, share_pb2
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2
 from tests.architecture.sources import ROOT
 
 TRANSLATED: dict[str, ModuleType] = {
@@ -39,8 +40,16 @@ TRANSLATED: dict[str, ModuleType] = {
     "DescribeConfigs": admin_pb2,
     "IncrementalAlterConfigs": cluster_pb2,
     "Produce": produce_pb2,
+    "Fetch": share_partition_leader_pb2,
     "ListOffsets": share_partition_leader_pb2,
     "DeleteRecords": share_partition_leader_pb2,
+    "WriteTxnMarkers": share_partition_leader_pb2,
+    "DescribeProducers": share_partition_leader_pb2,
+    "InitProducerId": transaction_coordinator_pb2,
+    "AddPartitionsToTxn": transaction_coordinator_pb2,
+    "EndTxn": transaction_coordinator_pb2,
+    "DescribeTransactions": transaction_coordinator_pb2,
+    "ListTransactions": transaction_coordinator_pb2,
 }
 _QUOTED = re.compile(r"`([a-z_\[\].]+)`")
 
