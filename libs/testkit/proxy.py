@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
 from types import TracebackType
 from typing import Self
 
@@ -24,8 +23,7 @@ class FaultProxy:
         self.swallow_replies = False
         self.upstream_port = upstream_port
         self._server: asyncio.Server | None = None
-        self._pipes: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def __aenter__(self) -> Self:
         await self.accept()
@@ -55,11 +53,12 @@ class FaultProxy:
 
     async def cut(self) -> None:
         """Break every connection now; new ones are taken."""
-        for writer in self._writers:
+        cut = dict(self._connections)
+        for connection, writer in cut.items():
             writer.transport.abort()
-        for pipe in self._pipes:
-            pipe.cancel()
-        await asyncio.gather(*self._pipes, return_exceptions=True)
+            connection.cancel()
+        if cut:
+            await asyncio.wait(cut)
 
     def black_hole(self) -> None:
         """Keep connections up and let nothing through."""
@@ -70,24 +69,38 @@ class FaultProxy:
         self.swallow_requests = self.swallow_replies = False
         self.delay = 0.0
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._server is None:  # it was on its way when we stopped listening
+            writer.transport.abort()
+            return
+        connection = asyncio.create_task(self._carry(reader, writer))
+        self._connections[connection] = writer
+        connection.add_done_callback(self._ended)
+
+    def _ended(self, connection: asyncio.Task[None]) -> None:
+        # Here and not in the task: one that is cancelled before its first step runs no `finally`.
+        self._connections.pop(connection).close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
         except OSError:
             writer.transport.abort()
             return
-        self._start(self._pipe(reader, upstream_writer, requests=True))
-        self._start(self._pipe(upstream_reader, writer, requests=False))
-
-    def _start(self, pipe: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(pipe)
-        self._pipes.add(task)
-        task.add_done_callback(self._pipes.discard)
+        try:
+            await asyncio.gather(
+                self._pipe(reader, upstream_writer, requests=True),
+                self._pipe(upstream_reader, writer, requests=False),
+            )
+        except asyncio.CancelledError:
+            upstream_writer.transport.abort()
+            raise
+        finally:
+            upstream_writer.close()
 
     async def _pipe(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, requests: bool
     ) -> None:
-        self._writers.add(writer)
         try:
             with contextlib.suppress(ConnectionError):
                 while data := await reader.read(65536):
@@ -98,5 +111,4 @@ class FaultProxy:
                     writer.write(data)
                     await writer.drain()
         finally:
-            self._writers.discard(writer)
             writer.close()

@@ -37,18 +37,20 @@ class Initialisation:
             # It has time of its own: others, with more of it, may wait for it too.
             task = self._gateway.begin(self._initialise(group_id, topic, Deadline(REQUEST_TIMEOUT)))
             self._running[known] = task
-            task.add_done_callback(lambda done: self._ended(known, done))
+            task.add_done_callback(lambda done: self._ended(known, topic.partitions, done))
         running = self._running[known]
         await asyncio.wait([running], timeout=deadline.left())
-        if running.done() and running.result():
-            if len(self._done) >= _REMEMBERED:
-                self._done.clear()
-            self._done[known] = topic.partitions
+        if running.done():
+            running.result()
 
-    def _ended(self, known: tuple[str, str], done: asyncio.Task[bool]) -> None:
+    def _ended(self, known: tuple[str, str], partitions: int, done: asyncio.Task[bool]) -> None:
+        # In one step: who comes between the end and those who waited for it must not begin once more.
         del self._running[known]
-        if not done.cancelled():
-            done.exception()  # those who waited have it, if any did to the end
+        if done.cancelled() or done.exception() is not None or not done.result():
+            return  # those who waited have the error, if any did to the end
+        if len(self._done) >= _REMEMBERED:
+            self._done.clear()
+        self._done[known] = partitions
 
     def forget(self, group_id: str, topic_id: str) -> None:
         """The state may have been deleted since."""
