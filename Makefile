@@ -35,8 +35,9 @@ simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000: t
 simulate-mutants: $(READY) ## take safeguards away, one at a time, and show the simulated run that notices (a minute)
 	@$(BIN)/python -m tests.simulation --mutants "" --seeds 200 --jobs $(or $(JOBS),2)
 
-soak: $(READY) ## work steadily for a long time, a fault every minute, and see what grows (MINUTES=30)
-	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+soak: $(READY) ## work steadily for a long time, a fault every minute, and see what grows (MINUTES=30; DOOR=kafka, FAULTS=no, PACE=5000)
+	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) \
+	  --door $(or $(DOOR),grpc) $(if $(filter no,$(FAULTS)),--no-faults) $(if $(PACE),--pace $(PACE))
 
 chaos: $(READY) ## kill, freeze, stop and cut off real processes at work (MINUTES=5, SEED=7: that schedule), and judge what clients saw
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))

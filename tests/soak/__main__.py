@@ -7,6 +7,7 @@ import contextlib
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 from random import Random
 from time import monotonic, time
 from typing import Annotated, Final
@@ -18,6 +19,7 @@ from sharebroker.cluster.v1 import cluster_pb2 as cluster
 from tests.chaos.deployment import LEASE, Deployment, deployed
 from tests.chaos.faults import Fault, schedule
 from tests.chaos.report import percentile
+from tests.soak.kafka_load import KafkaLoad
 from tests.soak.load import GROUP, Load
 from tests.soak.probes import Probes, longest
 from tests.soak.series import Series
@@ -35,12 +37,19 @@ AFTERMATH: Final = 15.0
 """Seconds after a fault whose records count as delayed by it."""
 
 
+class Door(StrEnum):
+    """By which protocol clients work."""
+
+    GRPC = "grpc"
+    KAFKA = "kafka"
+
+
 @dataclass
 class Soaked:
     """What a run came to: seconds and paces in records a second, times in seconds."""
 
     pace: float
-    load: Load
+    load: Load | KafkaLoad
     series: list[Series]
     faults: list[tuple[float, str]] = field(default_factory=list)
     seconds: float = 0.0
@@ -68,29 +77,36 @@ def main(
     minutes: Annotated[float, typer.Option(help="How long the load goes on.")] = 30.0,
     pace: Annotated[float, typer.Option(help="Records a second; 70 % of the most if not set.")] = 0.0,
     seed: Annotated[int | None, typer.Option(help="Of the faults; fresh if not set.")] = None,
+    door: Annotated[Door, typer.Option(help="By which protocol clients work.")] = Door.GRPC,
+    faults: Annotated[bool, typer.Option(help="One a minute, or none at all.")] = True,
 ) -> None:
     """Work steadily under a fault a minute; fails when memory, files or logs grow without end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed}")
-    soaked = asyncio.run(_soak(minutes * 60, pace, Random(seed)))
+    soaked = asyncio.run(_soak(minutes * 60, pace, door, schedule(Random(seed)) if faults else iter(())))
     typer.echo("\n".join(_report(soaked)))
     raise typer.Exit(not soaked.well)
 
 
-async def _soak(seconds: float, pace: float, random: Random) -> Soaked:
+async def _soak(seconds: float, pace: float, door: Door, faults: Iterator[Fault]) -> Soaked:
     async with deployed(*SETTINGS) as deployment, connected(deployment.address()) as client:
         topic = await _topic(client)
-        addresses = [deployment.address(0), deployment.address(1)]
-        pace = pace or SHARE * await _most(addresses, topic)
-        typer.echo(f"{pace:,.0f} records a second for {seconds / 60:g} minutes")
-        load, probes = Load(addresses, topic, pace), Probes(deployment)
+
+        def load_at(pace: float) -> Load | KafkaLoad:
+            if door is Door.KAFKA:
+                return KafkaLoad(deployment.kafka, topic, pace)
+            return Load([deployment.address(0), deployment.address(1)], topic, pace)
+
+        pace = pace or SHARE * await _most(load_at(50_000.0))
+        typer.echo(f"{pace:,.0f} records a second by {door} for {seconds / 60:g} minutes")
+        load, probes = load_at(pace), Probes(deployment)
         soaked = Soaked(pace, load, [])
         probing = asyncio.create_task(probes.run())
         try:
             async with load.working():
                 begun = monotonic()
-                await _trouble(deployment, schedule(random), seconds, soaked)
+                await _trouble(deployment, faults, seconds, soaked)
                 soaked.seconds = monotonic() - begun
         finally:
             probing.cancel()
@@ -106,7 +122,10 @@ async def _trouble(deployment: Deployment, faults: Iterator[Fault], seconds: flo
     begun = monotonic()
     for minute in range(max(1, round(seconds / EVERY))):
         await asyncio.sleep(max(0.0, begun + min((minute + 0.5) * EVERY, seconds) - monotonic()))
-        fault, before = next(faults), soaked.load.accepted
+        fault, before = next(faults, None), soaked.load.accepted
+        if fault is None:
+            typer.echo(f"{monotonic() - begun:7.1f} no fault; {before:,} records accepted so far")
+            continue
         soaked.faults.append((time(), str(fault)))
         await fault.strike(deployment)
         await asyncio.sleep(fault.lasts(LEASE) or 2.0)
@@ -115,9 +134,8 @@ async def _trouble(deployment: Deployment, faults: Iterator[Fault], seconds: flo
     await asyncio.sleep(max(0.0, begun + seconds - monotonic()))
 
 
-async def _most(addresses: list[str], topic: str) -> float:
+async def _most(load: Load | KafkaLoad) -> float:
     """Records a second when nothing holds the producer back but what is not yet accepted."""
-    load = Load(addresses, topic, 50_000.0)
     async with load.working():
         await asyncio.sleep(MEASURING / 3)
         before, at = load.accepted, monotonic()

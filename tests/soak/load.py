@@ -23,10 +23,10 @@ RECORD: Final = Struct(">d92x")
 
 _TICK: Final = 0.02
 _POLL: Final = 1.0
-_SAMPLE: Final = 20
+SAMPLE: Final = 20
 """Of so many records, the time of one is taken."""
 
-_AHEAD: Final = 1.0
+AHEAD: Final = 1.0
 """Seconds of work that may be published and not accepted: more would measure the queue, not the system."""
 
 
@@ -67,7 +67,7 @@ class Load:
                 await asyncio.sleep(_TICK)
                 now = loop.time()
                 owed, at = min(owed + (now - at) * self.pace, self.pace / 10), now
-                if self._sent - self.accepted > self.pace * _AHEAD:
+                if self._sent - self.accepted > self.pace * AHEAD:
                     continue
                 for _ in range(int(owed)):
                     await producer.send(self._topic, RECORD.pack(time()))
@@ -96,6 +96,6 @@ class Load:
         except KafkaError:  # its lock is lost: it comes again
             return
         self.accepted += 1
-        if self.accepted % _SAMPLE == 0 and record.value is not None:
+        if self.accepted % SAMPLE == 0 and record.value is not None:
             now = time()
             self.waits.append((now, now - RECORD.unpack(record.value)[0]))
