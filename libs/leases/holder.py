@@ -256,14 +256,15 @@ class LeaseHolder:
         before = dict(self._held)
         epochs = {resource: holding.epoch for resource, holding in before.items()}
         kept = await self._store.renew(epochs, self.member.owner, self._ttl)
-        self._renew_at = sent + self._ttl / 3
+        if None not in kept:
+            self._renew_at = sent + self._ttl / 3
         for (resource, holding), ours in zip(before.items(), kept, strict=True):
             current = self._held.get(resource)
             if current is None or current.epoch != holding.epoch:
                 continue  # lost or claimed anew while the renewal was under way
             if ours:
                 self._held[resource] = Holding(holding.epoch, sent + self._ttl)
-            else:
+            elif ours is not None:  # nobody says so of what is kept where nobody answers: its time runs on
                 self._lose(resource)
 
     async def _refresh_members(self) -> None:

@@ -71,10 +71,11 @@ class LeaseStore(Protocol):
         rises too, which fences our own writes of unknown outcome. `ttl` in seconds.
         """
 
-    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool]:
+    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
         """Extend leases, by resource with the epochs that their owner knows.
 
         False for each that it does not own any more, or not at this epoch: what it writes would be refused.
+        None for each that is kept where nobody answers, if others are.
         """
 
     async def release(self, resource: str, owner: str) -> None:

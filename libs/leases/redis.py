@@ -14,10 +14,10 @@ from typing import Any, Final
 import orjson
 
 from libs.leases.port import Lease, LeasesUnavailable, Member
-from libs.redis_link.errors import RedisError
+from libs.redis_link.errors import RedisError, RedisOutcomeUnknown
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import Part, RedisLink, Script, within
 from libs.redis_link.lua import lua
+from libs.redis_link.port import Link, Part, Script, within
 
 HERE: Final = Path(__file__).parent
 
@@ -30,11 +30,11 @@ class RedisLeaseStore:
 
     def __init__(
         self,
-        link: RedisLink,
+        link: Link,
         keys: Keys | None = None,
         *,
         timeout: float = 2.0,
-        writes: RedisLink | None = None,
+        writes: Link | None = None,
     ) -> None:
         self._keys = keys or Keys()
         self._timeout = timeout
@@ -56,13 +56,19 @@ class RedisLeaseStore:
         [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
         return _lease(resource, reply)
 
-    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool]:
+    async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
         """As the port says."""
-        replies = await self._all(
+        sent = [
             self._renew.send((self._keys.lease(resource),), (owner, epoch, _ms(ttl)))
             for resource, epoch in epochs.items()
-        )
-        return [reply == 1 for reply in replies]
+        ]
+        if sent:
+            await asyncio.wait(sent, timeout=self._timeout)
+        replies = [_outcome(reply) for reply in sent]
+        failures = [reply for reply in replies if isinstance(reply, RedisError)]
+        if failures and len(failures) == len(replies):
+            raise LeasesUnavailable(str(failures[0])) from failures[0]
+        return [None if isinstance(reply, RedisError) else reply == 1 for reply in replies]
 
     async def release(self, resource: str, owner: str) -> None:
         """As the port says."""
@@ -124,6 +130,17 @@ class RedisLeaseStore:
             return list(await within(self._timeout, asyncio.gather(*replies)))
         except RedisError as error:
             raise LeasesUnavailable(str(error)) from error
+
+
+def _outcome(reply: asyncio.Future[Any]) -> Any:
+    """What was answered, or the RedisError; no answer yet is one."""
+    if not reply.done():
+        reply.cancel()
+        return RedisOutcomeUnknown("no answer from Redis in time")
+    error = reply.exception()
+    if error is not None and not isinstance(error, RedisError):
+        raise error
+    return error or reply.result()
 
 
 def _ms(seconds: float) -> int:

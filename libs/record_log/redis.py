@@ -16,8 +16,8 @@ from libs.record_log.core.segments import Segment
 from libs.record_log.port import NO_NOTES, Bounds
 from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import Part, RedisLink
 from libs.redis_link.lua import lua
+from libs.redis_link.port import Link, Part
 from libs.stream_log.port import LogNotWritten, LogOutOfOrder, LogUnavailable
 from libs.stream_log.redis import write_failure
 
@@ -39,7 +39,7 @@ class RedisRecordStore:
     Appends, and what they have to know before, go by `writes`, by default the same link.
     """
 
-    def __init__(self, link: RedisLink, keys: Keys | None = None, *, writes: RedisLink | None = None) -> None:
+    def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
         self._link = link
         self._writes = writes or link
         self._keys = keys or Keys()
@@ -126,15 +126,15 @@ class RedisRecordStore:
         await _written(partition, self._trim.send(keys, (epoch, log_start_offset, *forgotten)))
 
     async def partitions(self) -> set[str]:
-        """As the port says; a walk over all keys of the server, some at a time."""
+        """As the port says; a walk over all keys of every server, some at a time."""
         found: set[str] = set()
-        cursor = b"0"
-        while True:
-            walk = ("SCAN", cursor, "MATCH", self._keys.all_of("partition"), "COUNT", _KEYS_AT_A_TIME)
-            cursor, keys = await _answered("partitions", self._link.send(*walk))
-            found.update(self._keys.resource_of(key.decode()) for key in keys)
-            if cursor == b"0":
-                return found
+        for node in self._link.nodes:
+            cursor = b""
+            while cursor != b"0":
+                walk = (cursor or b"0", "MATCH", self._keys.all_of("partition"), "COUNT", _KEYS_AT_A_TIME)
+                cursor, keys = await _answered("partitions", node.send("SCAN", *walk))
+                found.update(self._keys.resource_of(key.decode()) for key in keys)
+        return found
 
     async def delete(self, partition: str) -> None:
         """As the port says."""

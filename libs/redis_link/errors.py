@@ -35,7 +35,11 @@ class RedisTooOld(RedisError):
 
 
 class RedisUnfit(RedisError):
-    """The server runs in a way that would lose what it is told, or that we do not support."""
+    """The server runs in a way that would lose what it is told."""
+
+
+class RedisInCluster(RedisError):
+    """The server is part of a cluster: others have keys, too."""
 
 
 class RedisUrlInvalid(RedisError):

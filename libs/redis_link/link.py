@@ -19,19 +19,18 @@ import hiredis
 from libs.backoff import doubling
 from libs.redis_link.errors import (
     RedisError,
-    RedisOutcomeUnknown,
+    RedisInCluster,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
     RedisUnfit,
 )
+from libs.redis_link.port import Part, within
 from libs.redis_link.replicas import Confirmations, Replicas
 from libs.redis_link.target import Server, Target
 from libs.redis_link.wire import ScriptFuture, Wire
 
 log = logging.getLogger(__name__)
-
-Part = bytes | str | int
 
 pack: Final = cast("Callable[[tuple[Part, ...]], bytes]", hiredis.pack_command)
 
@@ -42,7 +41,7 @@ class LinkSettings:
 
     `stall`: silence after which a connection with commands in flight is broken;
     `attempt`: one try to connect; `backoff` to `backoff_max`: pause between tries. `replicas` must have
-    what a lasting script wrote before it is answered.
+    what a lasting script wrote before it is answered. A server that is `in_cluster` has but some of the keys.
     """
 
     queue_bytes: int = 64 * 1024 * 1024
@@ -51,16 +50,13 @@ class LinkSettings:
     backoff: float = 0.05
     backoff_max: float = 1.0
     replicas: Replicas | None = None
+    in_cluster: bool = False
 
 
 class RedisLink:
-    """One pipelined connection to one Redis or Valkey server; make it with `connect`.
+    """One pipelined connection to one Redis or Valkey server, as the port says.
 
-    A reply that is an error raises RedisRefused; a command that surely did not reach Redis RedisUnavailable;
-    one that may have, RedisOutcomeUnknown. While the server is away commands fail at once.
-
-    `generation` rises when another server answers than before, or the same one after a restart: what was
-    written may be gone. `on_new_server` holds callbacks for that moment.
+    Make it with `connect`, or have it connect by itself with `begin`.
     """
 
     def __init__(self, target: Target, settings: LinkSettings) -> None:
@@ -72,11 +68,11 @@ class RedisLink:
         self._loop = asyncio.get_running_loop()
         self._wire: Wire | None = None
         self._up = asyncio.Event()
-        self._why_down = "it does not answer"
-        self._scripts: list[Script] = []
+        self.why_down = "it does not answer"
+        self._scripts: list[LinkScript] = []
         self._confirmations = Confirmations(self.send, settings.replicas) if settings.replicas else None
         self._mending: asyncio.Task[None] | None = None
-        self._closed = False
+        self.closed = False
 
     @classmethod
     async def connect(
@@ -84,53 +80,59 @@ class RedisLink:
     ) -> RedisLink:
         """Connect, trying again for `timeout` seconds while nobody answers.
 
-        Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld and RedisRefused (a wrong
-        password) at once.
+        Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisInCluster, RedisTooOld, RedisUnfit and
+        RedisRefused (a wrong password) at once.
         """
         link = cls(Target.parse(url), settings or LinkSettings())
         try:
             async with asyncio.timeout(timeout):
                 await link._establish(patient=False)
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {link._target}: {link._why_down}") from None
+            raise RedisUnavailable(f"no Redis at {link._target}: {link.why_down}") from None
         return link
 
     @property
     def connected(self) -> bool:
-        """Whether commands can be sent now."""
+        """As the port says."""
         return self._wire is not None
 
+    @property
+    def nodes(self) -> Sequence[RedisLink]:
+        """As the port says."""
+        return [self]
+
+    def begin(self) -> None:
+        """Connect in the background, however long that takes."""
+        self._mending = self._loop.create_task(self._mend())
+
     async def ready(self, timeout: float) -> None:
-        """Wait until commands can be sent. Raises RedisUnavailable after `timeout` seconds."""
+        """As the port says."""
         try:
             async with asyncio.timeout(timeout):
                 await self._up.wait()
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {self._target}: {self._why_down}") from None
+            raise RedisUnavailable(f"no Redis at {self._target}: {self.why_down}") from None
 
-    def send(self, *parts: Part) -> asyncio.Future[Any]:
-        """Queue a command; it leaves with all of this turn of the loop. Failures come by the future."""
+    def send(self, command: Part, *parts: Part) -> asyncio.Future[Any]:
+        """As the port says."""
         reply: asyncio.Future[Any] = self._loop.create_future()
-        self._send(pack(parts), reply)
+        self._send(pack((command, *parts)), reply)
         return reply
 
-    async def call(self, *parts: Part, timeout: float) -> Any:
-        """Send a command and wait for its answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
-        return await within(timeout, self.send(*parts))
+    async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
+        """As the port says."""
+        return await within(timeout, self.send(command, *parts))
 
-    def script(self, source: str, *, lasting: bool = False) -> Script:
-        """A Lua script by source; it is loaded again with every connection.
-
-        A `lasting` one is answered when the replicas of the link's settings have what it wrote.
-        """
-        script = Script(self, source, self._confirmations if lasting else None)
+    def script(self, source: str, *, lasting: bool = False) -> LinkScript:
+        """As the port says; it is loaded again with every connection."""
+        script = LinkScript(self, source, self._confirmations if lasting else None)
         self._scripts.append(script)
         return script
 
     async def close(self) -> None:
-        """Break the connection for good; commands in flight fail."""
-        self._closed = True
-        self._why_down = "the link was closed"
+        """As the port says."""
+        self.closed = True
+        self.why_down = "the link was closed"
         if self._mending is not None:
             self._mending.cancel()
             await asyncio.gather(self._mending, return_exceptions=True)
@@ -141,7 +143,7 @@ class RedisLink:
 
     def _send(self, command: bytes, reply: asyncio.Future[Any]) -> None:
         if self._wire is None:
-            reply.set_exception(RedisUnavailable(f"Redis at {self._target} is away: {self._why_down}"))
+            reply.set_exception(RedisUnavailable(f"Redis at {self._target} is away: {self.why_down}"))
         else:
             self._wire.send(command, reply)
 
@@ -151,12 +153,12 @@ class RedisLink:
         while True:
             try:
                 await self._attempt()
-            except (RedisTooOld, RedisUnfit, RedisRefused) as refusal:
+            except (RedisTooOld, RedisUnfit, RedisInCluster, RedisRefused) as refusal:
                 if not patient and not _passing(refusal):
                     raise
-                self._why_down = str(refusal)
+                self.why_down = str(refusal)
             except (OSError, RedisError) as error:  # TimeoutError is an OSError
-                self._why_down = _reason(error)
+                self.why_down = _reason(error)
             else:
                 return
             await asyncio.sleep(next(pauses))
@@ -195,6 +197,8 @@ class RedisLink:
             raise failures[0]
         server = Server.from_info(replies[len(self._target.greeting())].result())
         server.require_supported()
+        if not self._settings.in_cluster:
+            server.require_alone()
         server.require_dependable()
         return server
 
@@ -203,9 +207,9 @@ class RedisLink:
             return  # an attempt that failed; whoever made it tries again
         self._wire = None
         self._up.clear()
-        if self._closed:
+        if self.closed:
             return
-        self._why_down = "the connection broke"
+        self.why_down = "the connection broke"
         log.warning("lost the connection to Redis at %s", self._target)
         self._mending = self._loop.create_task(self._mend())
 
@@ -214,8 +218,8 @@ class RedisLink:
         log.info("connected to Redis at %s again", self._target)
 
 
-class Script:
-    """A Lua script of a link; make it with `RedisLink.script`."""
+class LinkScript:
+    """A Lua script of one server; make it with `RedisLink.script`."""
 
     __slots__ = ("_confirmations", "_link", "_sha", "source")
 
@@ -226,24 +230,15 @@ class Script:
         self._sha = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
-        """Queue a run by EVALSHA, as `RedisLink.send`; a server that forgot the script gets its source."""
+        """As the port says: by EVALSHA; a server that forgot the script gets its source."""
         reply = ScriptFuture(loop=self._link._loop)
         reply.source_command = lambda: pack(("EVAL", self.source, len(keys), *keys, *args))
         self._link._send(pack(("EVALSHA", self._sha, len(keys), *keys, *args)), reply)
         return reply if self._confirmations is None else self._confirmations.hold(reply)
 
     async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        """Run and wait for the answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
+        """As the port says."""
         return await within(timeout, self.send(keys, args))
-
-
-async def within(timeout: float, reply: asyncio.Future[Any]) -> Any:
-    """Await a reply under a deadline in seconds. Raises RedisOutcomeUnknown when it passes."""
-    try:
-        async with asyncio.timeout(timeout):
-            return await reply
-    except TimeoutError:
-        raise RedisOutcomeUnknown(f"no answer from Redis within {timeout} s") from None
 
 
 def _reason(error: Exception) -> str:

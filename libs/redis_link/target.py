@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from libs.redis_link.errors import RedisRefused, RedisTooOld, RedisUnavailable, RedisUnfit, RedisUrlInvalid
+from libs.redis_link.errors import (
+    RedisInCluster,
+    RedisRefused,
+    RedisTooOld,
+    RedisUnavailable,
+    RedisUnfit,
+    RedisUrlInvalid,
+)
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -50,6 +57,22 @@ class Target:
             password=unquote(parts.password or ""),
             db=int(db),
         )
+
+    @classmethod
+    def several(cls, url: str) -> list[Target]:
+        """Read a URL with hosts that commas part: nodes of a cluster. Raises RedisUrlInvalid."""
+        parts = urlsplit(url)
+        login, at, hosts = parts.netloc.rpartition("@")
+        targets = [
+            cls.parse(parts._replace(netloc=f"{login}{at}{host}").geturl()) for host in hosts.split(",")
+        ]
+        if len(targets) > 1 and any(target.db for target in targets):
+            raise RedisUrlInvalid("a Redis Cluster has no databases but 0: leave the number out")
+        return targets
+
+    def at(self, host: str, port: int) -> Target:
+        """The same login at another address."""
+        return replace(self, host=host, port=port)
 
     def __str__(self) -> str:
         """The address without secrets, for messages."""
@@ -112,16 +135,16 @@ class Server:
             raise RedisUnavailable("what answers there is not Redis")
         return cls("redis", facts["redis_version"], *rest)
 
+    def require_alone(self) -> None:
+        """Raise RedisInCluster of a node of a cluster."""
+        if self.cluster:
+            raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
+
     def require_dependable(self) -> None:
-        """Raise RedisUnfit of a cluster, or where keys like ours may be evicted; RedisRefused of a replica.
+        """Raise RedisUnfit where keys like ours may be evicted; RedisRefused of a replica.
 
         Ours have no expiry, so that policies for keys that have one never take them.
         """
-        if self.cluster:
-            raise RedisUnfit(
-                f"this {self.product.title()} is part of a cluster, which is not supported: "
-                "take a single server, with replicas if you like"
-            )
         if self.eviction.startswith("allkeys"):
             raise RedisUnfit(
                 f"this {self.product.title()} may evict what it keeps (maxmemory-policy {self.eviction}): "

@@ -11,8 +11,8 @@ from typing import Final
 
 from libs.redis_link.errors import RedisError, RedisOutcomeUnknown, RedisRefused
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import RedisLink
 from libs.redis_link.lua import lua
+from libs.redis_link.port import Link
 from libs.stream_log.port import (
     Entry,
     LogError,
@@ -37,7 +37,7 @@ class RedisStreamLog:
     Appends go by `writes`, by default the same link.
     """
 
-    def __init__(self, link: RedisLink, keys: Keys | None = None, *, writes: RedisLink | None = None) -> None:
+    def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
         self._link = link
         self._keys = keys or Keys()
         self._append = (writes or link).script(APPEND, lasting=True)

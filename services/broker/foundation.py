@@ -15,10 +15,12 @@ from libs.leases.redis import RedisLeaseStore
 from libs.persister.default import DefaultPersister
 from libs.record_log.port import RecordStore
 from libs.record_log.redis import RedisRecordStore
+from libs.redis_link.connection import connect
 from libs.redis_link.embedded import EmbeddedRedis
 from libs.redis_link.errors import RedisError
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import LinkSettings, RedisLink
+from libs.redis_link.link import LinkSettings
+from libs.redis_link.port import Link
 from libs.redis_link.replicas import Replicas
 from libs.rpc.router import Router
 from libs.stream_log.port import LogUnavailable, StreamLog
@@ -105,8 +107,8 @@ async def lay(
     )
 
 
-async def _linked(url: str, stack: contextlib.AsyncExitStack, replicas: Replicas | None = None) -> RedisLink:
-    link = await RedisLink.connect(url, timeout=REDIS_TIMEOUT, settings=LinkSettings(replicas=replicas))
+async def _linked(url: str, stack: contextlib.AsyncExitStack, replicas: Replicas | None = None) -> Link:
+    link = await connect(url, timeout=REDIS_TIMEOUT, settings=LinkSettings(replicas=replicas))
     stack.push_async_callback(link.close)
     return link
 

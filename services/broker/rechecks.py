@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from libs.backoff import doubling
-from libs.redis_link.link import RedisLink
+from libs.redis_link.port import Link
 from libs.stream_log.port import LogUnavailable
 from libs.tasks import Tasks
 
@@ -27,7 +27,7 @@ class Rechecks:
     Each of `checks` looks for that, and is asked again until Redis has answered it.
     """
 
-    def __init__(self, links: Iterable[RedisLink], checks: Sequence[Recheck]) -> None:
+    def __init__(self, links: Iterable[Link], checks: Sequence[Recheck]) -> None:
         self._checks = checks
         self._tasks = Tasks(lambda error: _log.error("a recheck failed", error=repr(error)))
         for link in links:

@@ -15,11 +15,11 @@ from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import LeaseStore, Member
 from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.link import RedisLink
+from libs.redis_link.connection import connect
 from libs.stream_log.memory import MemoryStreamLog
 from libs.stream_log.port import StreamLog
 from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import Servers, kinds
+from libs.testkit.servers import CLUSTER, Servers, kinds
 from libs.testkit.waiting import eventually
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.core.combine import StateBatch
@@ -75,13 +75,13 @@ class Process:
         return self.host.shard(0)
 
 
-@pytest.fixture(params=["memory", *kinds()])
+@pytest.fixture(params=["memory", *kinds(), CLUSTER])
 async def store(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Store]:
     if request.param == "memory":
         leases = MemoryLeaseStore()
         yield Store(leases, MemoryStreamLog(leases.epoch_of))
         return
-    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    link = await connect(redis_servers.fresh(request.param))
     yield Store(RedisLeaseStore(link), RedisStreamLog(link))
     await link.close()
 

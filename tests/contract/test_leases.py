@@ -10,9 +10,10 @@ import pytest
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Lease, LeaseStore, Member
 from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.connection import connect
 from libs.redis_link.keys import Keys
-from libs.redis_link.link import RedisLink
-from libs.testkit.servers import Servers, kinds
+from libs.redis_link.port import Link
+from libs.testkit.servers import CLUSTER, Servers, kinds
 
 A = "share-coordinator:1"
 B = "share-coordinator:2"
@@ -26,7 +27,7 @@ class Stage:
     expire: Callable[[], Awaitable[None]]
 
 
-@pytest.fixture(params=["memory", *kinds()])
+@pytest.fixture(params=["memory", *kinds(), CLUSTER])
 async def stage(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Stage]:
     if request.param == "memory":
         now = [1000.0]
@@ -36,12 +37,12 @@ async def stage(request: pytest.FixtureRequest, redis_servers: Servers) -> Async
 
         yield Stage(MemoryLeaseStore(lambda: now[0]), pass_a_minute)
         return
-    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    link = await connect(redis_servers.fresh(request.param))
     yield Stage(RedisLeaseStore(link), lambda: _age(link))
     await link.close()
 
 
-async def _age(link: RedisLink) -> None:
+async def _age(link: Link) -> None:
     """Let everything expire: what Redis's clock cannot be told, the stored times can."""
     for resource in (A, B):
         if await link.call("HGET", Keys().lease(resource), "expires_ms", timeout=5.0) is not None:

@@ -21,11 +21,12 @@ from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import Bounds, RecordStore
 from libs.record_log.redis import RedisRecordStore
 from libs.record_log.settings import LogSettings
+from libs.redis_link.connection import connect
 from libs.redis_link.link import LinkSettings, RedisLink
 from libs.stream_log.memory import Fault
 from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
 from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, Servers, binaries, kinds, running
+from libs.testkit.servers import CLUSTER, Server, Servers, binaries, kinds, running
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.support.lease import Lease
@@ -73,13 +74,13 @@ class StoredLease(Lease):
         return self.epoch
 
 
-@pytest.fixture(params=["memory", *kinds()])
+@pytest.fixture(params=["memory", *kinds(), CLUSTER])
 async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Stores]:
     if request.param == "memory":
         leases = MemoryLeaseStore()
         yield Stores(leases, MemoryRecordStore(leases.epoch_of))
         return
-    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    link = await connect(redis_servers.fresh(request.param))
     yield Stores(RedisLeaseStore(link), RedisRecordStore(link))
     await link.close()
 

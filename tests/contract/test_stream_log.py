@@ -10,11 +10,11 @@ import pytest
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import LeaseStore
 from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.link import RedisLink
+from libs.redis_link.connection import connect
 from libs.stream_log.memory import MemoryStreamLog
 from libs.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import Servers, kinds
+from libs.testkit.servers import CLUSTER, Servers, kinds
 
 SHARD = "share-coordinator:7"
 
@@ -31,13 +31,13 @@ class Stores:
         return (await self.leases.claim(SHARD, owner, 60.0, force=True)).epoch
 
 
-@pytest.fixture(params=["memory", *kinds()])
+@pytest.fixture(params=["memory", *kinds(), CLUSTER])
 async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> AsyncIterator[Stores]:
     if request.param == "memory":
         leases = MemoryLeaseStore()
         yield Stores(leases, MemoryStreamLog(leases.epoch_of))
         return
-    link = await RedisLink.connect(redis_servers.fresh(request.param))
+    link = await connect(redis_servers.fresh(request.param))
     yield Stores(RedisLeaseStore(link), RedisStreamLog(link))
     await link.close()
 

@@ -19,7 +19,7 @@ from libs.redis_link.errors import (
 )
 from libs.redis_link.link import LinkSettings, RedisLink
 from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, binaries, free_port, running
+from libs.testkit.servers import Server, binaries, running
 from libs.testkit.waiting import eventually
 
 QUICK = LinkSettings(stall=0.2, attempt=0.5, backoff=0.01, backoff_max=0.05)
@@ -267,11 +267,3 @@ async def test_a_primary_that_is_demoted_is_left_for_the_new_one(server: Server)
             assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
             await link.close()
             await demoting.close()
-
-
-async def test_a_member_of_a_cluster_is_refused_in_one_sentence() -> None:
-    with (
-        running("valkey", "--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server,
-        pytest.raises(RedisUnfit, match=r"part of a cluster, which is not supported"),
-    ):
-        await RedisLink.connect(server.url)

@@ -177,6 +177,28 @@ async def test_leases_end_here_when_the_store_is_away_too_long_and_come_back(wor
     assert node.owned == dict.fromkeys(SHARDS, 2)
 
 
+async def test_a_part_of_the_store_that_is_away_costs_what_it_keeps_and_no_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, part = world.node(1), set(SHARDS[:5])
+    await node.turn()
+    renew = world.store.renew
+
+    async def partly(epochs: Mapping[str, int], owner: str, ttl: float) -> list[bool | None]:
+        await renew(
+            {resource: epoch for resource, epoch in epochs.items() if resource not in part}, owner, ttl
+        )
+        return [None if resource in part else True for resource in epochs]
+
+    monkeypatch.setattr(world.store, "renew", partly)
+    await world.pass_time(TTL - 1, node)
+    assert node.held() == set(SHARDS)
+    monkeypatch.setattr(node, "resources", SHARDS[5:])
+    await world.pass_time(1, node)
+    assert node.held() == set(SHARDS) - part
+    assert node.owned == dict.fromkeys(SHARDS[5:], 1)
+
+
 async def test_validity_counts_from_before_the_request(world: World) -> None:
     node = world.node(1, resources=[])
     await node.turn()

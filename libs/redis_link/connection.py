@@ -1,0 +1,24 @@
+"""The link that a URL asks for: to one server, or to the cluster that its servers are part of."""
+
+from __future__ import annotations
+
+from libs.redis_link.cluster import ClusterLink
+from libs.redis_link.errors import RedisInCluster
+from libs.redis_link.link import LinkSettings, RedisLink
+from libs.redis_link.port import Link
+from libs.redis_link.target import Target
+
+
+async def connect(url: str, *, timeout: float = 5.0, settings: LinkSettings | None = None) -> Link:
+    """Connect, trying again for `timeout` seconds while nobody answers. Several hosts are nodes of a cluster.
+
+    Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld, RedisUnfit and RedisRefused (a
+    wrong password) at once.
+    """
+    targets = Target.several(url)
+    if len(targets) == 1:
+        try:
+            return await RedisLink.connect(url, timeout=timeout, settings=settings)
+        except RedisInCluster:
+            pass
+    return await ClusterLink.connect(targets, timeout=timeout, settings=settings)
