@@ -35,6 +35,7 @@ def acquire_request(call: AcquireCall) -> pb.AcquireRecordsRequest:
         batch_size=call.batch_size,
         acquire_mode=delivery.AcquireMode.ValueType(call.mode),
         with_markers=call.with_markers,
+        without_records=call.without_records,
     )
 
 
@@ -51,6 +52,7 @@ def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
         request.batch_size,
         AcquireMode(request.acquire_mode),
         request.with_markers,
+        request.without_records,
     )
 
 

@@ -59,6 +59,7 @@ class AcquireCall(NamedTuple):
 
     `max_wait` is for the case that none has records; `max_bytes` and `batch_size` 0 leave it to the leader.
     `with_markers` has markers of transactions acquired, too: Kafka's clients acknowledge them as gaps.
+    `without_records` has the answer tell what was acquired, and leaves the record batches out.
     """
 
     group_id: str
@@ -71,6 +72,7 @@ class AcquireCall(NamedTuple):
     batch_size: int = 0
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     with_markers: bool = False
+    without_records: bool = False
 
 
 class Acquisition(NamedTuple):

@@ -14,6 +14,7 @@ from services.gateway.kafka.call import Door
 from services.gateway.service.admin_servicer import AdminServicer
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.idle import IdleSessions
+from services.gateway.service.plan_servicer import PlanServicer
 from services.gateway.service.produce_servicer import ProduceServicer
 from services.gateway.service.share_servicer import ShareServicer
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
@@ -34,7 +35,7 @@ from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.retention import RetentionTask
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
 from sharebroker.cluster.v1 import cluster_pb2_grpc
-from sharebroker.gateway.v1 import admin_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
+from sharebroker.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2_grpc
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc
@@ -175,6 +176,11 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
             "sharebroker.gateway.v1.ProduceService",
             ProduceServicer(door),
             produce_pb2_grpc.add_ProduceServiceServicer_to_server,
+        ),
+        Service(
+            "sharebroker.gateway.v1.PlanService",
+            PlanServicer(door),
+            plan_pb2_grpc.add_PlanServiceServicer_to_server,
         ),
         Service(
             "sharebroker.gateway.v1.AdminService",

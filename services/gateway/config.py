@@ -16,6 +16,14 @@ STATE_LOG_PATIENCE: Final = 5.0
 MAX_PUBLISH_RECORDS: Final = 10_000
 MAX_ACQUIRE_RECORDS: Final = 1_000
 
+MAX_PLAN_RECORDS: Final = 1_000_000
+MAX_PLAN_RANGES: Final = 100_000
+"""Ranges that one call may commit or renew."""
+
+READ_RANGE_BYTES: Final = 1024 * 1024
+MAX_READ_RANGE_BYTES: Final = 16 * 1024 * 1024
+"""`ReadRange` reads about this much, unless it is asked for something else."""
+
 PUBLISH_BATCH_BYTES: Final = 256 * 1024
 """`Publish` starts another batch of a partition at about this size."""
 

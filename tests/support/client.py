@@ -19,6 +19,7 @@ from sharebroker.errors import DESCRIPTIONS, ErrorCode
 from sharebroker.gateway.v1 import produce_pb2 as produce
 from sharebroker.gateway.v1 import share_pb2 as share
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
 from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
@@ -83,6 +84,7 @@ class Client:
         self.admin = AdminServiceStub(channel)
         self.share = ShareServiceStub(channel)
         self.produce = ProduceServiceStub(channel)
+        self.plans = PlanServiceStub(channel)
 
     async def create(self, partitions: int = 1, *, name: str = "", **configs: str) -> tuple[str, str]:
         """Create a topic; its name and id. Settings are written with underscores for dots."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
 from libs.catalog.names import check_group_id
-from libs.catalog.records import Topic
 from libs.clock import now
 from libs.rpc.in_band import wire
 from libs.share_calls.values import (
@@ -17,12 +14,8 @@ from libs.share_calls.values import (
     AcknowledgeCall,
     Acknowledged,
     AckPart,
-    AcquireCall,
-    AcquireMode,
-    Acquisition,
-    TopicPartition,
 )
-from services.gateway.clients.deadline import Backoff, Deadline
+from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from services.gateway.core.validation import (
     RENEW,
@@ -34,20 +27,16 @@ from services.gateway.core.validation import (
     refused,
 )
 from services.gateway.core.values import SessionKey
-from services.gateway.service.acquire_records import MemberFetch
 from services.gateway.service.decode import decoded
 from services.gateway.service.gateway import Gateway
-from services.gateway.service.initialisation import Initialisation
+from services.gateway.service.topic_acquire import TopicAcquire, Wanted
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import share_pb2 as pb
 
 Decision = pb.AcknowledgeRequest.Decision
-_PATIENCE: Final = 1.0
 _KAFKAS_GAP: Final = 0
-_NO_STATE: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""The state may be gone; any other error says nothing about it."""
 
 
 class UnaryConsumer:
@@ -55,15 +44,15 @@ class UnaryConsumer:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._initialisation = Initialisation(gateway)
-        self._turn = count()
+        self._topics = TopicAcquire(gateway)
 
     async def acquire(self, request: pb.AcquireRequest, deadline: Deadline) -> pb.AcquireResponse:
         """Acquire records of any partition of the topics. Raises KafkaError."""
         _check(request)
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
         key = SessionKey(request.group_id, request.member_id or str(uuid4()))
-        answers = await self._acquired(key, topics, request, deadline)
+        wanted = Wanted(request.max_records or 1, request.max_wait_ms / 1000)
+        answers = await self._topics.acquire(key, [(topic, ()) for topic in topics], wanted, deadline)
         response = pb.AcquireResponse(member_id=key.member_id)
         names = {topic.topic_id: topic.name for topic in topics}
         for answer in answers.values():
@@ -87,51 +76,6 @@ class UnaryConsumer:
                 for asked, result in zip(request.acknowledgements, results, strict=True)
             ]
         )
-
-    async def _acquired(
-        self, key: SessionKey, topics: Sequence[Topic], request: pb.AcquireRequest, deadline: Deadline
-    ) -> Mapping[TopicPartition, Acquisition]:
-        """Answers with records. Where the state may be gone it is made once more.
-
-        The leaders are asked before they are waited for: who waits hears of a refusal only at the end.
-        """
-        wait = Deadline(min(request.max_wait_ms / 1000, deadline.left()))
-        backoff = Backoff(Deadline(min(wait.left() + _PATIENCE, deadline.left())))
-        waits = 0.0
-        while True:
-            await asyncio.gather(*(self._initialisation.ensure(key.group_id, t, deadline) for t in topics))
-            call = AcquireCall(
-                *key,
-                self._in_turn(topics),
-                waits,
-                request.max_records or 1,
-                mode=AcquireMode.RECORD_LIMIT,
-            )
-            answers = await MemberFetch(self._gateway.leaders, call).run()
-            acquired = {part: answer for part, answer in answers.items() if answer.acquired}
-            errors = _errors(answers)
-            left = max(wait.left(), 0.0)
-            if acquired or not (errors or left):
-                return acquired
-            waits = 0.0 if errors else left
-            if errors:
-                await self._after(errors, key.group_id, backoff)
-
-    async def _after(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
-        """Prepare to try again. Raises the first error where that is of no use."""
-        for error in errors:
-            if error.code in _NO_STATE:
-                self._initialisation.forget(group_id, error.metadata["topic_id"])
-        if not errors[0].retriable or not await backoff.pause():
-            raise errors[0]
-
-    def _in_turn(self, topics: Sequence[Topic]) -> list[TopicPartition]:
-        """Every partition, another one first at each call."""
-        parts = [
-            TopicPartition(topic.topic_id, index) for topic in topics for index in range(topic.partitions)
-        ]
-        start = next(self._turn) % len(parts)
-        return parts[start:] + parts[:start]
 
     def _part(self, index: int, asked: Decision) -> AckPart:
         field = f"acknowledgements[{index}]"
@@ -177,18 +121,6 @@ def _check(request: pb.AcquireRequest) -> None:
     check_topic_names("topics", request.topics)
     check_bounds("max_records", request.max_records, 0, MAX_ACQUIRE_RECORDS)
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
-
-
-def _errors(answers: Mapping[TopicPartition, Acquisition]) -> list[KafkaError]:
-    return [
-        KafkaError(
-            ErrorCode(answer.error_code),
-            answer.error_message,
-            metadata={"topic_id": part.topic_id, "partition": str(part.partition)},
-        )
-        for part, answer in answers.items()
-        if answer.error_code
-    ]
 
 
 def _result(asked: Decision, result: Acknowledged, renewed_until: int) -> pb.AcknowledgeResponse.Result:

@@ -33,6 +33,7 @@ from services.share_partition_leader.core.in_flight import (
     Transition,
 )
 from services.share_partition_leader.core.locks import Locks, tokens_of
+from services.share_partition_leader.core.settle import Settled, Settlement, held_by, validate_settlement
 from services.share_partition_leader.core.states import Event, after_failed_delivery
 from services.share_partition_leader.core.values import (
     AcquireRequest,
@@ -161,6 +162,38 @@ class SharePartition:
         if renewed:
             self._renew(renewed, now + self.settings.lock_duration)
         return self._pending(transition)
+
+    def settle(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Settled:
+        """Take a member's word on records it was given once, of this leader or of another; see core.settle.
+
+        What nobody holds is acquired for the member first, as one more delivery; the log ends before `end`.
+        Raises: KafkaError INVALID_REQUEST; then nothing of it has happened.
+        """
+        validate_settlement(batches)
+        transition = self._transition()
+        deadline = now + self.settings.lock_duration
+        settlement = Settlement(
+            self._in_flight,
+            self.settings.delivery_count_limit,
+            self._locks.issue(member, deadline),
+            transition,
+        )
+        for batch in batches:
+            settlement.add(batch, end)
+        if settlement.renewed and self.settings.renew_enabled:
+            self._renew(settlement.renewed, deadline)
+        return Settled(self._pending(transition), tuple(settlement.left))
+
+    def renew_all(self, member: str, now: float) -> None:
+        """Renew every lock of a member, where renewing is allowed."""
+        runs = self._in_flight.runs
+        held = [(run, run.lock) for run in runs if run.lock is not None and run.lock.member == member]
+        if held and self.settings.renew_enabled:
+            self._renew(held, now + self.settings.lock_duration)
+
+    def held_by(self, member: str) -> list[Acquired]:
+        """What a member holds and has not answered for, in order."""
+        return held_by(self._in_flight, member)
 
     def give_back(self, member: str, batches: Sequence[AckBatch]) -> None:
         """Undo the acquisition of records that a member holds and never looked at; `batches` release.

@@ -108,7 +108,8 @@ class Fetch:
             share_partition.wait(self)
 
     def _take(self, part: TopicPartition, taken: Taken) -> None:
-        self._answers.setdefault(part, []).append(taken)
+        kept = taken._replace(records=b"") if self._asked.without_records else taken
+        self._answers.setdefault(part, []).append(kept)
         self._request = self._request._replace(max_records=self._request.max_records - taken.offsets)
         self._bytes += len(taken.records)
         self._again.set()  # there may be more

@@ -23,6 +23,7 @@ from services.share_partition_leader.service.fetch import Fetch
 from services.share_partition_leader.service.inspection import inspect_records
 from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.log_fetch import LogFetch
+from services.share_partition_leader.service.settle import settle_records
 from services.share_partition_leader.service.verification import TransactionalAppends
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -77,6 +78,11 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
             partitions=acknowledge_answers(outcomes),
         )
+
+    async def SettleRecords(self, request: pb.SettleRecordsRequest, context: Any) -> pb.SettleRecordsResponse:
+        """See the proto."""
+        answers = await settle_records(self._leadership, request, ACKNOWLEDGE_TIMEOUT)
+        return pb.SettleRecordsResponse(partitions=answers)
 
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
         """See the proto."""

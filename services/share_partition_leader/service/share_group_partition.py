@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -16,9 +16,9 @@ from libs.share_calls.values import AckBatch, AcquireMode
 from services.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.core.settle import Left
 from services.share_partition_leader.core.values import (
     AcquireRequest,
-    LostLock,
     SharePartitionSettings,
     StateWrite,
 )
@@ -26,6 +26,7 @@ from services.share_partition_leader.service.holders import member_of
 from services.share_partition_leader.service.isolation import hidden_spans, visible_end
 from services.share_partition_leader.service.owed import Owed
 from services.share_partition_leader.service.taken import Nothing, Taken, bytes_of
+from services.share_partition_leader.service.waiting import Consumer, Waiter
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
@@ -40,25 +41,6 @@ DROPPING: Final = frozenset(
 """Failures of a state write after which the state is loaded anew: somebody else changed it."""
 
 Done = Callable[[KafkaError | None], None]
-
-
-class Waiter(Protocol):
-    """Who found no records: a stream or a fetch."""
-
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
-        """Records may have become available."""
-
-    def retired(self, share_partition: ShareGroupPartition) -> None:
-        """This object is not used any more; what was held through it is lost."""
-
-
-class Consumer(Waiter, Protocol):
-    """A stream."""
-
-    holder: str
-
-    def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
-        """A lock of this consumer ran out."""
 
 
 StateWriter = Callable[[StateWrite], Awaitable[None]]
@@ -220,6 +202,23 @@ class ShareGroupPartition:
         self._check_serving()
         self.core.give_back(holder, batches)
         self.wake()
+
+    def settle(self, holder: str, batches: Sequence[AckBatch], done: Done) -> Sequence[Left]:
+        """Applies what can be applied of what a member says it was given; what was left as it is.
+
+        `done` is told when it is durable. Raises KafkaError where nothing can be applied.
+        """
+        self._check_serving()
+        self.core.move_log_start(self._log.log_start_offset)
+        end = visible_end(self._log, committed=self._committed)
+        transition, left = self.core.settle(holder, batches, end, now())
+        self._abandoned = False
+        self._arm()
+        if transition is None:
+            done(None)
+        else:
+            self._persist(transition, done)
+        return left
 
     def isolates(self, acquisition: Taken) -> bool:
         """Whether what was acquired has failed so often that nothing else is to be worked on beside it."""

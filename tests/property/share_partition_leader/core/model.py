@@ -251,6 +251,66 @@ class Model:
             record.put(AVAILABLE)
             record.count -= 1
 
+    def settle(
+        self, number: int, member: str, batches: Sequence[AckBatch], end: int, now: float
+    ) -> tuple[bool, list[tuple[int, str]]]:
+        """Whether there is anything to persist, and (offset, reason) of what was left."""
+        self.until[number], self.token = 0.0, self.token + 1
+        changes: dict[int, int] = {}
+        left: list[tuple[int, str]] = []
+        for batch in batches:
+            left += [(x, "FINISHED") for x in range(batch.first, min(batch.last + 1, self.start))]
+            first, last = max(batch.first, self.start), min(batch.last, end - 1)
+            left += [(x, "PAST_END") for x in range(max(first, end), batch.last + 1)]
+            if first > last:
+                continue
+            for offset in range(self.after_end, last + 1):
+                self.records[offset] = Record(AVAILABLE, 0, None)
+            self.after_end = max(self.after_end, last + 1)
+            for offset in range(first, last + 1):
+                reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
+                left += [(offset, reason)] if reason else []
+        return self._start_transition(number, changes), left
+
+    def _settle_one(
+        self, offset: int, last: int, member: str, kind: int, changes: dict[int, int], now: float
+    ) -> str:
+        record = self.records.get(offset)
+        if record is None:
+            return ""
+        if record.finished:
+            return "FINISHED"
+        if record.state == ACQUIRED and record.member != member:
+            return "TAKEN"
+        if record.change or offset in changes:
+            return "UNDER_WAY"
+        if record.state == AVAILABLE:
+            if kind == 2:
+                return ""
+            self._claim(offset, last, member, now)
+        elif kind == RENEW and self.settings.renew_enabled:
+            record.deadline = now + self.settings.lock_duration
+        if kind != RENEW:
+            changes[offset] = self._after(record) if kind == 2 else AFTER_ACK[kind]
+        return ""
+
+    def _claim(self, offset: int, last: int, member: str, now: float) -> None:
+        record = self.records[offset]
+        if record.unit is None:
+            upto = offset
+            while upto < last and self._is_hole(upto + 1):
+                upto += 1
+            for hole in range(offset, upto + 1):
+                self.records[hole].unit = (offset, upto)
+        record.state, record.count = ACQUIRED, record.count + 1
+        record.member, record.token = member, self.token
+        record.deadline = now + self.settings.lock_duration
+
+    def renew_all(self, member: str, now: float) -> None:
+        for record in self.records.values():
+            if record.state == ACQUIRED and record.member == member and self.settings.renew_enabled:
+                record.deadline = now + self.settings.lock_duration
+
     def release(self, number: int, member: str) -> bool:
         held = {
             offset: self._after(record)

@@ -171,6 +171,25 @@ class SharePartitionMachine(RuleBasedStateMachine):
         else:
             self.share.give_back(member, batches)
 
+    @rule(
+        member=MEMBERS,
+        kind=st.sampled_from([1, 1, 1, 2, 3, 4, 4]),
+        back=st.integers(0, 5),
+        sizes=st.lists(st.integers(1, 15), min_size=1, max_size=3),
+        short=st.integers(0, 40),
+    )
+    def settle(self, member: str, kind: int, back: int, sizes: list[int], short: int) -> None:
+        first, batches = max(0, self.share.start_offset - back), []
+        for size in sizes:
+            batches.append(AckBatch(first, first + size - 1, (kind,)))
+            first += size + back
+        end = self.share.end_offset + short
+        self.number += 1
+        settled = self.share.settle(member, batches, end, self.now)
+        expected, left = self.model.settle(self.number, member, batches, end, self.now)
+        self._queue(settled.transition, expected)
+        assert [(x, one.reason.name) for one in settled.left for x in range(one.first, one.last + 1)] == left
+
     def _acknowledge_anything(self, member: str, data: st.DataObject) -> None:
         near = st.integers(max(0, self.share.start_offset - 5), self.share.end_offset + 5)
         edges = sorted(data.draw(st.lists(near, min_size=2, max_size=4).filter(lambda x: len(x) % 2 == 0)))
@@ -278,6 +297,9 @@ class SharePartitionMachine(RuleBasedStateMachine):
             self.share.settings = self.model.settings = data.draw(LIMITS)
         elif trouble == 8:
             self._change_leader()
+        elif trouble == 9:
+            self.share.renew_all(member, self.now)
+            self.model.renew_all(member, self.now)
 
     def _move_log_start(self, by: int) -> None:
         to = max(0, self.share.start_offset + by)
@@ -320,6 +342,17 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert share.delivery_complete_count == model.complete_count
         assert share.next_fetch_offset() == model.next_fetch_offset()
         assert share.can_acquire() == model.can_acquire()
+        for member in ("m1", "m2"):
+            held = [
+                (x, run.delivery_count)
+                for run in share.held_by(member)
+                for x in range(run.first, run.last + 1)
+            ]
+            assert held == [
+                (offset, r.count)
+                for offset, r in sorted(model.records.items())
+                if r.state == ACQUIRED and r.member == member and not r.change
+            ]
 
     @invariant()
     def what_was_confirmed_stays_finished(self) -> None:

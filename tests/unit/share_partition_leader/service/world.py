@@ -288,7 +288,7 @@ async def world(make: Callable[[], World] = World) -> AsyncIterator[World]:
     """A started world, on virtual time."""
     clocks = [
         patch(f"services.share_partition_leader.service.{module}.now", virtual_time.now)
-        for module in ("share_group_partition", "state", "retention")
+        for module in ("share_group_partition", "settle", "state", "retention")
     ]
     for clock in clocks:
         clock.start()

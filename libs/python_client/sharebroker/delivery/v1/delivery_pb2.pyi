@@ -76,6 +76,36 @@ ACKNOWLEDGE_TYPE_GAP: AcknowledgeType.ValueType  # 5
 """There is no record at this offset: it was compacted away, or is a marker (Kafka: 0). For receivers of record batches."""
 Global___AcknowledgeType: _TypeAlias = AcknowledgeType  # noqa: Y015
 
+class _LeftReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LeftReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeftReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LEFT_REASON_UNSPECIFIED: _LeftReason.ValueType  # 0
+    LEFT_REASON_FINISHED: _LeftReason.ValueType  # 1
+    """Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+    LEFT_REASON_TAKEN: _LeftReason.ValueType  # 2
+    """Another member holds them, or they are kept back until a delay has passed."""
+    LEFT_REASON_UNDER_WAY: _LeftReason.ValueType  # 3
+    """What the member said of them before is not durable yet."""
+    LEFT_REASON_PAST_END: _LeftReason.ValueType  # 4
+    """The log does not reach that far."""
+
+class LeftReason(_LeftReason, metaclass=_LeftReasonEnumTypeWrapper):
+    """Why offsets that a member said it was given were left as they are."""
+
+LEFT_REASON_UNSPECIFIED: LeftReason.ValueType  # 0
+LEFT_REASON_FINISHED: LeftReason.ValueType  # 1
+"""Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+LEFT_REASON_TAKEN: LeftReason.ValueType  # 2
+"""Another member holds them, or they are kept back until a delay has passed."""
+LEFT_REASON_UNDER_WAY: LeftReason.ValueType  # 3
+"""What the member said of them before is not durable yet."""
+LEFT_REASON_PAST_END: LeftReason.ValueType  # 4
+"""The log does not reach that far."""
+Global___LeftReason: _TypeAlias = LeftReason  # noqa: Y015
+
 @_typing.final
 class TopicPartition(_message.Message):
     """What travels between a consumer and the leader of a share-partition, whichever door it takes.
@@ -313,3 +343,31 @@ class LockLost(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LockLost: _TypeAlias = LockLost  # noqa: Y015
+
+@_typing.final
+class LeftRange(_message.Message):
+    """Offsets of a partition that were not settled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+    LAST_OFFSET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    first_offset: _builtins.int
+    last_offset: _builtins.int
+    """Inclusive."""
+    reason: Global___LeftReason.ValueType
+    def __init__(
+        self,
+        *,
+        first_offset: _builtins.int = ...,
+        last_offset: _builtins.int = ...,
+        reason: Global___LeftReason.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "last_offset", b"last_offset", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeftRange: _TypeAlias = LeftRange  # noqa: Y015

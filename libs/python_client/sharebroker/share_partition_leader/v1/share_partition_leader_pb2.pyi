@@ -189,6 +189,7 @@ class AcquireRecordsRequest(_message.Message):
     BATCH_SIZE_FIELD_NUMBER: _builtins.int
     ACQUIRE_MODE_FIELD_NUMBER: _builtins.int
     WITH_MARKERS_FIELD_NUMBER: _builtins.int
+    WITHOUT_RECORDS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -199,6 +200,8 @@ class AcquireRecordsRequest(_message.Message):
     acquire_mode: _delivery_pb2.AcquireMode.ValueType
     with_markers: _builtins.bool
     """Acquire markers of transactions too, to be acknowledged as gaps."""
+    without_records: _builtins.bool
+    """The answer tells what was acquired, without the record batches."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are to be served."""
@@ -216,10 +219,11 @@ class AcquireRecordsRequest(_message.Message):
         batch_size: _builtins.int = ...,
         acquire_mode: _delivery_pb2.AcquireMode.ValueType = ...,
         with_markers: _builtins.bool = ...,
+        without_records: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "with_markers", b"with_markers"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -419,6 +423,145 @@ class AcknowledgeRecordsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AcknowledgeRecordsResponse: _TypeAlias = AcknowledgeRecordsResponse  # noqa: Y015
+
+@_typing.final
+class SettleRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Range(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        FIRST_OFFSET_FIELD_NUMBER: _builtins.int
+        LAST_OFFSET_FIELD_NUMBER: _builtins.int
+        TYPE_FIELD_NUMBER: _builtins.int
+        first_offset: _builtins.int
+        last_offset: _builtins.int
+        """Inclusive."""
+        type: _delivery_pb2.AcknowledgeType.ValueType
+        """ACCEPT, RELEASE, REJECT or RENEW; a record that nobody holds is acquired first, unless it is to be released."""
+        def __init__(
+            self,
+            *,
+            first_offset: _builtins.int = ...,
+            last_offset: _builtins.int = ...,
+            type: _delivery_pb2.AcknowledgeType.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offset", b"first_offset", "last_offset", b"last_offset", "type", b"type"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        RANGES_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        @_builtins.property
+        def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Range]:
+            """Ascending."""
+
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            ranges: _abc.Iterable[Global___SettleRecordsRequest.Range] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "ranges", b"ranges", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    MEMBER_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    RENEW_HELD_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    member_id: _builtins.str
+    renew_held: _builtins.bool
+    """Renew whatever the member holds after that."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Partition]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        member_id: _builtins.str = ...,
+        partitions: _abc.Iterable[Global___SettleRecordsRequest.Partition] | None = ...,
+        renew_held: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "renew_held", b"renew_held"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleRecordsRequest: _TypeAlias = SettleRecordsRequest  # noqa: Y015
+
+@_typing.final
+class SettleRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Partition(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
+        ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        LEFT_FIELD_NUMBER: _builtins.int
+        HELD_FIELD_NUMBER: _builtins.int
+        topic_id: _builtins.str
+        partition: _builtins.int
+        error_code: _status_pb2.ErrorCode.ValueType
+        error_message: _builtins.str
+        @_builtins.property
+        def left(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.LeftRange]:
+            """What was not settled, ascending; everything else is."""
+
+        @_builtins.property
+        def held(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.AcquiredRecords]:
+            """All that the member holds and has not answered for."""
+
+        def __init__(
+            self,
+            *,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
+            error_message: _builtins.str = ...,
+            left: _abc.Iterable[_delivery_pb2.LeftRange] | None = ...,
+            held: _abc.Iterable[_delivery_pb2.AcquiredRecords] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "held", b"held", "left", b"left", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]: ...
+    def __init__(
+        self,
+        *,
+        partitions: _abc.Iterable[Global___SettleRecordsResponse.Partition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SettleRecordsResponse: _TypeAlias = SettleRecordsResponse  # noqa: Y015
 
 @_typing.final
 class ReleaseMemberRequest(_message.Message):

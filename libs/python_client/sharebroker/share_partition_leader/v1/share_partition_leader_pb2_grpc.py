@@ -52,6 +52,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsResponse.FromString,
                 _registered_method=True)
+        self.SettleRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/SettleRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.FromString,
+                _registered_method=True)
         self.ReleaseMember = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/ReleaseMember',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.ReleaseMemberRequest.SerializeToString,
@@ -122,6 +127,15 @@ class SharePartitionLeaderServiceServicer:
 
     def AcknowledgeRecords(self, request, context):
         """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SettleRecords(self, request, context):
+        """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
+        nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
+        For members that keep a record of their own: planned micro-batches. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -207,6 +221,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.AcknowledgeRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsResponse.SerializeToString,
+            ),
+            'SettleRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.SettleRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.SerializeToString,
             ),
             'ReleaseMember': grpc.unary_unary_rpc_method_handler(
                     servicer.ReleaseMember,
@@ -338,6 +357,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AcknowledgeRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SettleRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/SettleRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.SettleRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

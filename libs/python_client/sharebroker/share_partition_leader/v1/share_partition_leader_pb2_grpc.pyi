@@ -44,6 +44,11 @@ class SharePartitionLeaderServiceStub:
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+    SettleRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]
+    """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
+    nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
+    For members that keep a record of their own: planned micro-batches. Not in Kafka.
+    """
     ReleaseMember: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]
     """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
@@ -79,6 +84,11 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+    SettleRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]  # type: ignore[assignment]
+    """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
+    nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
+    For members that keep a record of their own: planned micro-batches. Not in Kafka.
+    """
     ReleaseMember: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]  # type: ignore[assignment]
     """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
@@ -129,6 +139,17 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AcknowledgeRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AcknowledgeRecordsResponse]]:
         """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+
+    @_abc_1.abstractmethod
+    def SettleRecords(
+        self,
+        request: _share_partition_leader_pb2.SettleRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.SettleRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.SettleRecordsResponse]]:
+        """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
+        nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
+        For members that keep a record of their own: planned micro-batches. Not in Kafka.
+        """
 
     @_abc_1.abstractmethod
     def ReleaseMember(

@@ -1,0 +1,273 @@
+"""Planned batches: what a session commits, is given next, and keeps locked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from libs.catalog.records import Topic
+from libs.share_calls.messages import add_acquired
+from libs.share_calls.values import Acquisition, TopicPartition
+from services.gateway.clients.deadline import Backoff, Deadline
+from services.gateway.config import MAX_PLAN_RANGES, MAX_PLAN_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
+from services.gateway.core.planning import RENEW, Partition, Piece, by_partition, still
+from services.gateway.core.validation import check_bounds, check_topic_names, refused
+from services.gateway.core.values import SessionKey
+from services.gateway.service.gateway import Gateway
+from services.gateway.service.plan_sessions import session_key
+from services.gateway.service.topic_acquire import NO_STATE, TopicAcquire, Wanted, Wish, parts_of
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1 import plan_pb2 as pb
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+
+if TYPE_CHECKING:
+    from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub as Stub,
+    )
+
+Asked = leader.SettleRecordsRequest.Partition
+Answer = leader.SettleRecordsResponse.Partition
+Held = dict[Partition, Sequence[delivery.AcquiredRecords]]
+
+_ROUND: Final = 2.0
+"""Seconds for which a leader that moves is looked for before it is considered that the state may be gone."""
+
+
+class Outcome(NamedTuple):
+    """What was left as it is, and what the session holds of the partitions that were asked."""
+
+    left: list[pb.PlanLeft]
+    held: Held
+
+
+class Planner:
+    """Serves sessions; keeps nothing of them: what a session holds, its leaders know."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._acquire = TopicAcquire(gateway)
+
+    async def plan(self, request: pb.PlanRequest, deadline: Deadline) -> pb.PlanResponse:
+        """Commit, then give the open batch, or a new one. Raises KafkaError."""
+        topics = self._topics([(topic.name, topic.partitions) for topic in request.topics])
+        check_bounds("max_records", request.max_records, 1, MAX_PLAN_RECORDS)
+        check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
+        verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
+        key = await session_key(self._gateway, request.session, deadline)
+        everything = [(topic, ()) for topic, _ in topics]
+        await self._acquire.ensure(key.group_id, everything, deadline)
+        left, held = await self._settle(key, everything, verdicts, deadline, renew=True)
+        if not any(held.values()):
+            wanted = Wanted(request.max_records, request.max_wait_ms / 1000, without_records=True)
+            held = _held(topics, await self._acquire.acquire(key, topics, wanted, deadline))
+        return pb.PlanResponse(ranges=_planned(held), left=left)
+
+    async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
+        """Settle what is done. Raises KafkaError."""
+        verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
+        key = await session_key(self._gateway, request.session, deadline)
+        return pb.CommitResponse(left=(await self._settle(key, [], verdicts, deadline)).left)
+
+    async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
+        """Renew what is held, and take back what was lost. Raises KafkaError."""
+        topics = self._topics([(name, ()) for name in request.topics])
+        pieces = [_piece(one, RENEW) for one in request.ranges]
+        asked = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
+        key = await session_key(self._gateway, request.session, deadline)
+        left, held = await self._settle(key, topics, asked, deadline, renew=True)
+        deadlines = [run.lock_deadline_ms for runs in held.values() for run in runs]
+        return pb.RenewResponse(left=left, lock_deadline_ms=min(deadlines, default=0))
+
+    async def release(self, request: pb.ReleaseRequest, deadline: Deadline) -> None:
+        """Give back all that is held. Raises KafkaError."""
+        topics = self._topics([(name, ()) for name in request.topics])
+        key = await session_key(self._gateway, request.session, deadline)
+        parts = [delivery.TopicPartition(topic_id=t, partition=p) for t, p in parts_of(topics)]
+        peers, _ = await self._gateway.leaders.by_leader(parts)
+        await asyncio.gather(
+            *(
+                peer.stub.ReleaseMember(
+                    leader.ReleaseMemberRequest(
+                        group_id=key.group_id, member_id=key.member_id, partitions=some
+                    ),
+                    timeout=min(deadline.left(), REQUEST_TIMEOUT),
+                )
+                for peer, some in peers
+            )
+        )
+
+    def _topics(self, asked: Sequence[tuple[str, Sequence[int]]]) -> Wish:
+        names = [name for name, _ in asked]
+        if not names or len(set(names)) != len(names):
+            raise refused("topics", "At least one topic is needed, each once.")
+        check_topic_names("topics", names)
+        wish = [(self._gateway.topic(name), list(partitions)) for name, partitions in asked]
+        for topic, partitions in wish:
+            for partition in partitions:
+                check_bounds("topics.partitions", partition, 0, topic.partitions - 1)
+        return wish
+
+    async def _settle(
+        self,
+        key: SessionKey,
+        topics: Wish,
+        pieces: Mapping[Partition, Sequence[Piece]],
+        deadline: Deadline,
+        *,
+        renew: bool = False,
+    ) -> Outcome:
+        """Settle, with all partitions of the topics asked what the session holds. Raises KafkaError."""
+        settling = _Settling(self._gateway, self._acquire, key, renew)
+        for topic, _ in topics:
+            for index in range(topic.partitions):
+                settling.ask(topic, index, pieces.get((topic.name, index), ()))
+        whole = {topic.name for topic, _ in topics}
+        for (name, index), some in pieces.items():
+            if name not in whole:
+                settling.ask(self._gateway.catalog.topic(name), index, some)
+            elif (topic := self._gateway.topic(name)).partitions <= index:
+                settling.ask(topic, index, some)
+        return await settling.run(deadline)
+
+
+class _Settling:
+    """One settlement, repeated where leaders move or an earlier one is under way."""
+
+    def __init__(self, gateway: Gateway, acquire: TopicAcquire, key: SessionKey, renew: bool) -> None:
+        self._gateway = gateway
+        self._acquire = acquire
+        self._key = key
+        self._renew = renew
+        self._topics: dict[str, Topic] = {}
+        self._asked: dict[Partition, Sequence[Piece]] = {}
+        self._outcome = Outcome([], {})
+
+    def ask(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
+        """A partition and what is said of it; of a topic that is gone everything is finished."""
+        if topic is None or partition >= topic.partitions:
+            self._leave(pieces, delivery.LEFT_REASON_FINISHED)
+            return
+        self._topics[topic.name] = topic
+        self._asked[topic.name, partition] = pieces
+
+    async def run(self, deadline: Deadline) -> Outcome:
+        """Settle. Raises KafkaError."""
+        backoff = Backoff(deadline)
+        while self._asked:
+            asked = list(self._asked)
+            answers = await self._gateway.leaders.each(
+                [self._part(partition) for partition in asked],
+                self._send,
+                Answer,
+                Deadline(min(_ROUND, deadline.left())),
+            )
+            errors = []
+            for partition, answer in zip(asked, answers, strict=True):
+                if answer.error_code:
+                    errors.append(_error(answer))
+                else:
+                    self._take(partition, answer)
+            if errors:
+                await self._acquire.after(errors, self._key.group_id, backoff)
+                await self._ensure(errors, deadline)
+            elif self._asked and not await backoff.pause():
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "An earlier commit is still under way.")
+        return self._outcome
+
+    async def _ensure(self, errors: Iterable[KafkaError], deadline: Deadline) -> None:
+        if any(error.code in NO_STATE for error in errors):
+            topics = [(topic, ()) for topic in self._topics.values()]
+            await self._acquire.ensure(self._key.group_id, topics, deadline)
+
+    def _part(self, partition: Partition) -> Asked:
+        name, index = partition
+        ranges = [
+            leader.SettleRecordsRequest.Range(
+                first_offset=piece.first,
+                last_offset=piece.last,
+                type=delivery.AcknowledgeType.ValueType(piece.kind),
+            )
+            for piece in self._asked[partition]
+        ]
+        return Asked(topic_id=self._topics[name].topic_id, partition=index, ranges=ranges)
+
+    async def _send(self, stub: Stub, parts: list[Asked], left: float) -> Sequence[Answer]:
+        request = leader.SettleRecordsRequest(
+            group_id=self._key.group_id,
+            member_id=self._key.member_id,
+            partitions=parts,
+            renew_held=self._renew,
+        )
+        return (await stub.SettleRecords(request, timeout=max(left, _ROUND))).partitions
+
+    def _take(self, partition: Partition, answer: Answer) -> None:
+        """Note an answer; what is under way is asked again."""
+        under_way = []
+        for left in answer.left:
+            span = (left.first_offset, left.last_offset)
+            if left.reason == delivery.LEFT_REASON_UNDER_WAY:
+                under_way.append(span)
+            else:
+                self._leave(still(self._asked[partition], [span]), left.reason)
+        again = still(self._asked[partition], under_way)
+        if again:
+            self._asked[partition] = again
+        else:
+            del self._asked[partition]
+            self._outcome.held[partition] = list(answer.held)
+
+    def _leave(self, pieces: Iterable[Piece], reason: delivery.LeftReason.ValueType) -> None:
+        self._outcome.left.extend(
+            pb.PlanLeft(range=_range(piece.topic, piece.partition, piece.first, piece.last), reason=reason)
+            for piece in pieces
+        )
+
+
+def _verdicts(verdicts: Iterable[pb.PlanVerdict]) -> list[Piece]:
+    pieces = [_piece(one.range, one.type) for one in verdicts]
+    if any(piece.kind == RENEW for piece in pieces):
+        raise refused("commit", "A batch that is done is not renewed.")
+    return pieces
+
+
+def _piece(one: pb.PlanRange, kind: int) -> Piece:
+    return Piece(one.topic, one.partition, one.first_offset, one.last_offset, kind)
+
+
+def _range(topic: str, partition: int, first: int, last: int) -> pb.PlanRange:
+    return pb.PlanRange(topic=topic, partition=partition, first_offset=first, last_offset=last)
+
+
+def _held(topics: Wish, acquired: Mapping[TopicPartition, Acquisition]) -> Held:
+    """What was acquired, as if it had been held before."""
+    held: Held = {}
+    for topic, _ in topics:
+        for index in range(topic.partitions):
+            acquisition = acquired.get(TopicPartition(topic.topic_id, index))
+            if acquisition is not None:
+                response = Answer()
+                add_acquired(response.held, acquisition.acquired)
+                held[topic.name, index] = list(response.held)
+    return held
+
+
+def _planned(held: Held) -> list[pb.PlannedRange]:
+    return [
+        pb.PlannedRange(
+            range=_range(topic, partition, run.first_offset, run.last_offset),
+            delivery_count=run.delivery_count,
+            lock_deadline_ms=run.lock_deadline_ms,
+        )
+        for (topic, partition) in sorted(held)
+        for run in held[topic, partition]
+    ]
+
+
+def _error(answer: Answer) -> KafkaError:
+    return KafkaError(
+        ErrorCode(answer.error_code),
+        answer.error_message,
+        metadata={"topic_id": answer.topic_id, "partition": str(answer.partition)},
+    )

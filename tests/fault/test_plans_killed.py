@@ -1,0 +1,77 @@
+"""The process is killed between a plan and its commit: that is committed, or somebody else has it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import Client, connected
+from tests.support.planned import Driver
+
+pytestmark = pytest.mark.xdist_group("fault-killed")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+async def restart(cluster: Cluster) -> None:
+    (process,) = cluster.processes
+    await asyncio.to_thread(process.kill)
+    await asyncio.to_thread(process.start)
+
+
+async def planned(client: Client) -> tuple[Driver, str]:
+    topic, topic_id = await client.create()
+    await client.publish(topic, map(str, range(20)))
+    return await Driver(client, await client.group(), topic).open(), topic_id
+
+
+async def test_what_is_available_again_is_committed_and_given_to_nobody(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        driver, topic_id = await planned(client)
+        batch = await driver.plan(10)
+        await restart(cluster)
+        await driver.commit(batch)
+        assert driver.left == []
+        assert await client.finished(driver.group_id, topic_id) == set(range(10))
+        others = await client.acquire_all(driver.group_id, driver.topic, 10, "other")
+        assert [record.offset for record in others] == list(range(10, 20))
+
+
+async def test_what_somebody_took_meanwhile_is_left_to_them(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        driver, topic_id = await planned(client)
+        batch = await driver.plan(10)
+        await restart(cluster)
+        others = (await client.acquire_all(driver.group_id, driver.topic, 4, "other"))[:4]
+        await driver.commit(batch)
+        assert driver.left == [(0, 0, 3, "taken")]
+        assert await client.acknowledge(driver.group_id, "other", others) == [0] * 4
+        assert await client.finished(driver.group_id, topic_id) == set(range(10))
+
+
+async def test_a_batch_that_is_worked_on_is_taken_back(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        driver, _ = await planned(client)
+        batch = await driver.plan(10)
+        await restart(cluster)
+        assert await driver.renew(batch) > 0
+        others = await client.acquire_all(driver.group_id, driver.topic, 10, "other")
+        assert [record.offset for record in others] == list(range(10, 20))
+        assert await driver.plan(10) == batch
+
+
+async def test_a_fenced_driver_stays_fenced(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        driver, _ = await planned(client)
+        newer = await driver.another().open()
+        await restart(cluster)
+        with pytest.raises(Exception, match="newer driver"):
+            await driver.plan(10)
+        assert await newer.plan(10) == [(0, 0, 9)]

@@ -1,0 +1,207 @@
+"""Planned batches over gRPC: planned once, given again until committed, fenced, never given to two."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import plan_pb2 as pb
+from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, refusal, unique
+from tests.support.planned import Driver, count, texts
+
+RECORDS = 20
+
+
+async def driver_of(client: Client, partitions: int = 1, records: int = RECORDS, **configs: str) -> Driver:
+    """An open session on a new topic with records, evenly spread."""
+    topic, _ = await client.create(partitions)
+    for partition in range(partitions if records else 0):
+        await client.publish(topic, map(str, range(records // partitions)), partition=partition)
+    return await Driver(client, await client.group(**configs), topic).open()
+
+
+async def test_a_plan_is_given_again_until_it_is_committed(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(8)
+    assert planned == [(0, 0, 7)]
+    assert await driver.plan(8) == planned
+    assert await driver.plan(20) == planned
+    assert await driver.plan(20, commit=planned) == [(0, 8, 19)]
+    assert await driver.plan(20, commit=[(0, 8, 19)]) == []
+    assert driver.left == []
+
+
+async def test_all_partitions_are_planned_from(client: Client) -> None:
+    driver = await driver_of(client, 4)
+    assert await driver.plan() == [(partition, 0, 4) for partition in range(4)]
+    request = pb.PlanRequest(
+        session=(await driver.another().open()).key,
+        topics=[pb.PlanRequest.Topic(name=driver.topic, partitions=[2])],
+        commit=driver.verdicts([(partition, 0, 4) for partition in range(4)], ACCEPT),
+        max_records=10,
+    )
+    await client.publish(driver.topic, ["more"], partition=1)
+    await client.publish(driver.topic, ["more"], partition=2)
+    answer = await client.plans.Plan(request, timeout=TIMEOUT)
+    assert [(one.range.partition, one.range.first_offset) for one in answer.ranges] == [(2, 5)]
+
+
+async def test_what_is_planned_is_nobody_elses_and_what_is_committed_is_finished(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(8)
+    other = await client.acquire(driver.group_id, driver.topic, 20, member="other")
+    assert [record.offset for record in other.records] == list(range(8, 20))
+    await driver.commit(planned)
+    topic_id = other.records[0].topic_id
+    assert await client.finished(driver.group_id, topic_id) == set(range(8))
+    await driver.commit(planned)
+    assert driver.left == [(0, 0, 7, "finished")]
+
+
+async def test_a_plan_tells_how_often_and_until_when(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(5)
+    assert await driver.plan(20, commit=planned, kind=RELEASE) == [(0, 0, 4), (0, 5, 19)]
+    request = pb.PlanRequest(
+        session=driver.key, topics=[pb.PlanRequest.Topic(name=driver.topic)], max_records=20
+    )
+    answer = await client.plans.Plan(request, timeout=TIMEOUT)
+    assert [one.delivery_count for one in answer.ranges] == [2, 1]
+    assert await driver.renew() >= max(one.lock_deadline_ms for one in answer.ranges)
+
+
+async def test_verdicts_count_with_the_batch(client: Client) -> None:
+    driver = await driver_of(client)
+    await driver.plan(10)
+    await driver.commit([(0, 0, 3)], REJECT)
+    await driver.commit([(0, 4, 4)], RELEASE)
+    await driver.commit([(0, 5, 9)])
+    assert await driver.plan(3) == [(0, 4, 4), (0, 10, 11)]
+
+
+async def test_what_was_lost_is_taken_back_unless_somebody_has_it(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(10)
+    await driver.release()
+    # Releasing is durable soon; the other consumer waits for it.
+    other = (await client.acquire_all(driver.group_id, driver.topic, 4, "other"))[:4]
+    assert {record.offset for record in other} <= set(range(10))
+    await driver.renew(planned)
+    taken = [record.offset for record in other]
+    assert driver.left == [(0, taken[0], taken[-1], "taken")]
+    await driver.commit(planned)
+    assert driver.left == [(0, taken[0], taken[-1], "taken")]
+    assert set(await client.acknowledge(driver.group_id, "other", other)) == {ErrorCode.NONE}
+
+
+async def test_locks_that_ran_out_are_no_loss_while_nobody_came(client: Client) -> None:
+    driver = await driver_of(client, share_record_lock_duration_ms="1000")
+    planned = await driver.plan(10)
+
+    async def lost() -> bool:
+        state = (await client.inspect(driver.group_id, topic_id)).folded
+        return any(batch.delivery_state == 0 for batch in state.state_batches)
+
+    topic_id = (await client.acquire(driver.group_id, driver.topic, 1, member="other")).records[0].topic_id
+    await eventually(lost, TIMEOUT)
+    await driver.commit(planned)
+    assert driver.left == []
+    assert set(range(10)) <= await client.finished(driver.group_id, topic_id)
+
+
+async def test_a_newer_driver_fences_the_older(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(10)
+    newer = await driver.another().open()
+    calls = (
+        driver.plan(10, commit=planned),
+        driver.commit(planned),
+        driver.renew(planned),
+        driver.release(),
+    )
+    for call in calls:
+        told = await refusal(call)
+        assert told.code is ErrorCode.FENCED_MEMBER_EPOCH
+        assert "newer driver" in told.text
+    assert await newer.plan(10) == planned
+    assert await newer.plan(10, commit=planned) == [(0, 10, 19)]
+
+
+async def test_a_session_nobody_opened_is_refused(client: Client) -> None:
+    driver = await driver_of(client)
+    stranger = Driver(client, driver.group_id, driver.topic, unique("session"), epoch=7)
+    assert (await refusal(stranger.plan(10))).code is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_records_are_read_as_often_as_need_be(client: Client) -> None:
+    driver = await driver_of(client)
+    (planned,) = await driver.plan(10)
+    assert await driver.read(planned) == await driver.read(planned) == list(map(str, range(10)))
+    await driver.commit([planned])
+    assert await driver.read((0, 3, 5)) == ["3", "4", "5"]
+    assert await driver.read((0, 18, 1000), committed=True) == ["18", "19"]
+
+
+async def test_long_ranges_are_read_in_several_calls(client: Client) -> None:
+    driver = await driver_of(client, records=0)
+    for number in range(4):
+        await client.publish(driver.topic, [str(number) + "x" * 1000])
+    request = pb.ReadRangeRequest(range=driver.range(0, 1, 3), max_bytes=2200)
+    answer = await client.plans.ReadRange(request, timeout=TIMEOUT)
+    assert [offset for offset, _ in texts(answer.record_batches)] == [1, 2]
+    assert answer.next_offset == 3
+    assert [text[0] for text in await driver.read((0, 1, 3))] == ["1", "2", "3"]
+
+
+async def test_a_plan_waits_for_records(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan()
+    assert count(planned) == RECORDS
+    await driver.commit(planned)
+    waiting = driver.plan(wait=TIMEOUT / 2)
+    await client.publish(driver.topic, ["late"])
+    assert await waiting == [(0, RECORDS, RECORDS)]
+
+
+async def test_of_a_topic_that_is_gone_everything_is_finished(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(5)
+    await client.delete(driver.topic)
+    await driver.commit(planned)
+    assert driver.left == [(0, 0, 4, "finished")]
+    assert (await refusal(driver.plan())).code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_bad_plans_are_refused(client: Client) -> None:
+    driver = await driver_of(client)
+    bad: dict[str, Awaitable[Any]] = {
+        "max_records": driver.plan(0),
+        "max_wait_ms": driver.plan(wait=61.0),
+        "commit": driver.plan(commit=[(0, 0, 4), (0, 4, 5)]),
+        "commit[0]": driver.plan(commit=[(0, 5, 4)]),
+        "commit[0].type": driver.plan(commit=[(0, 5, 6)], kind=5),
+        "ranges[0]": driver.renew([(-1, 0, 1)]),
+        "range": client.plans.ReadRange(pb.ReadRangeRequest(range=driver.range(0, 3, 2)), timeout=TIMEOUT),
+        "range.partition": driver.read((7, 0, 2)),
+    }
+    told = dict(zip(bad, await asyncio.gather(*map(refusal, bad.values())), strict=True))
+    assert {name: (one.code, one.fields) for name, one in told.items()} == {
+        name: (ErrorCode.INVALID_REQUEST, (name,)) for name in bad
+    }
+    assert "not renewed" in (await refusal(driver.commit([(0, 0, 1)], RENEW))).text
+    nameless = pb.OpenSessionRequest(group_id=driver.group_id)
+    assert (await refusal(client.plans.OpenSession(nameless, timeout=TIMEOUT))).fields == ("session_id",)
+
+
+@pytest.mark.parametrize("topics", [[], ["twice", "twice"]])
+async def test_each_topic_is_named_once(client: Client, topics: list[str]) -> None:
+    driver = await driver_of(client)
+    request = pb.PlanRequest(
+        session=driver.key, topics=[pb.PlanRequest.Topic(name=name) for name in topics], max_records=1
+    )
+    assert (await refusal(client.plans.Plan(request, timeout=TIMEOUT))).fields == ("topics",)

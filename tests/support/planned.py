@@ -1,0 +1,130 @@
+"""A driver of planned batches on raw stubs: what a Spark source does, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from aiokafka.record.memory_records import MemoryRecords
+
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.gateway.v1 import plan_pb2 as pb
+from tests.support.client import ACCEPT, TIMEOUT, Client, unique
+
+Span = tuple[int, int]
+Placed = tuple[int, int, int]
+"""Partition, first and last offset."""
+
+
+def places(ranges: Iterable[pb.PlannedRange]) -> list[Placed]:
+    """Where planned records are."""
+    return [(one.range.partition, one.range.first_offset, one.range.last_offset) for one in ranges]
+
+
+def count(ranges: Iterable[Placed]) -> int:
+    """How many offsets they cover."""
+    return sum(last - first + 1 for _, first, last in ranges)
+
+
+def texts(batches: bytes) -> Iterator[tuple[int, str]]:
+    """Offset and value of each record."""
+    memory = MemoryRecords(batches)
+    while memory.has_next():
+        for record in memory.next_batch():
+            yield record.offset, (record.value or b"").decode()
+
+
+@dataclass
+class Driver:
+    """One session of a group on one topic."""
+
+    client: Client
+    group_id: str
+    topic: str
+    session: str = field(default_factory=lambda: unique("session"))
+    epoch: int = 0
+    left: list[tuple[int, int, int, str]] = field(default_factory=list)
+
+    async def open(self) -> Driver:
+        """Take the session over."""
+        request = pb.OpenSessionRequest(group_id=self.group_id, session_id=self.session)
+        self.epoch = (await self.client.plans.OpenSession(request, timeout=TIMEOUT)).epoch
+        return self
+
+    def another(self) -> Driver:
+        """A second driver of the same session."""
+        return Driver(self.client, self.group_id, self.topic, self.session)
+
+    async def plan(
+        self, most: int = 1000, commit: Sequence[Placed] = (), *, kind: int = ACCEPT, wait: float = 0.0
+    ) -> list[Placed]:
+        """Commit, and plan the next batch; what was left stands in `left`."""
+        request = pb.PlanRequest(
+            session=self.key,
+            topics=[pb.PlanRequest.Topic(name=self.topic)],
+            commit=self.verdicts(commit, kind),
+            max_records=most,
+            max_wait_ms=round(wait * 1000),
+        )
+        answer = await self.client.plans.Plan(request, timeout=TIMEOUT)
+        self._note(answer.left)
+        return places(answer.ranges)
+
+    async def commit(self, ranges: Sequence[Placed], kind: int = ACCEPT) -> None:
+        """Commit alone."""
+        request = pb.CommitRequest(session=self.key, commit=self.verdicts(ranges, kind))
+        self._note((await self.client.plans.Commit(request, timeout=TIMEOUT)).left)
+
+    async def renew(self, ranges: Sequence[Placed] = ()) -> int:
+        """Renew; until when, in milliseconds."""
+        request = pb.RenewRequest(
+            session=self.key, topics=[self.topic], ranges=[self.range(*one) for one in ranges]
+        )
+        answer = await self.client.plans.Renew(request, timeout=TIMEOUT)
+        self._note(answer.left)
+        return answer.lock_deadline_ms
+
+    async def release(self) -> None:
+        """Give everything back."""
+        request = pb.ReleaseRequest(session=self.key, topics=[self.topic])
+        await self.client.plans.Release(request, timeout=TIMEOUT)
+
+    async def read(self, placed: Placed, *, committed: bool = False) -> list[str]:
+        """The values in a range, in order."""
+        partition, first, last = placed
+        found: list[str] = []
+        while first <= last:
+            request = pb.ReadRangeRequest(range=self.range(partition, first, last), committed=committed)
+            answer = await self.client.plans.ReadRange(request, timeout=TIMEOUT)
+            found += [text for at, text in texts(answer.record_batches) if first <= at <= last]
+            if answer.next_offset == first:
+                break
+            first = answer.next_offset
+        return found
+
+    @property
+    def key(self) -> pb.PlanSession:
+        """Who speaks."""
+        return pb.PlanSession(group_id=self.group_id, session_id=self.session, epoch=self.epoch)
+
+    def range(self, partition: int, first: int, last: int) -> pb.PlanRange:
+        """Offsets of the topic."""
+        return pb.PlanRange(topic=self.topic, partition=partition, first_offset=first, last_offset=last)
+
+    def verdicts(self, ranges: Sequence[Placed], kind: int) -> list[pb.PlanVerdict]:
+        """The same said of all ranges."""
+        return [
+            pb.PlanVerdict(range=self.range(*one), type=delivery.AcknowledgeType.ValueType(kind))
+            for one in ranges
+        ]
+
+    def _note(self, left: Iterable[pb.PlanLeft]) -> None:
+        self.left = [
+            (
+                one.range.partition,
+                one.range.first_offset,
+                one.range.last_offset,
+                delivery.LeftReason.Name(one.reason).removeprefix("LEFT_REASON_").lower(),
+            )
+            for one in left
+        ]
