@@ -92,6 +92,11 @@ class CatalogFollower:
         """The topic of this id."""
         return self.catalog.topic_by_id(topic_id)
 
+    def partitions(self, topic_id: str) -> int:
+        """How many partitions the topic of this id has; 0 where there is none."""
+        topic = self.catalog.topic_by_id(topic_id)
+        return topic.partitions if topic is not None else 0
+
     def is_deleted(self, topic_id: str) -> bool:
         """Whether the topic existed and is gone."""
         return self.catalog.is_deleted(topic_id)

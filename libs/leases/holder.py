@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Final
 
 from libs.leases.deaths import BEAT, Deaths
-from libs.leases.names import ROLES, kind_of
+from libs.leases.names import PARTITION, ROLES, kind_of, siblings, topic_partition
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread, succeeds
 from libs.leases.steps import Steps
@@ -55,7 +55,8 @@ class Holding:
 class LeaseHolder:
     """One a process. `ttl` (seconds) is the life of a lease; `clock` counts seconds and never goes back.
 
-    `deaths` finds others that died; without it their leases run out.
+    `deaths` finds others that died; without it their leases run out. `partitions` tells how many a topic has,
+    by its id: they are spread evenly; those of a topic it does not know (0) by their hashes.
 
     Validity is counted from before a claim or renewal was sent, so it ends here before it ends in the store.
     """
@@ -68,12 +69,14 @@ class LeaseHolder:
         *,
         clock: Callable[[], float] = monotonic,
         deaths: Deaths | None = None,
+        partitions: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.member = member
         self._store = store
         self._ttl = ttl
         self._clock = clock
         self._deaths = deaths
+        self._partitions = partitions
         self._turn = min(ttl / 10, BEAT)
         self._wake = asyncio.Event()
         self._search: asyncio.Task[None] | None = None
@@ -83,7 +86,7 @@ class LeaseHolder:
         self._members: dict[str, Member] = {}
         self._announced: tuple[Member, ...] = ()
         self._owners: dict[str, Member] = {}
-        self._preferences: dict[str, Member | None] = {}
+        self._preferences: dict[str, tuple[int, Member | None]] = {}
         self._leaving: set[str] = set()
         self._steps = Steps()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
@@ -361,14 +364,22 @@ class LeaseHolder:
         return candidate is not None and candidate.owner == self.member.owner
 
     def _preferred(self, resource: str) -> Member | None:
-        if resource not in self._preferences:
+        size = self._partitions(topic_partition(resource)[0]) if kind_of(resource) == PARTITION else 0
+        known = self._preferences.get(resource)
+        if known is None or known[0] != size:
             watch = self._watches.get(kind_of(resource))
             role = watch.role if watch is not None else ROLES.get(kind_of(resource), "")
             together = sorted(watch.resources()) if watch is not None else []
-            self._preferences |= spread(together, role, self._members.values())
+            if size:
+                together = siblings(resource, size)
+            members = self._members.values()
+            self._preferences |= {
+                each: (size, member) for each, member in spread(together, role, members).items()
+            }
             if resource not in together:
-                self._preferences[resource] = preferred(resource, role, self._members.values())
-        return self._preferences.get(resource)
+                self._preferences[resource] = size, preferred(resource, role, members)
+        known = self._preferences.get(resource)
+        return known[1] if known is not None else None
 
     def _claiming(self, resource: str) -> asyncio.Task[Lease]:
         """The claim under way, or a new one behind the resource's other steps."""

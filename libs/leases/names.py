@@ -11,12 +11,15 @@ CATALOG: Final = "catalog"
 TRANSACTIONS: Final = "transaction-coordinator"
 """The kind of the transaction coordinator's shards."""
 
+PARTITION: Final = "partition"
+"""The kind of partitions of topics."""
+
 ROLES: Final[Mapping[str, str]] = {
     "catalog": "group-coordinator",
     "group-coordinator": "group-coordinator",
     TRANSACTIONS: "group-coordinator",
     "share-coordinator": "share-coordinator",
-    "partition": "share-partition-leader",
+    PARTITION: "share-partition-leader",
 }
 """Which role owns the resources of a kind."""
 
@@ -28,13 +31,19 @@ def shard(role: str, index: int) -> str:
 
 def partition(topic_id: str, index: int) -> str:
     """The resource of a partition: "partition:<topic id>:<n>"."""
-    return f"partition:{topic_id}:{index}"
+    return f"{PARTITION}:{topic_id}:{index}"
 
 
 def topic_partition(resource: str) -> tuple[str, int]:
     """Topic id and number of a partition's resource."""
     _, topic_id, index = resource.split(":")
     return topic_id, int(index)
+
+
+def siblings(resource: str, partitions: int) -> list[str]:
+    """All partitions of the topic of a partition's resource, which has so many."""
+    topic_id, _ = topic_partition(resource)
+    return [partition(topic_id, index) for index in range(partitions)]
 
 
 def kind_of(resource: str) -> str:

@@ -60,7 +60,8 @@ def spread(resources: Sequence[str], role: str, members: Iterable[Member]) -> di
     """Who should own each resource of a kind: as `preferred`, but nobody gets more than its share.
 
     Hashing alone gives one of three processes half as many shards again as another; here none has more than
-    one above the rest. It takes the same members and the same resources to come to the same end.
+    one above the rest. It takes the same members and the same resources to come to the same end. When a
+    member comes or goes, a few in a hundred of the others' resources move as well.
     """
     candidates = [member for member in members if role in member.roles and not member.leaving]
     if not candidates:

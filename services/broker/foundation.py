@@ -74,9 +74,9 @@ async def lay(
     member = Member(identity.owner, identity.node_id, settings.roles, address, kafka.address if kafka else "")
     leases = RedisLeaseStore(link, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
-    holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl))
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = CatalogFollower(log, settings.config)
+    holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl), partitions=catalog.partitions)
     try:
         await catalog.start()
     except LogUnavailable as error:

@@ -161,7 +161,8 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     base.drains.append(door.stop)
     if base.kafka is not None:
         me, router = base.holder.member, base.router
-        brokers = Brokers(lambda: router.members, me, base.leases, router.group_shard)
+        partitions = base.catalog.partitions
+        brokers = Brokers(lambda: router.members, me, base.leases, router.group_shard, partitions)
         base.kafka.open(Door(door, brokers, base.settings.features), base.settings.config)
     idle = IdleSessions(door)
     idle.start()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import pytest
 
+from libs.leases import names
 from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder, LeaseLost
 from libs.leases.memory import MemoryLeaseStore
@@ -456,6 +458,30 @@ async def test_owner_of_is_remembered_until_forgotten(world: World) -> None:
     caller.holder.forget(SHARDS[0])
     await caller.turn()
     assert await caller.holder.owner_of(SHARDS[0]) == caller.member
+
+
+async def test_partitions_of_a_topic_are_spread_evenly_also_when_there_are_more(world: World) -> None:
+    sizes = {"t": 6}
+    holders = []
+    for number in (1, 2, 3):
+        member = Member(f"{number}/1", number, frozenset({"share-partition-leader"}), f"node{number}:9090")
+        await world.store.announce(member, TTL)
+        holders.append(LeaseHolder(world.store, member, TTL, partitions=lambda topic: sizes.get(topic, 0)))
+    for holder in holders:
+        await holder._refresh_members()
+
+    def owners(topic: str, count: int) -> list[int]:
+        said = []
+        for index in range(count):
+            [owner] = {holder._preferred(names.partition(topic, index)) for holder in holders}
+            assert owner is not None
+            said.append(owner.node_id)
+        return said
+
+    assert sorted(Counter(owners("t", 6)).values()) == [2, 2, 2]
+    sizes["t"] = 9
+    assert sorted(Counter(owners("t", 9)).values()) == [3, 3, 3]
+    assert set(owners("a topic that nobody knows", 50)) == {1, 2, 3}
 
 
 async def test_owners_that_left_are_forgotten(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 from time import monotonic
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from libs.catalog.internal import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from libs.leases import names
 from libs.leases.port import LeasesUnavailable, Member
-from libs.leases.rules import preferred
+from libs.leases.rules import preferred, spread
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 _GENERATION: Final = "brokers"
 
-_REMEMBERED: Final = 100_000
-"""Leaders that are looked up once."""
+_REMEMBERED: Final = 10_000
+"""Topics whose leaders are looked up once."""
 
 _ASKED_AGAIN: Final = 1.0
 """Seconds. Processes hear of each other at different times: one that saw the present brokers before another
@@ -57,7 +57,8 @@ class View:
     me: int
     epoch: int
     group_shard: Callable[[str], int]
-    _leaders: dict[tuple[str, int], int] = field(default_factory=dict)
+    partitions: Callable[[str], int]
+    _leaders: dict[str, list[int]] = field(default_factory=dict)
 
     @cached_property
     def brokers(self) -> dict[int, Broker]:
@@ -67,18 +68,20 @@ class View:
     def leader(self, topic_id: str, partition: int) -> int:
         """The node that clients are to ask for a partition.
 
-        The same hash spreads the partitions over the processes that really lead them, so that where each
+        The same rule spreads the partitions over the processes that really lead them, so that where each
         process has all roles no request is passed on. Of an internal topic that is the shard's coordinator.
         """
-        key = (topic_id, partition)
-        node = self._leaders.get(key)
-        if node is None:
-            role = _COORDINATORS.get(topic_id)
-            resource = names.shard(role, partition) if role else names.partition(topic_id, partition)
-            if len(self._leaders) == _REMEMBERED:  # clients may ask for what does not exist
+        role, size = _COORDINATORS.get(topic_id), self.partitions(topic_id)
+        if role or not 0 <= partition < size:  # clients may ask for what does not exist
+            return self._preferred(
+                names.shard(role, partition) if role else names.partition(topic_id, partition)
+            )
+        leaders = self._leaders.get(topic_id)
+        if leaders is None or len(leaders) != size:
+            if len(self._leaders) == _REMEMBERED:
                 self._leaders.clear()
-            node = self._leaders[key] = self._preferred(resource)
-        return node
+            leaders = self._leaders[topic_id] = self._spread(topic_id, size)
+        return leaders[partition]
 
     def leads(self, topic_id: str, partition: int) -> bool:
         """Whether clients are to ask this very process."""
@@ -97,6 +100,11 @@ class View:
     def _alone(self) -> bool:
         return [member.node_id for member in self.members] == [self.me]
 
+    def _spread(self, topic_id: str, size: int) -> list[int]:
+        resources = [names.partition(topic_id, index) for index in range(size)]
+        owners = spread(resources, GATEWAY, self.members)
+        return [owners[resource].node_id if owners else self.me for resource in resources]
+
     def _preferred(self, resource: str) -> int:
         member = preferred(resource, GATEWAY, self.members)
         return member.node_id if member is not None else self.me
@@ -111,12 +119,13 @@ class Brokers:
         me: Member,
         generations: Generations,
         group_shard: Callable[[str], int],
+        partitions: Callable[[str], int],
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._members = members
         self._me = me
         self._generations = generations
-        self._view = View((me,), me.node_id, 0, group_shard)
+        self._view = View((me,), me.node_id, 0, group_shard, partitions)
         self._seen: tuple[Member, ...] = ()
         self._sorted: tuple[Member, ...] = (me,)
         self._changing = asyncio.Lock()
@@ -155,7 +164,7 @@ class Brokers:
             return
         epoch = max(epoch, self._view.epoch)  # a store that lost its last writes may count from before
         if epoch != self._view.epoch or members != self._view.members:
-            self._view = View(members, self._me.node_id, epoch, self._view.group_shard)
+            self._view = replace(self._view, members=members, epoch=epoch, _leaders={})
 
     def _present(self) -> tuple[Member, ...]:
         seen = tuple(self._members())

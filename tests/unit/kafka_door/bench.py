@@ -59,7 +59,7 @@ class Bench:
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
         me = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
-        brokers = Brokers(lambda: [me], me, MemoryLeaseStore(), hash)
+        brokers = Brokers(lambda: [me], me, MemoryLeaseStore(), hash, self.gateway.catalog.partitions)
         self.door = Door(self.gateway, brokers, {})
         self.apis = {
             DO: Api(DO, (1, 1), self._do, _refuse_do),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from libs.catalog.internal import STATE_TOPIC_ID
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.rpc.router import GATEWAY
@@ -29,7 +32,7 @@ class Broker:
     def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
         self.member = Member(f"{number}/1", number, frozenset({GATEWAY}), "", f"127.0.0.1:{number}")
         self.known: list[Member] = [self.member]
-        self.brokers = Brokers(lambda: self.known, self.member, store, hash, clock)
+        self.brokers = Brokers(lambda: self.known, self.member, store, hash, lambda _: 1, clock)
 
     async def epoch(self) -> int:
         return (await self.brokers.view()).epoch
@@ -90,26 +93,42 @@ async def test_it_stays_while_the_store_is_away() -> None:
     assert (view.epoch, [*view.brokers]) == (2, [1, 2])
 
 
-def view_of(me: int, *nodes: int) -> View:
+def view_of(me: int, *nodes: int, partitions: int = 60) -> View:
     members = [Member(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
-    return View(tuple(members), me, 7, lambda group: len(group) % 50)
+    return View(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
 
 
 def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> None:
     views = [view_of(me, 1, 2, 3) for me in (1, 2, 3)]
     leaders = [[view.leader("t" * 22, partition) for partition in range(60)] for view in views]
     assert leaders[0] == leaders[1] == leaders[2]
-    assert all(leaders[0].count(node) > 5 for node in (1, 2, 3))
+    assert [leaders[0].count(node) for node in (1, 2, 3)] == [20, 20, 20]
     groups = [[view.coordinator("g" * size) for size in range(50)] for view in views]
     assert groups[0] == groups[1] == groups[2]
     assert {*groups[0]} == {1, 2, 3}
     assert all(view.leads("t" * 22, 0) == (view.me == leaders[0][0]) for view in views)
 
 
-def test_when_a_broker_goes_only_its_partitions_move() -> None:
+def test_when_a_broker_goes_few_partitions_move_but_its_own() -> None:
     before, after = view_of(1, 1, 2, 3), view_of(1, 1, 3)
-    moved = [p for p in range(60) if before.leader("t" * 22, p) != after.leader("t" * 22, p)]
-    assert moved == [p for p in range(60) if before.leader("t" * 22, p) == 2]
+    moved = {p for p in range(60) if before.leader("t" * 22, p) != after.leader("t" * 22, p)}
+    own = {p for p in range(60) if before.leader("t" * 22, p) == 2}
+    assert own <= moved
+    assert len(moved - own) <= 3
+
+
+def test_partitions_that_are_added_are_spread_too() -> None:
+    few, many = view_of(1, 1, 2), view_of(1, 1, 2, partitions=80)
+    grown = replace(few, partitions=lambda _: 80)
+    assert few.leader("t" * 22, 59) in (1, 2)
+    assert [grown.leader("t" * 22, p) for p in range(80)] == [many.leader("t" * 22, p) for p in range(80)]
+
+
+def test_what_does_not_exist_has_a_leader_all_the_same() -> None:
+    assert view_of(1, 1, 2).leader("t" * 22, 60) in (1, 2)
+    assert view_of(1, 1, 2).leader(STATE_TOPIC_ID, 3) in (1, 2)
+    alone = view_of(1)
+    assert (alone.leader("t" * 22, 0), alone.leader("t" * 22, 60)) == (1, 1)
 
 
 def test_who_is_alone_leads_all() -> None:
@@ -141,4 +160,4 @@ def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.Mon
 
 def test_an_address_of_ipv6_is_told_without_brackets() -> None:
     member = Member("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
-    assert View((member,), 1, 1, hash).brokers == {1: Address(1, "::1", 9092)}
+    assert View((member,), 1, 1, hash, lambda _: 1).brokers == {1: Address(1, "::1", 9092)}
