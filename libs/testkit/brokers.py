@@ -27,12 +27,16 @@ START_SECONDS = 60.0
 
 @dataclass
 class Serve:
-    """One `serve` process: its options without those about files and addresses, and what it said."""
+    """One `serve` process: its options without those about files and addresses, and what it said.
+
+    What is in `prefix` stands before its command line.
+    """
 
     folder: Path
     options: Sequence[str]
     name: str = "broker"
     listen: str = "127.0.0.1:0"
+    prefix: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
     facts: dict[str, object] = field(default_factory=dict)
 
@@ -64,8 +68,17 @@ class Serve:
     def launch(self) -> None:
         """Start it."""
         self.ready_file.unlink(missing_ok=True)
-        kafka = str(self.facts.get("kafka") or "127.0.0.1:0")
-        command = [sys.executable, "-m", "services.broker", "--grpc", self.listen, "--kafka", kafka]
+        kafka = str(self.facts.get("kafka") or f"{self.listen.rpartition(':')[0]}:0")
+        command = [
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "services.broker",
+            "--grpc",
+            self.listen,
+            "--kafka",
+            kafka,
+        ]
         command += ["--ready-file", str(self.ready_file), *self.options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with (self.folder / f"{self.name}.log").open("ab") as log:

@@ -9,19 +9,23 @@ from typing import Self
 
 
 class FaultProxy:
-    """Stands between a client and a server on 127.0.0.1; an async context manager.
+    """Stands between a client and a server; an async context manager. It listens at `host`.
 
     `delay` holds every chunk back for so many seconds; `swallow_requests` and `swallow_replies` let nothing
     through in one direction while the connection stays up (a command whose reply is swallowed was done).
     `upstream_port` is where connections made from now on lead.
     """
 
-    def __init__(self, upstream_port: int) -> None:
+    def __init__(
+        self, upstream_port: int, *, host: str = "127.0.0.1", upstream_host: str = "127.0.0.1"
+    ) -> None:
+        self.host = host
         self.port = 0
         self.delay = 0.0
         self.swallow_requests = False
         self.swallow_replies = False
         self.upstream_port = upstream_port
+        self._upstream_host = upstream_host
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
@@ -37,11 +41,11 @@ class FaultProxy:
     @property
     def url(self) -> str:
         """The Redis URL of the proxy."""
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis://{self.host}:{self.port}"
 
     async def accept(self) -> None:
         """Listen, on the same port as before."""
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._connected, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
@@ -83,7 +87,9 @@ class FaultProxy:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
+            upstream_reader, upstream_writer = await asyncio.open_connection(
+                self._upstream_host, self.upstream_port
+            )
         except OSError:
             writer.transport.abort()
             return

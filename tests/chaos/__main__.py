@@ -14,9 +14,10 @@ from typing import Annotated
 import structlog
 import typer
 
+from libs.testkit.namespaces import possible
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE, deployed
-from tests.chaos.faults import Fault, only, schedule
+from tests.chaos.faults import KINDS, UNPLUG, Fault, only, schedule
 from tests.chaos.kafka_clients import java_classes
 from tests.chaos.report import Outcome, report
 from tests.chaos.run import Chaos
@@ -31,13 +32,14 @@ def main(
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed} (make chaos SEED={seed} for the same schedule)")
-    random = Random(seed)
-    outcome = asyncio.run(_run(only(schedule(random), kind), minutes * 60, random))
+    random, apart = Random(seed), possible()
+    faults = schedule(random, (*KINDS, UNPLUG) if apart else KINDS)
+    outcome = asyncio.run(_run(only(faults, kind), minutes * 60, random, apart=apart))
     typer.echo(report(outcome))
     raise typer.Exit(not outcome.well)
 
 
-async def _run(faults: Iterable[Fault], seconds: float, random: Random) -> Outcome:
+async def _run(faults: Iterable[Fault], seconds: float, random: Random, *, apart: bool) -> Outcome:
     begun = monotonic()
 
     def tell(text: str) -> None:
@@ -46,8 +48,9 @@ async def _run(faults: Iterable[Fault], seconds: float, random: Random) -> Outco
     with tempfile.TemporaryDirectory(prefix="sharebroker-chaos-") as folder:
         size = Size(java_classes=java_classes(Path(folder)))
         tell(str(size))
-        async with deployed() as deployment:
-            tell("eight processes serve; cuts by proxies, no network namespaces")
+        networks = "each in a network namespace" if apart else "no network namespaces here (they need root)"
+        async with deployed(apart=apart) as deployment:
+            tell(f"eight processes serve, {networks}")
             return await Chaos(deployment, LEASE, random, tell).run(faults, seconds, size)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from libs.config.broker import BrokerConfig
 from libs.testkit.brokers import ROLES, Serve
+from libs.testkit.namespaces import Machine, machines
 from libs.testkit.proxy import FaultProxy
 from libs.testkit.servers import Server, free_port, running
 
@@ -35,12 +36,16 @@ SETTINGS: Final = (
 
 @dataclass(frozen=True)
 class Node:
-    """One process: others reach it through `door`, it reaches Redis through `redis`."""
+    """One process: others reach it through `door`, it reaches Redis through `redis`.
+
+    It may have a network of its own: its `machine`.
+    """
 
     role: str
     serve: Serve
     door: FaultProxy
     redis: FaultProxy
+    machine: Machine | None = None
 
     @property
     def name(self) -> str:
@@ -50,7 +55,7 @@ class Node:
     @property
     def address(self) -> str:
         """Where clients and other processes reach it."""
-        return f"127.0.0.1:{self.door.port}"
+        return f"{self.door.host}:{self.door.port}"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; a process that has ended hears nothing."""
@@ -114,15 +119,18 @@ class Deployment:
 
 
 @contextlib.asynccontextmanager
-async def deployed(*settings: str) -> AsyncIterator[Deployment]:
-    """Everything started; stopped at the end, whatever state it is in then."""
+async def deployed(*settings: str, apart: bool = False) -> AsyncIterator[Deployment]:
+    """Everything started, `apart` with networks of their own; stopped at the end, whatever state it is in."""
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sharebroker-chaos-")))
         redis = stack.enter_context(running("valkey", "--appendonly", "yes", "--appendfsync", "always"))
+        names = [(role, number) for role in ROLES for number in (1, 2)]
+        here, there = (
+            stack.enter_context(machines(len(names))) if apart else ("127.0.0.1", [None] * len(names))
+        )
         nodes = [
-            await _node(stack, folder, redis.port, role, number, settings)
-            for role in ROLES
-            for number in (1, 2)
+            await _node(stack, folder, Place(redis.port, here, machine), name, settings)
+            for name, machine in zip(names, there, strict=True)
         ]
         for node in nodes:
             node.serve.launch()
@@ -131,20 +139,33 @@ async def deployed(*settings: str) -> AsyncIterator[Deployment]:
         yield Deployment(redis, nodes)
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a process is to run, and where its proxies listen."""
+
+    redis_port: int
+    here: str
+    machine: Machine | None
+
+
 async def _node(
     stack: contextlib.AsyncExitStack,
     folder: Path,
-    redis_port: int,
-    role: str,
-    number: int,
+    place: Place,
+    name: tuple[str, int],
     settings: Sequence[str],
 ) -> Node:
-    port = free_port()
-    door = await stack.enter_async_context(FaultProxy(port))
-    redis = await stack.enter_async_context(FaultProxy(redis_port))
-    options = ["--redis", redis.url, "--roles", role, "--advertise", f"127.0.0.1:{door.port}"]
+    role, number = name
+    port, machine = free_port(), place.machine
+    where = machine.address if machine is not None else place.here
+    door = await stack.enter_async_context(FaultProxy(port, host=place.here, upstream_host=where))
+    redis = await stack.enter_async_context(FaultProxy(place.redis_port, host=place.here))
+    options = ["--redis", redis.url, "--roles", role, "--advertise", f"{place.here}:{door.port}"]
     options += [word for pair in (*SETTINGS, *settings) for word in ("--set", pair)]
-    return Node(role, Serve(folder, options, f"{role}-{number}", f"127.0.0.1:{port}"), door, redis)
+    prefix = machine.prefix if machine is not None else ()
+    return Node(
+        role, Serve(folder, options, f"{role}-{number}", f"{where}:{port}", prefix), door, redis, machine
+    )
 
 
 def _end(node: Node) -> None:

@@ -18,6 +18,7 @@ FREEZE: Final = "freeze"
 STOP: Final = "stop"
 CUT_REDIS: Final = "cut from Redis"
 CUT_OTHERS: Final = "cut from others"
+UNPLUG: Final = "unplug"
 RESTART_REDIS: Final = "restart Redis"
 KINDS: Final = (KILL, FREEZE, STOP, CUT_REDIS, CUT_OTHERS)
 
@@ -48,7 +49,7 @@ class Fault:
         """Seconds until it may be healed."""
         if self.kind == CUT_OTHERS:
             return _CUT
-        return lease + _BEYOND if self.kind in (FREEZE, CUT_REDIS) else 0.0
+        return lease + _BEYOND if self.kind in (FREEZE, CUT_REDIS, UNPLUG) else 0.0
 
     @property
     def outlasts_work(self) -> bool:
@@ -73,6 +74,8 @@ class Fault:
                 node.redis.black_hole()
             case "cut from others":
                 node.door.black_hole()
+            case "unplug" if node.machine is not None:
+                await asyncio.to_thread(node.machine.unplug)
 
     async def heal(self, on: Deployment) -> None:
         """Put it right."""
@@ -88,6 +91,8 @@ class Fault:
                 await _mend(node.redis)
             case "cut from others":
                 await _mend(node.door)
+            case "unplug" if node.machine is not None:
+                await asyncio.to_thread(node.machine.plug)
 
     def _node(self, on: Deployment) -> Node:
         return on.of(self.role)[self.number]
