@@ -51,6 +51,14 @@ class BrokerConfig:
         "Life of this process's leases: how long one that stands still keeps its partitions and shards.",
     )
 
+    metrics_max_share_partitions: int = integer(
+        1000,
+        0,
+        100_000,
+        "Share-partitions of a process with metrics of their own; the others are told together as `other`.",
+        dynamic=True,
+    )
+
     # Redis.
     redis_wait_replicas: int = integer(
         0, 0, 100, "Replicas of Redis that must have a write before it is answered (WAIT)."

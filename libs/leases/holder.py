@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
 from libs.leases.deaths import BEAT, Deaths
+from libs.leases.holdings import Holding, Watch
 from libs.leases.names import PARTITION, ROLES, kind_of, siblings, topic_partition
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread, succeeds
@@ -34,24 +35,6 @@ class LeaseLost(Exception):
     """The resource belongs to another owner now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """What a process does about the resources of one kind: which to own at all times, and whom to tell."""
-
-    resources: Callable[[], Iterable[str]]
-    role: str
-    on_acquired: Callable[[str, int], Awaitable[None]]
-    on_lost: Callable[[str], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Holding:
-    """A lease we hold: its epoch, and until when it is surely ours by our clock."""
-
-    epoch: int
-    valid_until: float
-
-
 class LeaseHolder:
     """One a process. `ttl` (seconds) is the life of a lease; `clock` counts seconds and never goes back.
 
@@ -59,6 +42,7 @@ class LeaseHolder:
     by its id: they are spread evenly; those of a topic it does not know (0) by their hashes.
 
     Validity is counted from before a claim or renewal was sent, so it ends here before it ends in the store.
+    `taken` and `given` count leases by kind that came and went.
     """
 
     def __init__(
@@ -81,6 +65,8 @@ class LeaseHolder:
         self._wake = asyncio.Event()
         self._search: asyncio.Task[None] | None = None
         self._gone: frozenset[str] = frozenset()
+        self.taken: Counter[str] = Counter()
+        self.given: Counter[str] = Counter()
         self._watches: dict[str, Watch] = {}
         self._held: dict[str, Holding] = {}
         self._members: dict[str, Member] = {}
@@ -114,6 +100,15 @@ class LeaseHolder:
         """The epoch of a lease that is surely ours now, else None."""
         holding = self._held.get(resource)
         return holding.epoch if holding is not None and holding.valid_until > self._clock() else None
+
+    def held(self) -> list[str]:
+        """Resources whose leases we hold."""
+        return list(self._held)
+
+    def missing(self) -> list[str]:
+        """Resources that are to be ours at all times and are not, or not yet."""
+        wanted = (resource for watch in self._watches.values() for resource in watch.resources())
+        return [r for r in wanted if self._should_own(r) and self.holds(r) is None]
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -288,6 +283,7 @@ class LeaseHolder:
 
     def _lose(self, resource: str) -> None:
         if self._held.pop(resource, None) is not None and resource not in self._leaving:
+            self.given[kind_of(resource)] += 1
             self._steps.add(resource, self._tell_lost(resource))
 
     async def _tell_lost(self, resource: str) -> None:
@@ -303,6 +299,7 @@ class LeaseHolder:
         self._leaving.add(resource)
         await self._tell_lost(resource)
         self._leaving.discard(resource)
+        self.given[kind_of(resource)] += 1
         self._held.pop(resource, None)
         try:
             await self._store.release(resource, self.member.owner)
@@ -331,6 +328,7 @@ class LeaseHolder:
             with contextlib.suppress(LeasesUnavailable):
                 await self._store.release(resource, self.member.owner)
             raise
+        self.taken[kind_of(resource)] += 1
         return lease
 
     async def _elsewhere(self, resource: str) -> Lease:

@@ -23,13 +23,7 @@ from libs.record_log.lookup import TimedOffset, first_since
 from libs.record_log.port import RecordStore
 from libs.record_log.recovery import load, restore
 from libs.record_log.settings import LogSettings
-from libs.stream_log.port import (
-    LogError,
-    LogFenced,
-    LogOutcomeUnknown,
-    LogOutOfOrder,
-    LogUnavailable,
-)
+from libs.stream_log.port import LogError, LogFenced, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -118,6 +112,10 @@ class PartitionLog:
         """Where the earliest open transaction begins, else the log end: read_committed ends here."""
         first = self.transactions.first_unstable_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
+
+    def time_of(self, offset: int) -> int:
+        """When the record was made (ms), or one soon after it; -1: not known. Asks no store."""
+        return self._view.time_of(offset)
 
     async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
         """Append the record batches of one produce request and answer when they are durable.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import perf_counter
 from typing import Any, Final, cast
 
 import grpc
 import structlog
 
+from libs.rpc.counts import CANCELLED, OK, CallCounts, MethodCounts
 from libs.rpc.limits import UnderWay
 from libs.rpc.reading import holding, reading
 from sharebroker.errors import ErrorCode, KafkaError
@@ -25,8 +27,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     What would be more than `limits` allow is refused before a servicer hears of it.
     """
 
-    def __init__(self, limits: UnderWay | None = None) -> None:
+    def __init__(self, limits: UnderWay | None = None, counts: CallCounts | None = None) -> None:
         self._limits = limits or UnderWay()
+        self._counts = counts or CallCounts()
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
     async def intercept_service(
@@ -40,38 +43,46 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             handler = await continuation(handler_call_details)
             if handler is None or method.startswith("/grpc."):
                 return handler
-            self._wrapped[method] = _wrap(method, handler, self._limits)
+            self._wrapped[method] = _wrap(handler, self._limits, self._counts.of(method))
         return self._wrapped[method]
 
 
 def _wrap(
-    method: str, handler: grpc.RpcMethodHandler[Any, Any], limits: UnderWay
+    handler: grpc.RpcMethodHandler[Any, Any], limits: UnderWay, counts: MethodCounts
 ) -> grpc.RpcMethodHandler[Any, Any]:
     read = reading(cast("Callable[[bytes], Any]", handler.request_deserializer))
     if handler.stream_stream is not None:
         return grpc.stream_stream_rpc_method_handler(
-            _streaming(method, cast("Callable[..., Any]", handler.stream_stream), limits),
+            _streaming(cast("Callable[..., Any]", handler.stream_stream), limits, counts),
             request_deserializer=read,
             response_serializer=handler.response_serializer,
         )
     return grpc.unary_unary_rpc_method_handler(
-        _unary(method, cast("Callable[..., Any]", handler.unary_unary), limits),
+        _unary(cast("Callable[..., Any]", handler.unary_unary), limits, counts),
         request_deserializer=holding(read),
         response_serializer=handler.response_serializer,
     )
 
 
-def _unary(method: str, behaviour: Callable[..., Any], limits: UnderWay) -> Callable[..., Any]:
+def _unary(behaviour: Callable[..., Any], limits: UnderWay, counts: MethodCounts) -> Callable[..., Any]:
     async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
         limit = asyncio.timeout(_time_left(context))
+        begun, outcome = perf_counter(), CANCELLED
+        counts.under_way += 1
         try:
             if isinstance(request, KafkaError):
                 raise request
             with limits.call(_size(request)):
                 async with limit:
-                    return await behaviour(request, context)
+                    answer = await behaviour(request, context)
+            outcome = OK
+            return answer
         except Exception as failure:
-            await _abort(method, context, _late() if limit.expired() else failure)
+            outcome = ""
+            await _abort(counts, context, _late() if limit.expired() else failure)
+        finally:
+            counts.ended(outcome)
+            counts.seconds.add_seconds(perf_counter() - begun)
 
     return handle
 
@@ -94,26 +105,35 @@ def _late() -> KafkaError:
 
 
 def _streaming(
-    method: str, behaviour: Callable[..., AsyncIterator[Any]], limits: UnderWay
+    behaviour: Callable[..., AsyncIterator[Any]], limits: UnderWay, counts: MethodCounts
 ) -> Callable[..., AsyncIterator[Any]]:
     async def handle(
         requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[Any]:
+        outcome = CANCELLED
+        counts.under_way += 1
         try:
             with limits.call():
                 async for response in behaviour(requests, context):
                     yield response
+            outcome = OK
         except Exception as failure:
-            await _abort(method, context, failure)
+            outcome = ""
+            await _abort(counts, context, failure)
+        finally:
+            counts.ended(outcome)
 
     return handle
 
 
-async def _abort(method: str, context: grpc.aio.ServicerContext[Any, Any], failure: Exception) -> None:
+async def _abort(
+    counts: MethodCounts, context: grpc.aio.ServicerContext[Any, Any], failure: Exception
+) -> None:
+    counts.failed(failure)
     if isinstance(failure, grpc.aio.AbortError):
         raise failure
     if not isinstance(failure, KafkaError):
-        _log.error("unexpected failure of a call", method=method, exc_info=failure)
+        _log.error("unexpected failure of a call", method=counts.method, exc_info=failure)
         failure = KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; its log says why."
         )

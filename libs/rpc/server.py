@@ -12,6 +12,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from libs.rpc.counts import CallCounts
 from libs.rpc.errors import ErrorInterceptor
 from libs.rpc.limits import UnderWay
 from libs.rpc.reading import MAX_MESSAGE, MAX_READ
@@ -40,7 +41,8 @@ class GrpcServer:
     """Serves several services on one address: `bind`, `add` them, then `start`."""
 
     def __init__(self, limits: UnderWay | None = None) -> None:
-        interceptor = ErrorInterceptor(limits)
+        self.counts = CallCounts()
+        interceptor = ErrorInterceptor(limits, self.counts)
         self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []

@@ -83,6 +83,13 @@ def serve(
             help="Level of a feature, NAME=LEVEL; share.version=0 takes share groups from Kafka clients."
         ),
     ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT for Prometheus (/metrics) and probes (/startedz, /readyz, /livez), over plain "
+            "HTTP; nowhere if not set."
+        ),
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
     ] = None,
@@ -97,6 +104,8 @@ def serve(
             parse_address(kafka, "--kafka")
         if kafka_advertise is not None:
             parse_address(kafka_advertise, "--kafka-advertise", lowest=1)
+        if metrics is not None:
+            parse_address(metrics, "--metrics")
         settings = ServeSettings(
             data=data,
             roles=parse_roles(roles),
@@ -108,6 +117,7 @@ def serve(
             features=parse_features(feature or ()),
             fsync=fsync,
             ready_file=ready_file,
+            metrics=metrics,
             config=parse_config(set_ or ()),
         )
         uvloop.run(run(settings))

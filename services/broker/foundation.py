@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from libs.catalog.follower import CatalogFollower
+from libs.coordinator_runtime.metrics import AnyHost
 from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder
 from libs.leases.identity import Identity, at_address, persistent, temporary
 from libs.leases.port import LeaseStore, Member
 from libs.leases.redis import RedisLeaseStore
 from libs.persister.default import DefaultPersister
+from libs.record_log.metered import MeteredRecordStore
 from libs.record_log.port import RecordStore
 from libs.record_log.redis import RedisRecordStore
 from libs.redis_link.connection import connect
@@ -23,10 +25,12 @@ from libs.redis_link.link import LinkSettings
 from libs.redis_link.port import Link
 from libs.redis_link.replicas import Replicas
 from libs.rpc.router import Router
+from libs.stream_log.metered import MeteredStreamLog
 from libs.stream_log.port import LogUnavailable, StreamLog
 from libs.stream_log.redis import RedisStreamLog
 from services.broker.rechecks import Recheck, Rechecks
 from services.broker.settings import ServeSettings
+from services.broker.watching import Watching
 from services.gateway.kafka.server import KafkaServer
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -38,7 +42,8 @@ REDIS_TIMEOUT = 10.0
 class Foundation:
     """Shared by the roles of one process. What is in `drains` ends streams before the server stops.
 
-    What is in `rechecks` compares memory with a Redis that may have lost something.
+    What is in `rechecks` compares memory with a Redis that may have lost something. `watching` tells others
+    how the process is, `hosts` are its coordinators' shards.
     """
 
     settings: ServeSettings
@@ -53,10 +58,20 @@ class Foundation:
     kafka: KafkaServer | None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[Recheck] = field(default_factory=list)
+    watching: Watching = field(default_factory=Watching)
+    hosts: list[AnyHost] = field(default_factory=list)
+
+    def most_series(self) -> int:
+        """How many share-partitions have metrics of their own."""
+        return self.catalog.broker.metrics_max_share_partitions
 
 
 async def lay(
-    settings: ServeSettings, address: str, kafka: KafkaServer | None, stack: contextlib.AsyncExitStack
+    settings: ServeSettings,
+    address: str,
+    kafka: KafkaServer | None,
+    watching: Watching,
+    stack: contextlib.AsyncExitStack,
 ) -> Foundation:
     """Builds the foundation of a process that others reach at `address`; `stack` takes it down again.
 
@@ -69,7 +84,9 @@ async def lay(
         writes = await _linked(url, stack, replicas) if replicas else link
     except RedisError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    keys, log = Keys(), RedisStreamLog(link, writes=writes)
+    watching.redis({"all": link} if writes is link else {"reads": link, "writes": writes})
+    keys = Keys()
+    log, records = _logs(link, writes, watching if settings.metrics else None)
     identity = _identity(settings, address)
     member = Member(identity.owner, identity.node_id, settings.roles, address, kafka.address if kafka else "")
     leases = RedisLeaseStore(link, writes=writes)
@@ -96,7 +113,7 @@ async def lay(
         settings,
         keys,
         log,
-        RedisRecordStore(link, writes=writes),
+        records,
         leases,
         holder,
         catalog,
@@ -104,7 +121,16 @@ async def lay(
         DefaultPersister(router),
         kafka,
         rechecks=checks,
+        watching=watching,
     )
+
+
+def _logs(link: Link, writes: Link, watching: Watching | None) -> tuple[StreamLog, RecordStore]:
+    """Where state and records are kept; metered where somebody watches."""
+    log, records = RedisStreamLog(link, writes=writes), RedisRecordStore(link, writes=writes)
+    if watching is None:
+        return log, records
+    return MeteredStreamLog(log, watching.appends), MeteredRecordStore(records, watching.appends)
 
 
 async def _linked(url: str, stack: contextlib.AsyncExitStack, replicas: Replicas | None = None) -> Link:

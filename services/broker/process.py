@@ -20,6 +20,7 @@ from libs.rpc.server import GrpcServer
 from services.broker import roles
 from services.broker.foundation import Foundation, lay
 from services.broker.settings import ServeSettings, parse_address
+from services.broker.watching import Watching
 from services.gateway.kafka.server import KafkaServer
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -61,22 +62,29 @@ class Process:
     async def _start(self) -> None:
         if self._settings.ready_file is not None:
             _make_room(self._settings.ready_file)
+        watching = Watching()
+        if self._settings.metrics is not None:
+            await watching.start(self._settings.metrics)
+            self._stack.push_async_callback(watching.stop)
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes))
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         kafka = self._bind_kafka(self.address)
-        base = await lay(self._settings, self.address, kafka, self._stack)
+        base = await lay(self._settings, self.address, kafka, watching, self._stack)
+        watching.metrics.add(server.counts.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):
                 server.add(service)
+        watching.owned(base.holder, base.hosts)
         await self._serve(base, server)
-        self._write_ready_file(port, kafka)
+        self._write_ready_file(port, kafka, watching.address)
         _log.info(
             "serving",
             address=self.address,
             kafka=kafka.address if kafka else None,
+            metrics=watching.address,
             roles=sorted(self._settings.roles),
         )
 
@@ -109,8 +117,10 @@ class Process:
             self._stack.push_async_callback(base.kafka.stop, GRACE, hang_up=False)
         self._stack.push_async_callback(base.holder.give_notice)
         await server.ready()
+        base.watching.health.started()
+        self._stack.callback(base.watching.health.stop)
 
-    def _write_ready_file(self, port: int, kafka: KafkaServer | None) -> None:
+    def _write_ready_file(self, port: int, kafka: KafkaServer | None, metrics: str | None) -> None:
         path = self._settings.ready_file
         if path is None:
             return
@@ -118,6 +128,7 @@ class Process:
             "grpc": self.address,
             "port": port,
             "kafka": kafka.address if kafka else None,
+            "metrics": metrics,
             "pid": os.getpid(),
             "roles": sorted(self._settings.roles),
         }

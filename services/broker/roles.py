@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
@@ -14,6 +15,7 @@ from services.gateway.kafka.call import Door
 from services.gateway.service.admin_servicer import AdminServicer
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.idle import IdleSessions
+from services.gateway.service.metrics import gateway_families
 from services.gateway.service.plan_servicer import PlanServicer
 from services.gateway.service.produce_servicer import ProduceServicer
 from services.gateway.service.share_servicer import ShareServicer
@@ -32,6 +34,7 @@ from services.share_coordinator.service.servicer import ShareCoordinator, make_h
 from services.share_partition_leader.clients.transactions import CoordinatorCheck
 from services.share_partition_leader.service.calls import LocalShareCalls
 from services.share_partition_leader.service.leadership import Leadership, Ports
+from services.share_partition_leader.service.metrics import LeaderMetrics
 from services.share_partition_leader.service.retention import RetentionTask
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
 from sharebroker.cluster.v1 import cluster_pb2_grpc
@@ -46,6 +49,7 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     """Keeps share state."""
     config = ShareCoordinatorConfig.of(base.settings.config)
     host = make_host(base.log, config)
+    base.hosts.append(host)
     await host.start(base.holder)
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
@@ -74,6 +78,7 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     """Leads partitions."""
     leadership = Leadership(Ports(base.holder, base.records, base.persister, base.catalog))
     stack.push_async_callback(leadership.close)
+    base.watching.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
     interval = base.settings.config.log_retention_check_interval_ms / 1000
     retention = RetentionTask(leadership, base.router, interval)
@@ -109,7 +114,11 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     ports = GroupPorts(base.catalog, base.persister, LeaderLogEnds(base.router), departures.member_left)
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
+    metrics = groups.metrics(base.most_series)
+    base.watching.metrics.add(metrics.families)
+    base.watching.metrics.refreshes.append(metrics.refresh)
     catalog_host = make_catalog_host(base.log, config, base.catalog)
+    base.hosts.extend((host, catalog_host))
     await catalog_host.start(base.holder)
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
@@ -140,6 +149,7 @@ async def _transaction_coordinator(
         coordinator.ending(transactional_id)  # it is made of the host, and the host tells it
 
     host = make_transaction_host(base.log, config, base.catalog, ending)
+    base.hosts.append(host)
     coordinator = TransactionCoordinator(host, config, LeaderMarkers(base.router, base.catalog))
     await host.start(base.holder)
     base.rechecks.append(host.recheck)
@@ -159,11 +169,15 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     """The doors for clients; keeps nothing durable."""
     door = Gateway(base.router, base.catalog, base.settings.config)
     base.drains.append(door.stop)
+    base.watching.metrics.add(partial(gateway_families, door))
     if base.kafka is not None:
         me, router = base.holder.member, base.router
         partitions = base.catalog.partitions
         brokers = Brokers(lambda: router.members, me, base.leases, router.group_shard, partitions)
-        base.kafka.open(Door(door, brokers, base.settings.features), base.settings.config)
+        kafka = Door(door, brokers, base.settings.features)
+        base.kafka.open(kafka, base.settings.config)
+        base.watching.metrics.add(kafka.counts.families)
+        base.watching.metrics.add(base.kafka.families)
     idle = IdleSessions(door)
     idle.start()
     stack.push_async_callback(idle.stop)

@@ -26,6 +26,7 @@ class ServeSettings:
     """How one process serves. Without `redis` it starts a Valkey of its own below `data`.
 
     Only a process with the gateway's role opens a Kafka door; `features` are the levels in force there.
+    At `metrics` (HOST:PORT) it tells over HTTP how it is.
     """
 
     data: Path = DEFAULT_DATA
@@ -38,6 +39,7 @@ class ServeSettings:
     features: Mapping[str, int] = field(default_factory=dict)
     fsync: Fsync = "always"
     ready_file: Path | None = None
+    metrics: str | None = None
     config: BrokerConfig
 
     @property

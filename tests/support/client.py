@@ -118,6 +118,16 @@ class Client:
         assert not answer.responses[0].error_code, answer
         return group_id
 
+    async def configure_broker(self, name: str, value: str) -> None:
+        """Change a property of all processes while they run."""
+        asked = cluster.IncrementalAlterConfigsRequest.Resource(
+            resource_type=cluster.RESOURCE_TYPE_BROKER,
+            configs=[cluster.IncrementalAlterConfigsRequest.Config(name=name, value=value)],
+        )
+        request = cluster.IncrementalAlterConfigsRequest(resources=[asked])
+        answer = await self.admin.IncrementalAlterConfigs(request, timeout=TIMEOUT)
+        assert not answer.responses[0].error_code, answer
+
     async def publish(
         self, topic: str, texts: Iterable[str], *, partition: int | None = None, timeout: float = TIMEOUT
     ) -> list[tuple[int, int]]:

@@ -93,6 +93,12 @@ class SegmentIndex:
                 return segment.base_offset
         return None
 
+    def time_around(self, offset: int) -> int:
+        """Newest time (ms) of the segment that holds `offset`, -1 where none does."""
+        segments = self.segments()
+        index = bisect_right(segments, offset, key=lambda segment: segment.end_offset)
+        return segments[index].max_timestamp if index < len(segments) else -1
+
     def newest(self) -> Segment | None:
         """The first segment with the highest time, None when there is none."""
         return max(self.segments(), key=lambda segment: segment.max_timestamp, default=None)

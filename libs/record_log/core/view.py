@@ -62,6 +62,11 @@ class LogView:
             return self._ahead.read(offset, max_bytes)
         return hot
 
+    def time_of(self, offset: int) -> int:
+        """Newest time (ms) of the batch that holds `offset`, or of the stretch around it; -1: not known."""
+        hot = self.tail.read(offset, 0)
+        return hot[0].max_timestamp if hot else self.index.time_around(offset)
+
     def keep(self, batches: Sequence[StoredBatch]) -> None:
         """Remember what was read from the store: whoever works off a backlog needs the rest of it next."""
         if batches:

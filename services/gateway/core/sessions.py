@@ -108,6 +108,11 @@ class SessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partitions(self) -> int:
+        """Partitions of all sessions together."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
     def open(
         self, key: SessionKey, connection: str, partitions: Sequence[TopicPartition], now: float
     ) -> Session:

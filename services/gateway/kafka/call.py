@@ -11,6 +11,7 @@ from services.gateway.clients.deadline import Deadline
 from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.kafka.brokers import Brokers, View
 from services.gateway.kafka.complaints import Complaints
+from services.gateway.kafka.counts import RequestCounts
 from services.gateway.kafka.ticks import Ticks
 from services.gateway.service.gateway import Gateway
 from sharebroker.errors import KafkaError
@@ -42,6 +43,7 @@ class Door:
     features: Mapping[str, int]
     complaints: Complaints = field(default_factory=Complaints)
     fetches: Fetches = field(default_factory=Fetches)
+    counts: RequestCounts = field(default_factory=RequestCounts)
     ticks: Ticks = field(default_factory=Ticks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Final, NamedTuple
 
 from libs.kafka_wire.frames import (
@@ -70,6 +71,8 @@ async def answer(asked: Sequence[Asked]) -> list[Answer | None]:
     api = asked[0].api
     door = asked[0].call.door
     door.fetches.number += api.waits
+    door.counts.requests[api.key] += len(asked)
+    begun = perf_counter()
     try:
         messages = await _serve(api, [one.call for one in asked])
         return [_framed(one, message) for one, message in zip(asked, messages, strict=True)]
@@ -78,10 +81,12 @@ async def answer(asked: Sequence[Asked]) -> list[Answer | None]:
     except Exception as error:  # whatever it was, its client gets an answer and the others go on
         name = api_schema(api.key).name
         door.complaints.tell("a request failed", failed=error, api=name, version=asked[0].header.version)
+        door.counts.failures[api.key] += len(asked)
         failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log says why.")
         return [_framed(one, api.refuse(one.call, failure)) for one in asked]
     finally:
         door.fetches.number -= api.waits
+        door.counts.seconds[api.key].add_seconds(perf_counter() - begun)
 
 
 async def _serve(api: Api, calls: list[Call]) -> list[Message | None]:
@@ -92,6 +97,7 @@ async def _serve(api: Api, calls: list[Call]) -> list[Message | None]:
             return await api.joined.handle(calls)
         return [await api.handle(call) for call in calls]
     except KafkaError as error:
+        calls[0].door.counts.failures[api.key] += len(calls)
         return [api.refuse(call, error) for call in calls]
 
 

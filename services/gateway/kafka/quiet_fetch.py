@@ -102,6 +102,7 @@ class QuietFetch:
             self.give_up()
             return
         self._tick = None
+        self._call.door.counts.quiet[SHARE_FETCH] += 1
         self._say(self._answer[:])
 
     def _is_quiet(self) -> bool:

@@ -33,6 +33,7 @@ class QuietHeartbeat:
         """See Expected."""
         if not self._pattern.fits(data) or not self._stays():
             return False
+        self._call.door.counts.quiet[HEARTBEAT] += 1
         self._answer[ANSWERED] = data[CORRELATION]
         self._say(self._answer[:])
         return True

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
 from libs.config.broker import BrokerConfig
+from libs.telemetry.metrics import Family, gauge
 from services.gateway.kafka.budget import Budget, Untaken
 from services.gateway.kafka.call import Door
 from services.gateway.kafka.complaints import Complaints
@@ -109,6 +110,14 @@ class KafkaServer:
             _, late = await asyncio.wait(tasks, timeout=grace)
             for task in late:
                 task.cancel()
+
+    def families(self) -> Iterable[Family]:
+        """See Collector."""
+        yield gauge(
+            "sharebroker_kafka_connections",
+            "Connections of Kafka clients.",
+            [((), len(self._connections))],
+        )
 
     def check(self, now: float) -> None:
         """Close connections that keep us waiting; `now` in seconds of the loop's clock."""

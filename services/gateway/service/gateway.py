@@ -80,6 +80,11 @@ class Gateway:
             self._pending.discard(ended)
             ended.set_result(None)
 
+    @property
+    def streams(self) -> int:
+        """Streams of clients that are open."""
+        return len(self._streams)
+
     def background(self, work: Coroutine[None, None, None], what: str) -> None:
         """Run `work`; a refusal of another service is logged only."""
         self.begin(_logged(work, what))

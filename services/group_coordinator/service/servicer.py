@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from services.group_coordinator.service.messages import (
     heartbeat_out,
     not_described,
 )
+from services.group_coordinator.service.metrics import GroupMetrics
 from services.group_coordinator.service.shards import Host, Shards
 from services.group_coordinator.service.share_states import ShareStates
 from sharebroker.errors import KafkaError
@@ -66,6 +68,10 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         """Gives up what is under way in the background."""
         await self._tasks.stop()
         await self._states.close()
+
+    def metrics(self, most: Callable[[], int]) -> GroupMetrics:
+        """What this process tells of its groups; `most` bounds the series."""
+        return GroupMetrics(self._shards, self._lags, most)
 
     def fenced(self, group_id: str, member_id: str) -> None:
         """Takes note that a member's session ran out: it has departed as soon as that is durable."""

@@ -14,6 +14,7 @@ from typing import Final
 from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
+    ARCHIVED,
     AVAILABLE,
     NOBODY,
     InFlight,
@@ -180,6 +181,8 @@ class Acknowledgement:
             if target is ACQUIRED:
                 self._renew(run, lock)
                 continue
+            if target is ARCHIVED:
+                _tell_why(transition, event, run)
             run.target = target if target is not AVAILABLE else self._after_release(run)
             run.pending = transition
             transition.runs.append(run)
@@ -191,6 +194,13 @@ class Acknowledgement:
         if not self._settings.renew_enabled:
             raise _refused(run.first, Refusal.RENEW_DISABLED)
         self.renewed.append((run, lock))
+
+
+def _tell_why(transition: Transition, event: Event, run: Run) -> None:
+    if event is Event.REJECT:
+        transition.rejected += run.size
+    else:
+        transition.gaps += run.size
 
 
 def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:

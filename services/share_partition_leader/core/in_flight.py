@@ -44,16 +44,19 @@ class Transition:
     """State changes on their way to the share coordinator, committed or rolled back together.
 
     `batches` is what has to be written. `runs` wait for the outcome; a change that was applied already
-    (lock timeout) has none. With `until`, what it releases stays locked until then, by nobody.
+    (lock timeout) has none. With `until`, what it releases stays locked until then, by nobody. Of what it
+    archives so many offsets were `rejected`, or are `gaps` in the log.
     """
 
-    __slots__ = ("batches", "id", "runs", "until")
+    __slots__ = ("batches", "gaps", "id", "rejected", "runs", "until")
 
     def __init__(self, transition_id: int, until: float | None = None) -> None:
         self.id = transition_id
         self.until = until
         self.runs: list[Run] = []
         self.batches: list[StateBatch] = []
+        self.rejected = 0
+        self.gaps = 0
 
 
 class Run:

@@ -22,6 +22,7 @@ from services.share_partition_leader.core.acknowledge import (
     validate_releases,
 )
 from services.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
+from services.share_partition_leader.core.counts import Counts
 from services.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -58,15 +59,21 @@ class SharePartition:
 
     `tokens` is shared by all that are made of a partition under one leader epoch, one after the other or for
     several groups: a token of an earlier one must never fit a later one's lock.
+    `counts` are for others to read.
     Raises: KafkaError UNKNOWN_SERVER_ERROR when the loaded state contradicts itself.
     """
 
-    __slots__ = ("_in_flight", "_loaded", "_locks", "_transitions", "settings")
+    __slots__ = ("_in_flight", "_loaded", "_locks", "_transitions", "counts", "settings")
 
     def __init__(
-        self, settings: SharePartitionSettings, loaded: LoadedState, tokens: Iterator[int] | None = None
+        self,
+        settings: SharePartitionSettings,
+        loaded: LoadedState,
+        tokens: Iterator[int] | None = None,
+        counts: Counts | None = None,
     ) -> None:
         self.settings = settings
+        self.counts = counts or Counts()
         self._loaded = loaded
         self._in_flight = load(loaded)
         self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
@@ -122,7 +129,9 @@ class SharePartition:
         if not log_batches:
             return []
         acquisition = Acquisition(self._in_flight, self.settings, request, fetch_offset, log_batches)
-        return acquisition.run(self._locks, now)
+        acquired = acquisition.run(self._locks, now)
+        self.counts.acquire(acquired)
+        return acquired
 
     def archive_aborted(self, acquired: Sequence[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
         """Take markers, and records of aborted transactions (read_committed), out of what was just acquired.
@@ -134,7 +143,9 @@ class SharePartition:
             for first, last in aborted:
                 if first <= piece.last and last >= piece.first:
                     self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
-        return exclude(acquired, aborted)
+        left = exclude(acquired, aborted)
+        self.counts.aborted += _offsets(acquired) - _offsets(left)
+        return left
 
     def untold(self, start_offset: int) -> Transition | None:
         """A change to write where the SPSO has passed `start_offset` and nothing in flight will ever tell.
@@ -159,6 +170,7 @@ class SharePartition:
             validate_delay(batches, delay)
         transition = self._transition(now + delay if delay else None)
         renewed = self._mark(member, batches, transition)
+        self.counts.acknowledge(batches)
         if renewed:
             self._renew(renewed, now + self.settings.lock_duration)
         return self._pending(transition)
@@ -180,6 +192,7 @@ class SharePartition:
         )
         for batch in batches:
             settlement.add(batch, end)
+        self.counts.acknowledge(batches)
         if settlement.renewed and self.settings.renew_enabled:
             self._renew(settlement.renewed, deadline)
         return Settled(self._pending(transition), tuple(settlement.left))
@@ -205,6 +218,7 @@ class SharePartition:
         validate_releases(batches, "unseen")
         transition = self._transition()
         self._mark(member, batches, transition)
+        self.counts.unseen += sum(run.size for run in transition.runs)
         self._in_flight.undo(transition.runs)
 
     def pieces(self, first: int, last: int) -> list[tuple[int, int]]:
@@ -222,7 +236,9 @@ class SharePartition:
     def give_back_all(self, member: str) -> None:
         """`give_back` all that a member holds."""
         held = (run for run in self._in_flight.runs if run.lock is not None and run.lock.member == member)
-        self._in_flight.undo([run for run in held if run.pending is None])
+        undone = [run for run in held if run.pending is None]
+        self.counts.unseen += sum(run.size for run in undone)
+        self._in_flight.undo(undone)
 
     def release_member(self, member: str) -> Transition | None:
         """Give back all a member holds (session closed, connection lost); None when it holds nothing."""
@@ -234,6 +250,11 @@ class SharePartition:
                 run.pending = transition
                 transition.runs.append(run)
         return self._pending(transition)
+
+    def locked(self) -> tuple[int, int]:
+        """How many offsets are locked, and of how many runs the window is made."""
+        runs = self._in_flight.runs
+        return sum(run.size for run in runs if run.lock is not None), len(runs)
 
     def held(self) -> list[LostLock]:
         """Every lock, as it would be lost with this object."""
@@ -265,6 +286,7 @@ class SharePartition:
         if not lost:
             return Expired((), None)
         self._in_flight.advance()
+        self.counts.lose(lost)
         transition = self._transition()
         transition.batches = batches_of(lost, to_target=False)
         return Expired(tuple(lost), transition)
@@ -285,7 +307,10 @@ class SharePartition:
             for transition in transitions:
                 if transition.until is not None:
                     self._locks.watch(transition.until)
-            return commit(self._in_flight, transitions)
+            freed = commit(self._in_flight, transitions)
+            if freed.archived:
+                self.counts.complete(transitions, freed)
+            return freed
         for deadline in roll_back(self._in_flight, transitions):
             self._locks.watch(deadline)
         return Freed(False, 0, 0, 0)
@@ -335,6 +360,10 @@ class SharePartition:
                 old, new = lock, self._locks.renew(lock, deadline)
             run.lock = new
         self._in_flight.rejoin([run for run, _ in renewed])
+
+
+def _offsets(acquired: Sequence[Acquired]) -> int:
+    return sum(piece.last - piece.first + 1 for piece in acquired)
 
 
 def load(loaded: LoadedState) -> InFlight:

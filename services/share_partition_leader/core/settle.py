@@ -144,6 +144,8 @@ class Settlement:
             self.renewed.append((run, run.lock))
         if target is ACQUIRED:
             return
+        if kind == AckType.REJECT:
+            self._transition.rejected += run.size
         if target is AVAILABLE:
             target = after_failed_delivery(Event.RELEASE, run.delivery_count, self._limit)
         run.target, run.pending = target, self._transition

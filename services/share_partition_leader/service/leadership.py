@@ -22,6 +22,7 @@ from libs.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
+from libs.clock import monotonic
 from libs.config.broker import BrokerConfig
 from libs.leases import names
 from libs.leases.holder import LeaseHolder
@@ -33,6 +34,7 @@ from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import RecordStore
 from libs.record_log.settings import LogSettings
 from libs.stream_log.port import LogError
+from libs.telemetry.metrics import Histogram
 from services.share_partition_leader.config import (
     CATALOG_LAG,
     LONGEST_RETRY_DELAY,
@@ -42,6 +44,7 @@ from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import load_state, state_writer
+from services.share_partition_leader.service.tallies import Tallies
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -104,6 +107,8 @@ class Leadership:
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
         self._room = 0
+        self.tallies = Tallies(lambda: self.broker.metrics_max_share_partitions)
+        self.load_time = Histogram()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -346,12 +351,14 @@ class Leadership:
         self._room -= 1
 
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
+        begun = monotonic()
         catalog, persister = self._ports.catalog, self._ports.persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # The settings as they are now: they may have changed while the state was read.
             settings = share_partition_settings(catalog.group_config(group_id))
-            core = SharePartition(settings, state, led.tokens)
+            counts = self.tallies.of(group_id, led.topic.name, self._loaded_everywhere)
+            core = SharePartition(settings, state, led.tokens, counts)
         except KafkaError:
             raise
         except Exception as error:
@@ -362,6 +369,7 @@ class Leadership:
             group_id, led.topic.name, led.log, core, writer, partial(self._forget, led)
         )
         made.tell_start()
+        self.load_time.add_seconds(monotonic() - begun)
         return made
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:

@@ -125,3 +125,11 @@ def test_an_opened_log_counts_on_behind_its_index_rows() -> None:
     log = LogView(4, 12, [Segment(0, 6, 10, 1)], Limits())
     assert log.unread_from == 6
     assert LogView(4, 4, (), Limits()).unread_from == 4
+
+
+def test_the_time_of_a_record_is_that_of_its_batch_or_of_the_stretch_around_it() -> None:
+    log = view(5)  # the last two batches are hot, the first four are in two closed segments
+    assert [log.time_of(offset) for offset in (9, 11, 12)] == [3002, 3002, 4002]
+    assert [log.time_of(offset) for offset in (0, 5, 6)] == [1002, 1002, 3002]
+    assert log.time_of(15) == -1
+    assert LogView(0, 0, (), Limits()).time_of(0) == -1

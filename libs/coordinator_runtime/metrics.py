@@ -1,0 +1,32 @@
+"""What the shards of a coordinator tell of themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from libs.coordinator_runtime.host import ShardHost
+from libs.coordinator_runtime.lifecycle import ShardState
+from libs.telemetry.metrics import Family, gauge
+
+AnyHost = ShardHost[Any, Any, Any]
+
+
+def shard_families(hosts: Sequence[AnyHost]) -> Iterable[Family]:
+    """See Collector."""
+    yield gauge(
+        "sharebroker_shards",
+        "Shards of coordinators that this process has, by state (Kafka: num-partitions).",
+        (
+            (("coordinator", host.name, "state", state.name.lower()), states[state])
+            for host in hosts
+            for states in [Counter(shard.state for shard in host.held())]
+            for state in ShardState
+        ),
+    )
+
+
+def not_active(hosts: Iterable[AnyHost]) -> list[str]:
+    """Shards that are ours and take no commands yet."""
+    return [shard.shard for host in hosts for shard in host.held() if shard.state is not ShardState.ACTIVE]

@@ -1,0 +1,72 @@
+"""Lets others watch this process: metrics and three questions of health over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from libs.coordinator_runtime.metrics import AnyHost, not_active, shard_families
+from libs.leases.holder import LeaseHolder
+from libs.leases.metrics import lease_families
+from libs.redis_link.metrics import link_families, unreachable
+from libs.redis_link.port import Link
+from libs.telemetry.appends import Appends
+from libs.telemetry.exposition import CONTENT_TYPE, Exposition
+from libs.telemetry.health import Health, page
+from libs.telemetry.http import HttpServer, Reply
+from libs.telemetry.metrics import Metrics
+from libs.telemetry.process import LoopLag, ProcessCost
+from services.broker.settings import parse_address
+
+METRICS: Final = "/metrics"
+STARTED: Final = "/startedz"
+READY: Final = "/readyz"
+LIVE: Final = "/livez"
+
+
+class Watching:
+    """What the parts of a process tell, and the server that asks them; nobody asks where none is started."""
+
+    def __init__(self) -> None:
+        self.metrics = Metrics()
+        self.health = Health()
+        self.appends = Appends()
+        self._lag = LoopLag()
+        self._exposition = Exposition(self.metrics)
+        pages = {
+            METRICS: self._text,
+            STARTED: page(self.health.is_started),
+            READY: page(self.health.is_ready),
+            LIVE: page(self.health.is_live),
+        }
+        self._http = HttpServer(pages)
+        self.address: str | None = None
+        for families in (ProcessCost().families, self._lag.families, self.appends.families):
+            self.metrics.add(families)
+
+    async def start(self, address: str) -> None:
+        """Serve at HOST:PORT, also while the process is still starting. Raises KafkaError INVALID_CONFIG."""
+        host, port = parse_address(address, "--metrics")
+        self.address = f"{host}:{await self._http.start(host, port)}"
+        self._lag.start()
+
+    async def stop(self) -> None:
+        """Serve no more."""
+        self._lag.stop()
+        await self._http.stop()
+        await self._exposition.close()
+
+    def redis(self, links: Mapping[str, Link]) -> None:
+        """Tell of links by what they are for, and ask over each whether Redis is there."""
+        self.metrics.add(partial(link_families, links))
+        self.health.checks += [partial(unreachable, link) for link in links.values()]
+
+    def owned(self, holder: LeaseHolder, hosts: Sequence[AnyHost]) -> None:
+        """Tell of leases and shards; without those that should be ours the process is not ready."""
+        self.metrics.add(partial(lease_families, holder))
+        self.metrics.add(partial(shard_families, hosts))
+        self.health.missing += [holder.missing, partial(not_active, hosts)]
+
+    async def _text(self) -> Reply:
+        return Reply(200, await self._exposition.text(), CONTENT_TYPE)

@@ -1,0 +1,111 @@
+"""What a group coordinator tells of its groups: states, members, and how far behind they are.
+
+Lag is counted here and not by leaders, who forget a group when nobody reads for it: it grows just then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from libs.telemetry.metrics import OTHER, Family, Kind, Sample, gauge
+from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups
+from services.group_coordinator.core.model import GroupState
+from services.group_coordinator.service.lag import UNKNOWN, Lags
+from services.group_coordinator.service.shards import Shards
+from sharebroker.errors import KafkaError
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+
+_STATES: Final = tuple(state.value.lower() for state in GroupState)
+
+_Place = tuple[str, str, str]
+REST: Final[_Place] = (OTHER, OTHER, OTHER)
+
+
+class GroupRow(NamedTuple):
+    """A group as it was at the last look."""
+
+    state: str
+    epoch: int
+    members: int
+
+
+class GroupMetrics:
+    """Asks shards, share coordinators and leaders; tells what they said. `most` bounds the series."""
+
+    def __init__(self, shards: Shards, lags: Lags, most: Callable[[], int]) -> None:
+        self._shards = shards
+        self._lags = lags
+        self._most = most
+        self._groups: dict[str, GroupRow] = {}
+        self._lag: dict[_Place, int] = {}
+
+    async def refresh(self) -> None:
+        """Looks anew. A group that cannot be asked stays as it was known."""
+        states, _ = await self._shards.list(ListGroups())
+        groups: dict[str, GroupRow] = {}
+        lag: dict[_Place, int] = {}
+        for group_id in sorted(states):
+            row, rows = await self._looked(group_id)
+            if row is not None:
+                groups[group_id] = row
+            self._take_in(lag, rows)
+        self._groups, self._lag = groups, lag
+
+    def families(self) -> Iterable[Family]:
+        """See Collector."""
+        states = Counter(row.state.lower() for row in self._groups.values())
+        yield gauge(
+            "sharebroker_share_groups",
+            "Share groups whose coordinator this process is, by state (Kafka: share-group-count).",
+            ((("state", state), states[state]) for state in _STATES),
+        )
+        named = list(self._groups.items())[: self._most()]
+        yield gauge(
+            "sharebroker_share_group_members",
+            "Members of a group.",
+            ((("group", group_id), row.members) for group_id, row in named),
+        )
+        yield gauge(
+            "sharebroker_share_group_epoch",
+            "Epoch of a group: it rises with every rebalance.",
+            ((("group", group_id), row.epoch) for group_id, row in named),
+        )
+        yield Family(
+            "sharebroker_share_group_lag",
+            Kind.GAUGE,
+            "Records of a partition that the group has not finished, once any of its state is written.",
+            (
+                Sample(("group", group_id, "topic", topic, "partition", partition), lag)
+                for (group_id, topic, partition), lag in self._lag.items()
+            ),
+        )
+
+    async def _looked(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, int]]]:
+        try:
+            group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
+        except KafkaError:
+            return self._known(group_id)
+        asked = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
+        rows = list(_rows(await self._lags.describe(asked)))
+        return GroupRow(group.state, group.epoch, len(group.members)), rows
+
+    def _known(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, int]]]:
+        rows = [(place, lag) for place, lag in self._lag.items() if place[0] == group_id]
+        return self._groups.get(group_id), rows
+
+    def _take_in(self, into: dict[_Place, int], rows: Iterable[tuple[_Place, int]]) -> None:
+        most = self._most()
+        for place, lag in rows:
+            if len(into) < most:
+                into[place] = lag
+            else:
+                into[REST] = into.get(REST, 0) + lag
+
+
+def _rows(described: pb.DescribeShareGroupOffsetsResponse.Group) -> Iterator[tuple[_Place, int]]:
+    for topic in described.topics:
+        for row in topic.partitions:
+            if row.lag != UNKNOWN:
+                yield (described.group_id, topic.topic_name, str(row.partition)), row.lag

@@ -1,0 +1,96 @@
+"""A process that is watched, on a Redis that can be taken away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from libs.testkit.brokers import Serve
+from libs.testkit.servers import Server, running
+from tests.support.client import TIMEOUT
+
+
+class Watched:
+    """A `serve --metrics` and the Redis below it."""
+
+    def __init__(self, serve: Serve, redis: Server) -> None:
+        self.serve = serve
+        self.redis = redis
+
+    @property
+    def url(self) -> str:
+        """Where it is watched."""
+        return f"http://{self.serve.facts['metrics']}"
+
+    async def ask(self, path: str) -> tuple[int, str]:
+        """Status and text of a page."""
+        return await asyncio.to_thread(self._ask, path)
+
+    async def metrics(self) -> Metrics:
+        """What it tells now, and not a moment ago."""
+        before = told = await self._scrape()
+        while told.renderings == before.renderings:
+            await asyncio.sleep(0.05)
+            told = await self._scrape()
+        return told
+
+    async def _scrape(self) -> Metrics:
+        status, text = await self.ask("/metrics")
+        assert status == 200
+        return Metrics(text)
+
+    def _ask(self, path: str) -> tuple[int, str]:
+        try:
+            with urlopen(self.url + path, timeout=TIMEOUT) as answer:
+                return answer.status, answer.read().decode()
+        except HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+
+class Metrics:
+    """A scrape as Prometheus's own parser reads it."""
+
+    def __init__(self, text: str) -> None:
+        self.families = list(text_string_to_metric_families(text))
+        self._samples = [sample for family in self.families for sample in family.samples]
+
+    @property
+    def renderings(self) -> float:
+        """Which one it is."""
+        return self.of("metrics_renderings_total") or 0
+
+    def of(self, name: str, **labels: str) -> float | None:
+        """The sum of the samples that have these labels; None where none has."""
+        found = [sample.value for sample in self.samples(name) if _has(sample.labels, labels)]
+        return sum(found) if found else None
+
+    def samples(self, name: str) -> list[Sample]:
+        """All of a name."""
+        return [sample for sample in self._samples if sample.name == f"sharebroker_{name}"]
+
+
+def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= labels.items()
+
+
+LOCKS = "group.share.min.record.lock.duration.ms=1000"
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """One process with all roles."""
+    folder: Path = tmp_path_factory.mktemp("watched")
+    with running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis:
+        options = ["--redis", redis.url, "--metrics", "127.0.0.1:0", "--set", LOCKS]
+        serve = Serve(folder, options, "watched")
+        serve.start()
+        yield Watched(serve, redis)
+        serve.stop()

@@ -1,0 +1,88 @@
+"""Three questions, three answers: also while a process starts, and while Redis is away."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from libs.testkit.servers import free_port
+from libs.testkit.waiting import eventually
+from services.broker import foundation
+from services.broker.process import Process
+from services.broker.settings import CLOSED, ServeSettings, parse_config
+from sharebroker.cancellation import end
+from tests.integration.watching.conftest import Watched
+
+PAGES = ("/startedz", "/readyz", "/livez")
+
+
+async def probe(question: str, url: str) -> subprocess.CompletedProcess[str]:
+    """`sharebroker probe` as a container's health check runs it."""
+    main = [sys.executable, "-c", "from sharebroker.cli import main; main()"]
+    command = [*main, "probe", question, "--url", url]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
+    assert [(await watched.ask(page)) for page in PAGES] == [(200, "ok\n")] * 3
+    assert (await probe("ready", watched.url)).returncode == 0
+    watched.redis.kill()
+    try:
+
+        async def unready() -> bool:
+            return (await watched.ask("/readyz"))[0] == 503
+
+        await eventually(unready, 60)
+        assert "Redis" in (await watched.ask("/readyz"))[1]
+        assert await watched.ask("/livez") == (200, "ok\n")
+        assert await watched.ask("/startedz") == (200, "ok\n")
+        assert (await watched.metrics()).of("redis_connected") == 0
+        asked = await probe("ready", watched.url)
+        assert (asked.returncode, asked.stdout) == (1, "")
+        assert asked.stderr.startswith("sharebroker probe: not ready: ")
+        assert (await probe("live", watched.url)).returncode == 0
+    finally:
+        watched.redis.restart()
+
+    async def ready() -> bool:
+        return await watched.ask("/readyz") == (200, "ok\n")
+
+    await eventually(ready, 60)
+
+
+async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foundation, "REDIS_TIMEOUT", 3600.0)
+    watching = f"127.0.0.1:{free_port()}"
+    settings = ServeSettings(
+        redis=f"redis://127.0.0.1:{free_port()}",
+        grpc="127.0.0.1:0",
+        kafka=CLOSED,
+        metrics=watching,
+        config=parse_config(()),
+    )
+    starting = asyncio.create_task(Process(settings).start())
+
+    async def live() -> bool:
+        return not starting.done() and (await probe("live", f"http://{watching}")).returncode == 0
+
+    try:
+        await eventually(live, 60)
+        for question in ("started", "ready"):
+            asked = await probe(question, f"http://{watching}")
+            assert asked.returncode == 1
+            assert asked.stderr == f"sharebroker probe: not {question}: it has just been started\n"
+    finally:
+        await end([starting])
+
+
+async def test_a_probe_says_how_it_is_used(watched: Watched) -> None:
+    nobody = f"http://127.0.0.1:{free_port()}"
+    assert "no answer" in (await probe("live", nobody)).stderr
+    for question, url in (("well", watched.url), ("live", "ftp://here"), ("live", "http://")):
+        asked = await probe(question, url)
+        assert asked.returncode == 2
+        assert asked.stderr.startswith("Usage: sharebroker probe")
+    assert (await probe("--help", watched.url)).returncode == 0

@@ -1,0 +1,143 @@
+"""What a real process tells of real work, read by Prometheus's own parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+
+from libs.testkit.waiting import eventually
+from tests.integration.watching.conftest import Watched
+from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, refusal
+
+
+@pytest.fixture
+async def client(watched: Watched) -> AsyncIterator[Client]:
+    async with connected(watched.serve.address) as client:
+        yield client
+
+
+async def test_the_story_of_some_records(watched: Watched, client: Client) -> None:
+    topic, _ = await client.create()
+    group = await client.group(share_delivery_count_limit="2")
+    await client.publish(topic, "abcdef")
+    records = await client.acquire_all(group, topic, 6, "m")
+    await client.acknowledge(group, "m", records[:1], ACCEPT)
+    await client.acknowledge(group, "m", records[1:3], REJECT)
+    await client.acknowledge(group, "m", records[3:4], RELEASE)
+    again = await client.acquire_all(group, topic, 1, "m")
+    await client.acknowledge(group, "m", again, RELEASE)  # its last attempt
+    told = await watched.metrics()
+
+    def counted(name: str, **labels: str) -> float | None:
+        return told.of(f"share_group_{name}_total", group=group, topic=topic, **labels)
+
+    assert counted("records_acquired") == 7
+    assert counted("records_redelivered") == 1
+    assert counted("record_acknowledgements", ack_type="accept") == 1
+    assert counted("record_acknowledgements", ack_type="reject") == 2
+    assert counted("record_acknowledgements", ack_type="release") == 2
+    assert counted("records_archived", reason="rejected") == 2
+    assert counted("records_archived", reason="attempts") == 1
+    assert told.of("log_end_offset", topic=topic, partition="0") == 6
+
+
+async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) -> None:
+    topic, _ = await client.create()
+    group = await client.group(share_record_lock_duration_ms="1000")
+    await client.publish(topic, "ab")
+    await client.acquire_all(group, topic, 2, "m")
+    timeouts = "share_group_acquisition_lock_timeouts_total"
+
+    async def ran_out() -> bool:
+        return (await watched.metrics()).of(timeouts, group=group, topic=topic) == 2
+
+    await eventually(ran_out, 60)
+
+
+async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
+    watched: Watched, client: Client
+) -> None:
+    topic, _ = await client.create()
+    group = await client.group()
+    await client.publish(topic, "abcdef")
+    held = await client.acquire_all(group, topic, 4, "m")
+    place = {"group": group, "topic": topic, "partition": "0"}
+
+    async def lag(wanted: int) -> bool:
+        return (await watched.metrics()).of("share_group_lag", **place) == wanted
+
+    told = await watched.metrics()
+    assert told.of("share_partition_locked_messages", **place) == 4
+    assert told.of("share_partition_in_flight_messages", **place) == 6
+    age = told.of("share_partition_oldest_unaccepted_seconds", **place)
+    assert age is not None
+    assert 0 <= age < 600
+    await client.acknowledge(group, "m", held[:1])
+    await eventually(lambda: lag(5), 60)
+    await client.acknowledge(group, "m", held[1:])
+    await eventually(lambda: lag(2), 60)
+    assert (await watched.metrics()).of("share_group_members", group=group) is not None
+
+
+async def test_every_call_is_counted_with_its_end(watched: Watched, client: Client) -> None:
+    topic, _ = await client.create()
+    before = await watched.metrics()
+    await client.publish(topic, "a")
+    await refusal(client.publish("nowhere", "a"))
+    after = await watched.metrics()
+    publish = {"method": "ProduceService/Publish"}
+
+    def more(name: str, **labels: str) -> float:
+        return (after.of(name, **publish, **labels) or 0) - (before.of(name, **publish, **labels) or 0)
+
+    assert more("rpc_calls_total", code="OK") == 1
+    assert more("rpc_calls_total", code="NOT_FOUND") == 1
+    assert more("rpc_errors_total", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert more("rpc_seconds_count") == 2
+    assert after.of("rpc_under_way", **publish) == 0
+
+
+async def test_what_the_process_stands_on(watched: Watched) -> None:
+    told = await watched.metrics()
+    assert told.of("shards", coordinator="share-coordinator", state="active") == 50
+    assert told.of("leases_held", kind="group-coordinator") == 50
+    assert told.of("leases_missing") == 0
+    assert told.of("members", role="gateway") == 1
+    assert told.of("redis_connected") == 1
+    assert told.of("log_append_records_count", log="catalog")
+    assert told.of("log_append_seconds_sum", log="catalog")
+    assert told.of("event_loop_lag_seconds_count") is not None
+
+
+async def test_every_name_comes_once_and_is_ours_or_everybody_s(watched: Watched) -> None:
+    names = Counter(family.name for family in (await watched.metrics()).families)
+    assert not [name for name, count in names.items() if count > 1]
+    assert all(name.startswith(("sharebroker_", "process_")) for name in names)
+
+
+async def test_many_share_partitions_have_few_series(watched: Watched, client: Client) -> None:
+    topic, _ = await client.create(6)
+    group = await client.group()
+    for partition in range(6):
+        await client.publish(topic, "ab", partition=partition)
+    held = await client.acquire_all(group, topic, 12, "m")
+    await client.acknowledge(group, "m", held[::2], RELEASE)
+    await client.configure_broker("metrics.max.share.partitions", "3")
+
+    async def few() -> bool:
+        told = await watched.metrics()
+        rows = [sample.value for sample in told.samples("share_partition_locked_messages")]
+        lags = told.samples("share_group_lag")
+        return len(rows) == len(lags) == 4 and bool(told.of("share_group_lag", partition="other"))
+
+    await eventually(few, 60)
+    await client.configure_broker("metrics.max.share.partitions", "1000")
+
+
+async def test_a_storm_of_scrapes_is_answered_and_soon_over(watched: Watched) -> None:
+    answers = await asyncio.gather(*(watched.ask("/metrics") for _ in range(24)))
+    assert [status for status, _ in answers] == [200] * 24
+    assert len({text for _, text in answers}) < 24

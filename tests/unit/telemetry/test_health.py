@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from libs.telemetry.health import PATIENCE, Health, page
+
+
+class Clock:
+    """Says what it is told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_what_starts_is_live_and_no_more() -> None:
+    health = Health()
+    assert await health.is_live() == ""
+    assert await health.is_started() == await health.is_ready() == "it has just been started"
+    health.started()
+    assert await health.is_started() == await health.is_ready() == ""
+
+
+async def test_what_stops_is_not_ready_and_has_started() -> None:
+    health = Health()
+    health.started()
+    health.stop()
+    assert await health.is_ready() == "it is being stopped"
+    assert await health.is_started() == await health.is_live() == ""
+
+
+async def test_what_a_check_has_against_it_is_told() -> None:
+    health, reasons = Health(), ["no Redis"]
+
+    async def check() -> str:
+        return reasons[0]
+
+    health.started()
+    health.checks.append(check)
+    assert await health.is_ready() == "no Redis"
+    reasons[0] = ""
+    assert await health.is_ready() == ""
+
+
+async def test_at_first_all_must_be_there_and_later_it_may_take_a_while() -> None:
+    clock, missing = Clock(), ["a", "b", "c", "d"]
+    health = Health(clock)
+    health.started()
+    health.missing.append(lambda: missing)
+    assert await health.is_ready() == "4 of what it should own it does not have yet: a, b, c"
+    missing.clear()
+    assert await health.is_ready() == ""
+    missing.append("e")
+    clock.now += PATIENCE - 1
+    assert await health.is_ready() == ""
+    clock.now += 1
+    assert await health.is_ready() == "1 of what it should own it does not have yet: e"
+
+
+async def test_a_page_says_ok_or_why_not() -> None:
+    health = Health()
+    assert await page(health.is_live)() == (200, b"ok\n", "text/plain; charset=utf-8")
+    assert (await page(health.is_ready)())[:2] == (503, b"it has just been started\n")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from libs.telemetry import http as module
+from libs.telemetry.http import MOST_CONNECTIONS, HttpServer, Reply
+from libs.testkit.waiting import eventually
+from sharebroker.errors import KafkaError
+
+
+async def page() -> Reply:
+    return Reply(200, b"well\n")
+
+
+async def broken() -> Reply:
+    raise RuntimeError("no")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HttpServer]:
+    made = HttpServer({"/page": page, "/broken": broken})
+    yield made
+    await made.stop()
+
+
+@pytest.fixture
+async def port(server: HttpServer) -> int:
+    return await server.start("127.0.0.1", 0)
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    """All that is answered until the server hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        async with asyncio.timeout(30):
+            return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "status"),
+    [
+        (b"GET /page HTTP/1.1", b"200 OK"),
+        (b"GET /page?of=interest HTTP/1.0", b"200 OK"),
+        (b"GET /other HTTP/1.1", b"404 Not Found"),
+        (b"POST /page HTTP/1.1", b"405 Method Not Allowed"),
+        (b"nonsense", b"400 Bad Request"),
+        (b"GET /\xff HTTP/1.1", b"400 Bad Request"),
+        (b"GET /" + b"x" * 40_000 + b" HTTP/1.1", b"400 Bad Request"),
+    ],
+)
+async def test_answers(port: int, request_line: bytes, status: bytes) -> None:
+    answer = await ask(port, request_line + b"\r\nHost: here\r\n\r\n")
+    # What came after the part that was read may have reset the connection.
+    assert answer.startswith(b"HTTP/1.1 " + status) or (len(request_line) > 1000 and not answer)
+
+
+async def test_a_body_is_as_long_as_its_head_says(port: int) -> None:
+    head, _, body = (await ask(port, b"GET /page HTTP/1.1\r\n\r\n")).partition(b"\r\n\r\n")
+    assert body == b"well\n"
+    assert b"Content-Length: 5" in head
+    assert (await ask(port, b"HEAD /page HTTP/1.1\r\n\r\n")) == head + b"\r\n\r\n"
+
+
+async def test_a_page_that_fails_fails_alone(port: int) -> None:
+    with capture_logs() as said:
+        assert b" 500 " in await ask(port, b"GET /broken HTTP/1.1\r\n\r\n")
+    assert [entry["event"] for entry in said] == ["a page failed"]
+    assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
+
+
+async def test_a_crowd_is_sent_away(port: int) -> None:
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS)]
+    assert await ask(port, b"GET /page HTTP/1.1\r\n\r\n") == b""
+    for _, writer in silent:
+        writer.transport.abort()
+
+    async def served() -> bool:
+        return b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
+
+    await eventually(served, 30)
+
+
+async def test_who_says_nothing_is_cut_off(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    assert await ask(port, b"GET /page HTTP/1.1\r\n") == b""
+
+
+async def test_who_is_still_there_at_the_end_is_cut_off(server: HttpServer, port: int) -> None:
+    waiting = asyncio.create_task(ask(port, b"GET"))
+    await eventually(lambda: server._serving, 30)
+    await server.stop()
+    assert await waiting == b""
+
+
+async def test_a_port_that_is_taken_is_told(port: int) -> None:
+    with pytest.raises(KafkaError, match=f"Cannot listen on 127.0.0.1:{port}: "):
+        await HttpServer({}).start("127.0.0.1", port)
+
+
+async def test_what_was_never_started_can_be_stopped() -> None:
+    await HttpServer({}).stop()
