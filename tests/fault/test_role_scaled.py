@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from random import Random
 
 import grpc
@@ -50,13 +50,17 @@ def is_spread(counted: Counter[str], owners: int, resources: int) -> bool:
 
 
 @asynccontextmanager
-async def work(cluster: Cluster) -> AsyncIterator[History]:
-    """A producer and two consumers, as programs have them; at the end nothing may have reached them."""
+async def work(cluster: Cluster, address: str = "") -> AsyncIterator[History]:
+    """A producer and two consumers, as programs have them; at the end nothing may have reached them.
+
+    They begin at the cluster's gateway, or at an address of several.
+    """
     history, over = History(), asyncio.Event()
     async with connected(cluster.address) as client:
         topic, _ = await client.create(PARTITIONS)
-    publisher = Publisher(history, "p", cluster.address, topic, PARTITIONS)
-    members = [Member(history, f"m{n}", cluster.address, topic, Random(n)) for n in range(2)]
+    address = address or cluster.address
+    publisher = Publisher(history, "p", address, topic, PARTITIONS)
+    members = [Member(history, f"m{n}", address, topic, Random(n)) for n in range(2)]
     history.lanes.expect([(who, number) for who in (GRPC, "publish p") for number in range(PARTITIONS)])
     consuming = [asyncio.create_task(member.run()) for member in members]
     publishing = asyncio.create_task(publisher.run(over))
@@ -126,6 +130,15 @@ async def test_partitions_are_spread_over_those_who_are_there(cluster: Cluster) 
             await eventually(lambda: each_has_its_share(2), PATIENCE)
             await goes_on(history)
         await eventually(lambda: each_has_its_share(1), PATIENCE)
+
+
+async def test_a_gateway_is_followed_by_another(cluster: Cluster) -> None:
+    async with AsyncExitStack() as stack:
+        [second] = await stack.enter_async_context(joined(cluster, "gateway", 1))
+        async with work(cluster, f"ipv4:{second.address},{cluster.address}") as history:
+            await goes_on(history)
+            await stack.aclose()  # it stops in good order, with streams open
+            await goes_on(history)
 
 
 async def used(client: Client, topic_id: str) -> bool:
