@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -90,6 +90,10 @@ franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go
 .cache/bin/franz-go: $(wildcard tests/compat/go/*)
 	@mkdir -p $(@D)
 	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
+
+languages: $(READY) ## a worker in Python, Go, Java, TypeScript and Rust, each built and run (LANGUAGE=go: one; ten minutes at first)
+	@$(BIN)/python -m tests.languages.build $(LANGUAGE)
+	$(BIN)/python -m pytest -q tests/languages $(if $(LANGUAGE),-k $(LANGUAGE))
 
 lock: $(READY) ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11 \

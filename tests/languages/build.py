@@ -1,0 +1,129 @@
+"""`make languages`: generates the stubs with each language's usual tool and builds the workers.
+
+A language whose tools are missing here is left out, with a line that says what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import typer
+
+from tests.architecture.sources import ROOT
+
+HERE: Final = Path(__file__).parent
+BUILT: Final = ROOT / ".cache" / "languages"
+BIN: Final = BUILT / "bin"
+_TIME: Final = 1200.0
+_BUF: Final = Path(sys.executable).parent / "buf"
+_PLUGINS: Final = (
+    "google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12",
+    "google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2",
+)
+
+
+@dataclass(frozen=True)
+class Language:
+    """How a worker is built, in a folder of its own with the protos beside it, and run."""
+
+    name: str
+    tools: Sequence[str]
+    steps: Sequence[Sequence[str]]
+    command: Sequence[str]
+
+    @property
+    def folder(self) -> Path:
+        """Where it is built."""
+        return BUILT / self.name
+
+    @property
+    def sources(self) -> list[Path]:
+        """What it is built from."""
+        return [path for path in (HERE / self.name).rglob("*") if path.is_file()]
+
+    @property
+    def missing(self) -> list[str]:
+        """Tools that are not here."""
+        return [tool for tool in self.tools if shutil.which(tool) is None]
+
+    @property
+    def built(self) -> bool:
+        """Whether the program is there, and no older than what it is built from."""
+        done = self.folder / "built"
+        protos = (ROOT / "protos" / "sharebroker").rglob("*.proto")
+        return done.exists() and done.stat().st_mtime > max(
+            path.stat().st_mtime for path in (*self.sources, *protos)
+        )
+
+    def build(self) -> None:
+        """Generate, compile. Raises CalledProcessError."""
+        shutil.copytree(HERE / self.name, self.folder, dirs_exist_ok=True)
+        shutil.copytree(
+            ROOT / "protos" / "sharebroker", self.folder / "protos" / "sharebroker", dirs_exist_ok=True
+        )
+        environment = {**os.environ, "GOBIN": str(BIN), "PATH": f"{BIN}:{os.environ['PATH']}"}
+        for step in self.steps:
+            subprocess.run(step, cwd=self.folder, env=environment, check=True, timeout=_TIME)
+        (self.folder / "built").touch()
+
+
+LANGUAGES: Final = (
+    Language("python", (), (), (sys.executable, "worker.py")),
+    Language(
+        "go",
+        ("go",),
+        (
+            *(("go", "install", plugin) for plugin in _PLUGINS),
+            (str(_BUF), "generate", "protos"),
+            ("go", "build", "-buildvcs=false", "-o", "worker", "."),
+        ),
+        ("./worker",),
+    ),
+    Language(
+        "java",
+        ("javac", "mvn"),
+        (("mvn", "-q", "-B", "package"),),
+        ("java", "-cp", "target/worker.jar:target/dependency/*", "worker.Main"),
+    ),
+    Language(
+        "node",
+        ("node", "npm"),
+        (("npm", "ci", "--no-audit", "--no-fund"), ("npm", "run", "--silent", "build")),
+        ("node", "dist/main.js"),
+    ),
+    Language("rust", ("cargo",), (("cargo", "build", "--quiet"),), ("target/debug/worker",)),
+)
+
+
+def build(languages: Iterable[Language]) -> bool:
+    """Build each; whether all that have their tools could be."""
+    well = True
+    for language in languages:
+        if language.missing:
+            typer.echo(f"{language.name}: left out, for want of {', '.join(language.missing)}")
+        elif language.built:
+            typer.echo(f"{language.name}: built")
+        else:
+            typer.echo(f"{language.name}: building ...")
+            try:
+                language.build()
+            except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as failure:
+                typer.echo(f"{language.name}: {failure}")
+                well = False
+    return well
+
+
+def main(only: str = typer.Argument("", help="One language; all if not given.")) -> None:
+    """Build the workers of all languages that have their tools here."""
+    raise typer.Exit(not build(language for language in LANGUAGES if only in ("", language.name)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,100 @@
+package worker;
+
+import io.grpc.Grpc;
+import io.grpc.InsecureChannelCredentials;
+import io.grpc.ManagedChannel;
+import io.grpc.stub.StreamObserver;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import sharebroker.delivery.v1.DeliveryOuterClass.AcknowledgeType;
+import sharebroker.delivery.v1.DeliveryOuterClass.Acknowledgement;
+import sharebroker.delivery.v1.DeliveryOuterClass.AcknowledgementResult;
+import sharebroker.gateway.v1.Share.ConsumeRequest;
+import sharebroker.gateway.v1.Share.ConsumeResponse;
+import sharebroker.gateway.v1.Share.ShareRecord;
+import sharebroker.gateway.v1.ShareServiceGrpc;
+
+/**
+ * A work-queue consumer: Main ADDRESS GROUP TOPIC COUNT.
+ *
+ * <p>Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+ */
+public final class Main implements StreamObserver<ConsumeResponse> {
+    private static final int CREDIT = 10;
+
+    private final CompletableFuture<Void> over = new CompletableFuture<>();
+    private final Map<Long, Boolean> last = new HashMap<>(); // by id: whether the record is finished then
+    private final int count;
+    private StreamObserver<ConsumeRequest> requests;
+    private int finished;
+
+    private Main(int count) {
+        this.count = count;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        ManagedChannel channel = Grpc.newChannelBuilder(arguments[0], InsecureChannelCredentials.create()).build();
+        Main worker = new Main(Integer.parseInt(arguments[3]));
+        worker.begin(ShareServiceGrpc.newStub(channel), arguments[1], arguments[2]);
+        worker.over.get();
+        channel.shutdown().awaitTermination(10, TimeUnit.SECONDS);
+    }
+
+    private void begin(ShareServiceGrpc.ShareServiceStub stub, String group, String topic) {
+        synchronized (this) {
+            requests = stub.consume(this);
+        }
+        ConsumeRequest.Subscribe subscribe = ConsumeRequest.Subscribe.newBuilder()
+                .setGroupId(group).addTopics(topic).setDecode(true).setAsText(true).setClientId("java").build();
+        requests.onNext(ConsumeRequest.newBuilder().setSubscribe(subscribe).setCredit(CREDIT).build());
+    }
+
+    @Override
+    public synchronized void onNext(ConsumeResponse answer) {
+        ConsumeRequest.Builder request = ConsumeRequest.newBuilder().setCredit(answer.getRecordsCount());
+        for (ShareRecord record : answer.getRecordsList()) {
+            request.addAcknowledgements(decided(record));
+        }
+        if (answer.getRecordsCount() > 0) {
+            requests.onNext(request.build());
+        }
+        for (AcknowledgementResult result : answer.getResultsList()) {
+            if (result.getErrorCodeValue() != 0) {
+                over.completeExceptionally(new IllegalStateException("not applied: " + result.getErrorMessage()));
+            }
+            finished += last.get(result.getId()) ? 1 : 0;
+        }
+        if (finished == count) {
+            requests.onCompleted();
+        }
+    }
+
+    /** Accepts, but rejects what is bad, and releases a "later" for a second try. */
+    private Acknowledgement decided(ShareRecord record) {
+        String text = record.getText();
+        System.out.printf("%d %d %d %s%n", record.getPartition(), record.getOffset(), record.getDeliveryCount(), text);
+        AcknowledgeType verdict = AcknowledgeType.ACKNOWLEDGE_TYPE_ACCEPT;
+        if (text.startsWith("bad")) {
+            verdict = AcknowledgeType.ACKNOWLEDGE_TYPE_REJECT;
+        } else if (text.startsWith("later") && record.getDeliveryCount() == 1) {
+            verdict = AcknowledgeType.ACKNOWLEDGE_TYPE_RELEASE;
+        }
+        long id = last.size() + 1;
+        last.put(id, verdict != AcknowledgeType.ACKNOWLEDGE_TYPE_RELEASE);
+        return Acknowledgement.newBuilder()
+                .setId(id).setTopicId(record.getTopicId()).setPartition(record.getPartition())
+                .setFirstOffset(record.getOffset()).setLockToken(record.getLockToken()).setType(verdict).build();
+    }
+
+    @Override
+    public void onError(Throwable failure) {
+        over.completeExceptionally(failure);
+    }
+
+    @Override
+    public void onCompleted() {
+        over.complete(null);
+    }
+}

@@ -1,0 +1,64 @@
+// A work-queue consumer: node dist/main.js ADDRESS GROUP TOPIC COUNT.
+//
+// Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+import * as grpc from "@grpc/grpc-js";
+import * as loader from "@grpc/proto-loader";
+
+import type { Acknowledgement } from "./gen/sharebroker/delivery/v1/Acknowledgement";
+import type { ConsumeResponse__Output } from "./gen/sharebroker/gateway/v1/ConsumeResponse";
+import type { ProtoGrpcType } from "./gen/share";
+
+const CREDIT = 10;
+const [address, group, topic, count] = process.argv.slice(2);
+
+const definition = loader.loadSync("sharebroker/gateway/v1/share.proto", {
+  includeDirs: [new URL("../protos", import.meta.url).pathname],
+  longs: String,
+  enums: String,
+  defaults: true,
+  oneofs: true,
+});
+const { sharebroker } = grpc.loadPackageDefinition(definition) as unknown as ProtoGrpcType;
+const client = new sharebroker.gateway.v1.ShareService(address, grpc.credentials.createInsecure());
+
+const final = new Map<string, boolean>(); // by the id of an acknowledgement: whether the record is then finished
+let id = 0;
+let finished = 0;
+
+const stream = client.Consume();
+stream.write({ subscribe: { groupId: group, topics: [topic], decode: true, asText: true, clientId: "node" }, credit: CREDIT });
+stream.on("error", (error: Error) => {
+  console.error(error.message);
+  process.exit(1);
+});
+stream.on("data", (answer: ConsumeResponse__Output) => {
+  const acknowledgements = answer.records.map((record): Acknowledgement => {
+    const verdict = decide(record.text ?? "", record.deliveryCount);
+    final.set(String(++id), verdict !== "ACKNOWLEDGE_TYPE_RELEASE");
+    console.log(record.partition, record.offset, record.deliveryCount, record.text);
+    const { topicId, partition, offset: firstOffset, lockToken } = record;
+    return { id, topicId, partition, firstOffset, lockToken, type: verdict };
+  });
+  if (acknowledgements.length > 0) {
+    stream.write({ acknowledgements, credit: acknowledgements.length });
+  }
+  for (const result of answer.results) {
+    if (result.errorMessage) {
+      console.error(`not applied: ${result.errorMessage}`);
+      process.exit(1);
+    }
+    finished += final.get(result.id) ? 1 : 0;
+  }
+  if (finished === Number(count)) {
+    stream.end();
+  }
+});
+stream.on("end", () => client.close());
+
+// Accepts, but rejects what is bad, and releases a "later" for a second try.
+function decide(text: string, deliveries: number) {
+  if (text.startsWith("bad")) {
+    return "ACKNOWLEDGE_TYPE_REJECT";
+  }
+  return text.startsWith("later") && deliveries === 1 ? "ACKNOWLEDGE_TYPE_RELEASE" : "ACKNOWLEDGE_TYPE_ACCEPT";
+}

@@ -1,0 +1,69 @@
+"""A work-queue consumer on bare stubs: worker.py ADDRESS GROUP TOPIC COUNT.
+
+Each record is answered for by itself and has its own durable result; the program ends when COUNT records are
+finished. The package `sharebroker` has a client that does all of this in three lines: this is what it does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+import grpc
+
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
+from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
+
+CREDIT = 10
+
+
+def decide(text: str, deliveries: int) -> delivery.AcknowledgeType.ValueType:
+    """Accept, but reject what is bad, and release a "later" for a second try."""
+    if text.startswith("bad"):
+        return delivery.ACKNOWLEDGE_TYPE_REJECT
+    if text.startswith("later") and deliveries == 1:
+        return delivery.ACKNOWLEDGE_TYPE_RELEASE
+    return delivery.ACKNOWLEDGE_TYPE_ACCEPT
+
+
+def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
+    """Work off a topic until so many records are finished."""
+    requests: SimpleQueue[share.ConsumeRequest | None] = SimpleQueue()
+    outgoing: Iterator[share.ConsumeRequest] = iter(requests.get, None)
+    subscribe = share.ConsumeRequest.Subscribe(
+        group_id=group, topics=[topic], decode=True, as_text=True, client_id="python"
+    )
+    requests.put(share.ConsumeRequest(subscribe=subscribe, credit=CREDIT))
+    final: dict[int, bool] = {}  # by the id of an acknowledgement: whether the record is then finished
+    finished = 0
+    for answer in stub.Consume(outgoing):
+        request = share.ConsumeRequest(credit=len(answer.records))
+        for record in answer.records:
+            verdict = decide(record.text, record.delivery_count)
+            final[len(final) + 1] = verdict != delivery.ACKNOWLEDGE_TYPE_RELEASE
+            line = f"{record.partition} {record.offset} {record.delivery_count} {record.text}"
+            sys.stdout.write(f"{line}\n")
+            request.acknowledgements.add(
+                id=len(final),
+                topic_id=record.topic_id,
+                partition=record.partition,
+                first_offset=record.offset,
+                lock_token=record.lock_token,
+                type=verdict,
+            )
+        if answer.records:
+            requests.put(request)
+        for result in answer.results:
+            if result.error_code:
+                raise SystemExit(f"not applied: {result.error_message}")
+            finished += final[result.id]
+        if finished == count:
+            requests.put(None)
+
+
+if __name__ == "__main__":
+    _, address, group, topic, count = sys.argv
+    with grpc.insecure_channel(address) as channel:
+        work(ShareServiceStub(channel), group, topic, int(count))
