@@ -57,6 +57,12 @@ def _wrap(
             request_deserializer=read,
             response_serializer=handler.response_serializer,
         )
+    if handler.unary_stream is not None:
+        return grpc.unary_stream_rpc_method_handler(
+            _streaming(cast("Callable[..., Any]", handler.unary_stream), limits, counts),
+            request_deserializer=holding(read),
+            response_serializer=handler.response_serializer,
+        )
     return grpc.unary_unary_rpc_method_handler(
         _unary(cast("Callable[..., Any]", handler.unary_unary), limits, counts),
         request_deserializer=holding(read),
@@ -107,12 +113,12 @@ def _late() -> KafkaError:
 def _streaming(
     behaviour: Callable[..., AsyncIterator[Any]], limits: UnderWay, counts: MethodCounts
 ) -> Callable[..., AsyncIterator[Any]]:
-    async def handle(
-        requests: AsyncIterator[Any], context: grpc.aio.ServicerContext[Any, Any]
-    ) -> AsyncIterator[Any]:
+    async def handle(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
         outcome = CANCELLED
         counts.under_way += 1
         try:
+            if isinstance(requests, KafkaError):
+                raise requests
             with limits.call():
                 async for response in behaviour(requests, context):
                     yield response

@@ -18,6 +18,7 @@ from services.gateway.service.idle import IdleSessions
 from services.gateway.service.metrics import gateway_families
 from services.gateway.service.plan_servicer import PlanServicer
 from services.gateway.service.produce_servicer import ProduceServicer
+from services.gateway.service.scaler_servicer import ScalerServicer
 from services.gateway.service.share_servicer import ShareServicer
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
 from services.group_coordinator.clients.markers import LeaderMarkers
@@ -40,6 +41,7 @@ from services.share_partition_leader.service.servicer import SharePartitionLeade
 from sharebroker.cluster.v1 import cluster_pb2_grpc
 from sharebroker.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2_grpc
+from sharebroker.keda import externalscaler_pb2_grpc
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
@@ -196,6 +198,11 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
             "sharebroker.gateway.v1.PlanService",
             PlanServicer(door),
             plan_pb2_grpc.add_PlanServiceServicer_to_server,
+        ),
+        Service(
+            "externalscaler.ExternalScaler",
+            ScalerServicer(door),
+            externalscaler_pb2_grpc.add_ExternalScalerServicer_to_server,
         ),
         Service(
             "sharebroker.gateway.v1.AdminService",

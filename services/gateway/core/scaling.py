@@ -1,0 +1,56 @@
+"""What a trigger of KEDA asks for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+
+DEFAULT_PER_WORKER: Final = 100
+_MOST: Final = 2**63 - 1
+_DIGITS: Final = re.compile(r"\d{1,19}", re.ASCII)
+_NOT_FOR_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
+
+
+class Trigger(NamedTuple):
+    """Whose backlog, of which topic ("": of all that the group reads); numbers of records."""
+
+    group_id: str
+    topic: str
+    per_worker: int
+    activation: int
+
+    @property
+    def metric(self) -> str:
+        """A name that Kubernetes takes for a metric."""
+        return f"sharebroker-{_NOT_FOR_A_NAME.sub('-', self.group_id.lower())}"
+
+
+def trigger_of(metadata: Mapping[str, str]) -> Trigger:
+    """Read a trigger's metadata. Raises KafkaError INVALID_REQUEST."""
+    group_id = metadata.get("group", "")
+    if not group_id:
+        raise _refused("group", "is needed: the share group that the workers are members of")
+    return Trigger(
+        group_id,
+        metadata.get("topic", ""),
+        _number(metadata, "lagPerWorker", DEFAULT_PER_WORKER, 1),
+        _number(metadata, "activationLag", 0, 0),
+    )
+
+
+def _number(metadata: Mapping[str, str], name: str, default: int, least: int) -> int:
+    text = metadata.get(name, "")
+    if not text:
+        return default
+    if not _DIGITS.fullmatch(text) or not least <= int(text) <= _MOST:
+        raise _refused(name, f"must be a whole number of {least} or more; not {text[:40]!r}")
+    return int(text)
+
+
+def _refused(name: str, fault: str) -> KafkaError:
+    field = f"scalerMetadata.{name}"
+    violations = [FieldViolation(field, fault)]
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {fault}", violations=violations)

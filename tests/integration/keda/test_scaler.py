@@ -1,0 +1,131 @@
+"""KEDA's calls, by its own proto, over a socket: from nothing to a backlog and back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from sharebroker.keda import externalscaler_pb2 as pb
+from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from tests.support.client import TIMEOUT, Client, connected, refusal
+
+
+class Keda:
+    """What KEDA asks about one trigger."""
+
+    def __init__(self, channel: grpc.aio.Channel, metadata: dict[str, str]) -> None:
+        self.stub = ExternalScalerStub(channel)
+        self.ref = pb.ScaledObjectRef(name="workers", namespace="default", scalerMetadata=metadata)
+
+    async def active(self) -> bool:
+        answer = await self.stub.IsActive(self.ref, timeout=TIMEOUT)
+        return bool(answer.result)
+
+    async def metric(self) -> float:
+        (spec,) = (await self.stub.GetMetricSpec(self.ref, timeout=TIMEOUT)).metricSpecs
+        request = pb.GetMetricsRequest(scaledObjectRef=self.ref, metricName=spec.metricName)
+        (value,) = (await self.stub.GetMetrics(request, timeout=TIMEOUT)).metricValues
+        assert value.metricName == spec.metricName
+        assert value.metricValue == value.metricValueFloat
+        return value.metricValueFloat
+
+
+@pytest.fixture
+async def channel(server: str) -> AsyncIterator[grpc.aio.Channel]:
+    async with grpc.aio.insecure_channel(server) as channel:
+        yield channel
+
+
+@pytest.fixture
+async def client(server: str) -> AsyncIterator[Client]:
+    async with connected(server) as client:
+        yield client
+
+
+async def test_workers_come_for_a_backlog_and_go_when_it_is_worked_off(
+    channel: grpc.aio.Channel, client: Client
+) -> None:
+    topic, _ = await client.create(2)
+    group = await client.group()
+    keda = Keda(channel, {"group": group, "topic": topic, "lagPerWorker": "3"})
+    (spec,) = (await keda.stub.GetMetricSpec(keda.ref, timeout=TIMEOUT)).metricSpecs
+    assert (spec.targetSize, spec.targetSizeFloat) == (3, 3.0)
+    assert not await keda.active()
+    await client.publish(topic, "abcdefg")
+    assert await keda.active()  # nobody has ever read for the group
+    assert await keda.metric() == 7
+    held = await client.acquire_all(group, topic, 7, "m")
+    assert await keda.metric() == 7  # in hand is not done
+    await client.acknowledge(group, "m", held[:5])
+    await eventually(lambda: _is(keda, 2), 60)
+    await client.acknowledge(group, "m", held[5:])
+    await eventually(lambda: _is(keda, 0), 60)
+    assert not await keda.active()
+
+
+async def told(stream: Any) -> bool:
+    """What a stream says next."""
+    return bool((await stream.read()).result)
+
+
+async def _is(keda: Keda, metric: float) -> bool:
+    return await keda.metric() == metric
+
+
+async def test_a_little_may_not_be_worth_a_worker(channel: grpc.aio.Channel, client: Client) -> None:
+    topic, _ = await client.create()
+    keda = Keda(channel, {"group": await client.group(), "topic": topic, "activationLag": "2"})
+    await client.publish(topic, "ab")
+    assert not await keda.active()
+    await client.publish(topic, "c")
+    assert await keda.active()
+
+
+async def test_a_group_that_nobody_knows_wants_no_workers(channel: grpc.aio.Channel, client: Client) -> None:
+    topic, _ = await client.create()
+    await client.publish(topic, "ab")
+    for metadata in (
+        {"group": "nobody"},
+        {"group": "nobody", "topic": topic},
+        {"group": "no", "topic": "no"},
+    ):
+        keda = Keda(channel, metadata)
+        assert not await keda.active()
+        assert await keda.metric() == 0
+
+
+async def test_a_stream_tells_every_change(channel: grpc.aio.Channel, client: Client) -> None:
+    topic, _ = await client.create()
+    group = await client.group()
+    keda = Keda(channel, {"group": group, "topic": topic})
+    stream = keda.stub.StreamIsActive(keda.ref)
+    try:
+        async with asyncio.timeout(120):
+            assert await told(stream) is False
+            await client.publish(topic, "a")
+            assert await told(stream) is True
+            held = await client.acquire_all(group, topic, 1, "m")
+            await client.acknowledge(group, "m", held)
+            assert await told(stream) is False
+    finally:
+        stream.cancel()
+
+
+async def test_a_trigger_without_a_group_is_refused(channel: grpc.aio.Channel) -> None:
+    keda = Keda(channel, {"topic": "orders"})
+    request = pb.GetMetricsRequest(scaledObjectRef=keda.ref)
+    for call in (
+        keda.stub.IsActive(keda.ref, timeout=TIMEOUT),
+        keda.stub.GetMetricSpec(keda.ref, timeout=TIMEOUT),
+        keda.stub.GetMetrics(request, timeout=TIMEOUT),
+        keda.stub.StreamIsActive(keda.ref, timeout=TIMEOUT).read(),
+    ):
+        refused = await refusal(call)
+        assert refused.code is ErrorCode.INVALID_REQUEST
+        assert refused.fields == ("scalerMetadata.group",)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from services.gateway.core.scaling import Trigger, trigger_of
+from sharebroker.errors import ErrorCode, KafkaError
+
+
+def test_only_the_group_is_needed() -> None:
+    assert trigger_of({"group": "g", "scalerAddress": "gateway:9090"}) == Trigger("g", "", 100, 0)
+
+
+def test_all_that_can_be_said() -> None:
+    said = {"group": "g", "topic": "t", "lagPerWorker": "5", "activationLag": "7"}
+    assert trigger_of(said) == Trigger("g", "t", 5, 7)
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({}, "group"),
+        ({"group": ""}, "group"),
+        ({"group": "g", "lagPerWorker": "0"}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": "many"}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": "9" * 19}, "lagPerWorker"),
+        ({"group": "g", "activationLag": "-1"}, "activationLag"),
+        ({"group": "g", "activationLag": "٣"}, "activationLag"),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_name(said: dict[str, str], field: str) -> None:
+    with pytest.raises(KafkaError) as refused:
+        trigger_of(said)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert [violation.field for violation in refused.value.violations] == [f"scalerMetadata.{field}"]
+
+
+def test_a_metric_s_name_is_one_that_kubernetes_takes() -> None:
+    assert trigger_of({"group": "My group/1"}).metric == "sharebroker-my-group-1"
