@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages helm chart image sbom
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -95,9 +95,38 @@ languages: $(READY) ## a worker in Python, Go, Java, TypeScript and Rust, each b
 	@$(BIN)/python -m tests.languages.build $(LANGUAGE)
 	$(BIN)/python -m pytest -q tests/languages $(if $(LANGUAGE),-k $(LANGUAGE))
 
-lock: $(READY) ## resolve the dependencies again into requirements.lock (needs uv)
-	uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11 \
-	  --all-extras pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker -o requirements.lock
+image: ## build the image of the server (needs Docker; BUILD='--secret id=pipconf,src=…' for an index of your own)
+	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile -t $(or $(IMAGE),sharebroker:0.1.0) .
+
+helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes) and what checks manifests, for the chart's tests
+
+.cache/bin/helm:
+	GOBIN=$(CURDIR)/.cache/bin go install helm.sh/helm/v3/cmd/helm@v3.22.0
+
+.cache/deploy/.ready: deploy/tools.lock
+	@$(PYTHON) -m venv .cache/deploy
+	@.cache/deploy/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/tools.lock
+	@touch $@
+
+chart: $(READY) helm ## render the chart's cases again, and its README's table; look at the difference
+	@$(BIN)/python -m tests.deploy.renew
+
+sbom: .cache/deploy/.ready ## list what the image has of Python packages, with licences: build/sbom.json (CycloneDX)
+	@mkdir -p build && $(PYTHON) -m venv .cache/runtime
+	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/runtime.lock
+	@.cache/runtime/bin/python -m pip uninstall -q -y setuptools pip
+	@.cache/deploy/bin/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible \
+	  --of JSON -o build/sbom.json .cache/runtime/bin/python
+	@rm -r .cache/runtime && echo "build/sbom.json"
+
+LOCK := uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11
+PROJECTS := pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker
+
+lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
+	$(LOCK) --all-extras $(PROJECTS) -o requirements.lock
+	$(LOCK) $(PROJECTS) -c requirements.lock -o deploy/runtime.lock
+	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
+	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
 
 clean: ## remove the environment and caches (data stays)
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,105 @@
+{{- define "sharebroker.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "sharebroker.fullname" -}}
+{{- $name := include "sharebroker.name" . }}
+{{- $whole := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
+{{- default $whole .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "sharebroker.serviceAccount" -}}
+{{- default (ternary (include "sharebroker.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
+{{- end }}
+
+{{- define "sharebroker.image" -}}
+{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- end }}
+
+{{- define "sharebroker.selector" -}}
+app.kubernetes.io/name: {{ include "sharebroker.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "sharebroker.labels" -}}
+{{ include "sharebroker.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: sharebroker
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- /* A role's values: what it does not say itself stands in roleDefaults. Call with (list $ "gateway"). */}}
+{{- define "sharebroker.role" -}}
+{{- $root := index . 0 }}
+{{- mustMergeOverwrite (deepCopy $root.Values.roleDefaults) (deepCopy (index $root.Values.roles (index . 1))) | toYaml }}
+{{- end }}
+
+{{- /* Kafka clients outside know each gateway by an address of its own, so gateways need numbers then. */}}
+{{- define "sharebroker.kind" -}}
+{{- $root := index . 0 }}
+{{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (ne $root.Values.kafka.external.type "")) }}
+{{- end }}
+
+{{- define "sharebroker.kafkaAdvertise" -}}
+{{- $external := .Values.kafka.external }}
+{{- if not $external.type }}$(POD_IP):9092
+{{- else if $external.advertise }}{{ $external.advertise }}
+{{- else if eq $external.type "NodePort" }}$(HOST_IP):{{ div $external.nodePort 10 }}$(POD_INDEX)
+{{- else }}{{ fail "kafka.external.advertise is needed: what clients outside call a gateway, such as kafka-$(POD_INDEX).example.com:9092" }}
+{{- end }}
+{{- end }}
+
+{{- /* YAML's numbers are floating in Helm: 1048576 would be written as 1.048576e+06. */}}
+{{- define "sharebroker.scalar" -}}
+{{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
+{{- end }}
+
+{{- define "sharebroker.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ . }}
+runAsGroup: {{ . }}
+fsGroup: {{ . }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{- define "sharebroker.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "sharebroker.redisEnv" -}}
+{{- $redis := .Values.redis }}
+{{- $own := or $redis.url $redis.urlSecret.name }}
+{{- if and $own $redis.builtIn.enabled }}{{ fail "redis.builtIn.enabled must be false where redis.url or redis.urlSecret.name says which Redis to use" }}{{ end }}
+{{- if not (or $own $redis.builtIn.enabled) }}{{ fail "redis.url or redis.urlSecret.name is needed where redis.builtIn.enabled is false" }}{{ end -}}
+{{ if $redis.urlSecret.name -}}
+- name: SHAREBROKER_REDIS
+  valueFrom:
+    secretKeyRef:
+      name: {{ $redis.urlSecret.name }}
+      key: {{ $redis.urlSecret.key }}
+{{- else if $redis.url -}}
+- name: SHAREBROKER_REDIS
+  value: {{ $redis.url | quote }}
+{{- else -}}
+{{- with $redis.builtIn.password }}
+{{- if .secret -}}
+- name: REDIS_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ .secret }}
+      key: {{ .key }}
+{{ end }}
+{{- end -}}
+- name: SHAREBROKER_REDIS
+  value: redis://{{ if $redis.builtIn.password.secret }}:$(REDIS_PASSWORD)@{{ end }}{{ include "sharebroker.fullname" . }}-valkey:6379
+{{- end }}
+{{- if $redis.ca.secret }}
+- name: SSL_CERT_FILE
+  value: /etc/sharebroker/redis-ca/{{ $redis.ca.key }}
+{{- end }}
+{{- end }}

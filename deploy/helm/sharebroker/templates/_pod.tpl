@@ -1,0 +1,145 @@
+{{- define "sharebroker.podSpec" -}}
+{{- $root := .root }}
+{{- $values := .values -}}
+serviceAccountName: {{ include "sharebroker.serviceAccount" $root }}
+automountServiceAccountToken: false
+# A Service's name must not turn into variables of ours.
+enableServiceLinks: false
+terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+securityContext:
+  {{- include "sharebroker.podSecurity" 10001 | nindent 2 }}
+{{- with $root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- if ne $values.spread "None" }}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: {{ $values.spread }}
+    labelSelector:
+      matchLabels:
+        {{- include "sharebroker.selector" $root | nindent 8 }}
+        app.kubernetes.io/component: {{ $.role }}
+  {{- end }}
+{{- end }}
+{{- range $field := list "nodeSelector" "tolerations" "affinity" }}
+{{- with index $values $field }}
+{{ $field }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+containers:
+  - name: {{ .role }}
+    {{- include "sharebroker.container" . | nindent 4 }}
+  {{- with $values.extraContainers }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+volumes:
+  - name: tmp
+    emptyDir: {}
+  {{- if $root.Values.redis.ca.secret }}
+  - name: redis-ca
+    secret:
+      secretName: {{ $root.Values.redis.ca.secret }}
+  {{- end }}
+  {{- with $values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+
+{{- define "sharebroker.container" -}}
+{{- $root := .root }}
+{{- $values := .values }}
+{{- $kafka := and (eq .role "gateway") $root.Values.kafka.enabled }}
+{{- $numbered := eq (include "sharebroker.kind" (list $root .role)) "StatefulSet" -}}
+image: {{ include "sharebroker.image" $root }}
+imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+args:
+  - serve
+  - --roles={{ .role }}
+  - --redis=$(SHAREBROKER_REDIS)
+  - --grpc=0.0.0.0:9090
+  - --advertise=$(POD_IP):9090
+  - --metrics=0.0.0.0:9100
+  {{- if $kafka }}
+  - --kafka=0.0.0.0:9092
+  - --kafka-advertise={{ include "sharebroker.kafkaAdvertise" $root }}
+  {{- else if eq .role "gateway" }}
+  - --kafka=none
+  {{- end }}
+  {{- if $numbered }}
+  - --set=node.id=$(POD_INDEX)
+  {{- end }}
+  {{- range $name, $level := $root.Values.features }}
+  - --feature={{ $name }}={{ $level }}
+  {{- end }}
+  {{- range $key, $value := merge (deepCopy $values.settings) $root.Values.settings }}
+  - {{ printf "--set=%s=%s" $key (include "sharebroker.scalar" $value) | quote }}
+  {{- end }}
+env:
+  {{- range $name, $path := dict "POD_IP" "status.podIP" "HOST_IP" "status.hostIP" "POD_NAME" "metadata.name" }}
+  - name: {{ $name }}
+    valueFrom:
+      fieldRef:
+        fieldPath: {{ $path }}
+  {{- end }}
+  {{- if $numbered }}
+  - name: POD_INDEX
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.labels['apps.kubernetes.io/pod-index']
+  {{- end }}
+  {{- include "sharebroker.redisEnv" $root | nindent 2 }}
+  {{- with $values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+envFrom:
+  - configMapRef:
+      name: {{ include "sharebroker.fullname" $root }}
+  {{- with $values.extraEnvFrom }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+ports:
+  - name: grpc
+    containerPort: 9090
+  {{- if $kafka }}
+  - name: kafka
+    containerPort: 9092
+  {{- end }}
+  - name: metrics
+    containerPort: 9100
+{{- range $probe, $path := dict "startup" "/startedz" "readiness" "/readyz" "liveness" "/livez" }}
+{{ $probe }}Probe:
+  httpGet:
+    path: {{ $path }}
+    port: metrics
+  {{- toYaml (index $root.Values.probes $probe) | nindent 2 }}
+{{- end }}
+{{- with $values.preStopSeconds }}
+# Nobody is sent here any more before the doors close.
+lifecycle:
+  preStop:
+    sleep:
+      seconds: {{ . }}
+{{- end }}
+securityContext:
+  {{- include "sharebroker.containerSecurity" $root | nindent 2 }}
+resources:
+  {{- toYaml $values.resources | nindent 2 }}
+volumeMounts:
+  - name: tmp
+    mountPath: /tmp
+  {{- if $root.Values.redis.ca.secret }}
+  - name: redis-ca
+    mountPath: /etc/sharebroker/redis-ca
+    readOnly: true
+  {{- end }}
+  {{- with $values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}

@@ -1,0 +1,67 @@
+"""The chart as helm renders it, and what is written down of that."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.architecture.sources import ROOT
+
+CHART = ROOT / "deploy" / "helm" / "sharebroker"
+CASES = sorted(Path(__file__).with_name("values").glob("*.yaml"))
+GOLDEN = Path(__file__).with_name("golden")
+
+_BUILT = ROOT / ".cache" / "bin" / "helm"
+HELM = str(_BUILT) if _BUILT.exists() else shutil.which("helm")
+TOOLS = ROOT / ".cache" / "deploy" / "bin" / "python"
+"""The Python of the tools that check manifests."""
+
+NO_HELM = "helm is not here: `make helm` brings it"
+NO_TOOLS = "what checks manifests is not here: `make helm` brings it"
+KUBERNETES = "1.34.0"
+
+Manifest = dict[str, Any]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm."""
+    return subprocess.run([str(HELM), *arguments], capture_output=True, text=True, check=False, timeout=100)
+
+
+def template(*arguments: str, release: str = "sharebroker") -> subprocess.CompletedProcess[str]:
+    """Render the chart."""
+    return helm(
+        "template", release, str(CHART), "--namespace=queues", f"--kube-version={KUBERNETES}", *arguments
+    )
+
+
+def rendered(case: Path) -> str:
+    """The manifests for a file of values; the case's own name does not matter to them."""
+    done = template(f"--values={case}")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def golden(case: Path) -> Path:
+    """Where that is written down."""
+    return GOLDEN / case.name
+
+
+def manifests(text: str) -> list[Manifest]:
+    """The objects in it."""
+    return [one for one in yaml.safe_load_all(text) if one]
+
+
+def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
+    """The specification of every pod among them, with a name."""
+    for one in objects:
+        name = f"{one['kind']} {one['metadata']['name']}"
+        if one["kind"] == "Pod":
+            yield name, one["spec"]
+        elif "template" in one.get("spec", {}):
+            yield name, one["spec"]["template"]["spec"]

@@ -1,0 +1,76 @@
+"""docker-compose.yml: what `docker compose up` starts. That it comes up is for a Docker engine to show."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from libs.rpc.router import ROLES
+from tests.architecture.sources import ROOT
+
+COMPOSE: Final = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: Final[dict[str, dict[str, Any]]] = COMPOSE["services"]
+BROKERS: Final = [name for name, one in SERVICES.items() if "serve" in one.get("command", ())]
+
+every_service = pytest.mark.parametrize("name", SERVICES)
+
+
+@every_service
+def test_images_are_named_by_a_release(name: str) -> None:
+    assert re.fullmatch(r"[a-z0-9./-]+:v?\d[\w.-]*", SERVICES[name]["image"])
+
+
+@every_service
+def test_ports_are_for_this_machine_alone(name: str) -> None:
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES[name].get("ports", ()))
+
+
+def test_no_port_is_published_twice() -> None:
+    ports = list(chain.from_iterable(one.get("ports", ()) for one in SERVICES.values()))
+    published = [port.rpartition(":")[0] for port in ports]
+    assert len(set(published)) == len(published)
+
+
+def test_every_role_runs_once_and_twice_with_the_profile() -> None:
+    usual = {name for name in BROKERS if "profiles" not in SERVICES[name]}
+    twice = {name for name in BROKERS if SERVICES[name].get("profiles") == ["ha"]}
+    assert usual == set(ROLES)
+    assert twice == {f"{role}-2" for role in ROLES}
+    assert usual | twice == set(BROKERS)
+    assert all(f"--roles={name.removesuffix('-2')}" in SERVICES[name]["command"] for name in BROKERS)
+
+
+@pytest.mark.parametrize("name", BROKERS)
+def test_brokers_wait_for_redis_and_tell_when_they_are_ready(name: str) -> None:
+    broker = SERVICES[name]
+    assert broker["depends_on"] == {"valkey": {"condition": "service_healthy"}}
+    assert broker["healthcheck"]["test"] == ["CMD", "sharebroker", "probe", "ready"]
+    assert "--redis=redis://valkey:6379" in broker["command"]
+    assert broker["read_only"] is True
+    assert broker["cap_drop"] == ["ALL"]
+
+
+def test_what_is_answered_is_on_disk() -> None:
+    command = SERVICES["valkey"]["command"]
+    options = dict(zip(command[1::2], command[2::2], strict=True))
+    assert options["--appendonly"] == "yes"
+    assert options["--appendfsync"] == "always"
+    assert options["--maxmemory-policy"] == "noeviction"
+
+
+@every_service
+def test_what_is_mounted_is_there(name: str) -> None:
+    for volume in SERVICES[name].get("volumes", ()):
+        source = volume.partition(":")[0]
+        assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"]
+
+
+def test_prometheus_asks_every_broker() -> None:
+    (job,) = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())["scrape_configs"]
+    (found,) = job["dns_sd_configs"]
+    assert set(found["names"]) == set(BROKERS)
+    assert found["port"] == 9100

@@ -1,0 +1,82 @@
+"""The image: what goes in is locked, what stays is needed. That it runs is for a Docker engine to show."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT
+
+DEPLOY = ROOT / "deploy"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
+FINAL = DOCKERFILE.rpartition("\nFROM ")[2]
+_PINNED = re.compile(r"^([a-z0-9.-]+)==(\S+)", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+
+
+def pinned(lock: Path) -> dict[str, str]:
+    """Versions by package."""
+    return dict(_PINNED.findall(lock.read_text()))
+
+
+@pytest.mark.parametrize("name", ["runtime.lock", "build.lock"])
+def test_what_runs_is_what_was_tested(name: str) -> None:
+    tested = pinned(ROOT / "requirements.lock")
+    assert {package: tested.get(package) for package in pinned(DEPLOY / name)} == pinned(DEPLOY / name)
+
+
+@pytest.mark.parametrize("name", ["runtime.lock", "build.lock", "tools.lock"])
+def test_every_package_has_hashes_and_no_index(name: str) -> None:
+    text = (DEPLOY / name).read_text()
+    entries = re.split(r"\n(?=[a-z0-9])", text.strip())
+    assert len(entries) == len(pinned(DEPLOY / name))
+    assert all(_HASH.search(entry) for entry in entries)
+    assert "://" not in text
+
+
+def test_the_image_gets_what_the_projects_need_and_no_test_tools() -> None:
+    locked = pinned(DEPLOY / "runtime.lock")
+    development = set()
+    for project in (ROOT / "pyproject.toml", ROOT / "libs" / "python_client" / "pyproject.toml"):
+        facts = tomllib.loads(project.read_text())["project"]
+        named = {re.split(r"[<>=\[; ]", one)[0] for one in facts["dependencies"]} - {"sharebroker"}
+        assert named <= set(locked), "`make lock` brings deploy/runtime.lock up to date"
+        development |= {
+            re.split(r"[<>=\[; ]", one)[0]
+            for extra in facts.get("optional-dependencies", {}).values()
+            for one in extra
+        }
+    assert (
+        not development
+        & set(locked)
+        & {"pytest", "mypy", "ruff", "hypothesis", "testcontainers", "grpcio-tools"}
+    )
+
+
+def test_the_image_is_built_from_a_named_release() -> None:
+    (base,) = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", base)
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${BASE}"}
+    assert DOCKERFILE.count("--require-hashes") == 2
+
+
+def test_nobody_is_root_in_it_and_sigterm_drains() -> None:
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", FINAL, re.MULTILINE)
+    assert "\nSTOPSIGNAL SIGTERM\n" in FINAL
+    assert re.search(r'^HEALTHCHECK .*CMD \["sharebroker", "probe", "live"\]$', FINAL, re.MULTILINE)
+    assert '\nENTRYPOINT ["sharebroker"]\n' in FINAL
+
+
+def test_only_what_is_needed_is_sent_to_the_builder() -> None:
+    first, *rest = (ROOT / ".dockerignore").read_text().splitlines()
+    assert first == "*"
+    copied = {
+        source
+        for line in DOCKERFILE.splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for source in line.split()[1:-1]
+    }
+    assert {line[1:] for line in rest if line.startswith("!")} >= copied

@@ -1,0 +1,200 @@
+"""What holds for everything that the chart renders; read from `golden`, so that no helm is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import typer
+from typer.main import get_command
+
+from libs.testkit.brokers import one_process
+from libs.testkit.servers import running
+from services.broker.cli import serve
+from services.broker.watching import LIVE, READY, STARTED
+from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
+
+ALL = {case.stem: manifests(golden(case).read_text()) for case in CASES}
+PODS = [pytest.param(spec, id=f"{case} {name}") for case in ALL for name, spec in pods(ALL[case])]
+ROLES = {"gateway", "group-coordinator", "share-partition-leader", "share-coordinator"}
+
+every_pod = pytest.mark.parametrize("pod", PODS)
+
+
+def find(case: str, kind: str, name: str) -> Manifest:
+    """One object of a case."""
+    return next(one for one in ALL[case] if (one["kind"], one["metadata"]["name"]) == (kind, name))
+
+
+@every_pod
+def test_pods_keep_to_the_restricted_profile(pod: Manifest) -> None:
+    """Kubernetes' pod security standard "restricted", and nothing to write on."""
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in pod["containers"]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+@every_pod
+def test_pods_get_no_token_and_no_variables_of_services(pod: Manifest) -> None:
+    assert pod["automountServiceAccountToken"] is False
+    assert pod["enableServiceLinks"] is False
+
+
+@every_pod
+def test_images_have_a_tag_and_memory_a_bound(pod: Manifest) -> None:
+    for container in pod["containers"]:
+        assert container["image"].rpartition(":")[2] not in ("", "latest")
+        assert "memory" in container["resources"]["limits"]
+
+
+def brokers(case: str) -> Iterator[tuple[str, Manifest]]:
+    """The pods of our roles."""
+    for one in ALL[case]:
+        role = one["metadata"]["labels"].get("app.kubernetes.io/component")
+        if one["kind"] in ("Deployment", "StatefulSet") and role in ROLES:
+            yield role, one["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_every_role_runs_and_is_asked_three_questions(case: str) -> None:
+    found = dict(brokers(case))
+    assert set(found) == ROLES
+    for pod in found.values():
+        container = pod["containers"][0]
+        paths = [
+            container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")
+        ]
+        assert paths == [STARTED, READY, LIVE]
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_serve_knows_what_it_is_told(case: str) -> None:
+    app = typer.Typer()
+    app.command()(serve)
+    known = {name for option in get_command(app).params for name in option.opts}
+    for _, pod in brokers(case):
+        command, *arguments = pod["containers"][0]["args"]
+        assert command == "serve"
+        assert {argument.partition("=")[0] for argument in arguments} <= known
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_pods_outlive_what_they_hand_over(case: str) -> None:
+    for _, pod in brokers(case):
+        before = (
+            pod["containers"][0].get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        )
+        assert pod["terminationGracePeriodSeconds"] > before + 3 + 10
+
+
+def secrets(value: Any) -> Iterator[str]:
+    """The names of the Secrets that a value refers to."""
+    if isinstance(value, dict):
+        if "secretKeyRef" in value:
+            yield value["secretKeyRef"]["name"]
+        for inner in value.values():
+            yield from secrets(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from secrets(inner)
+
+
+def test_passwords_come_from_secrets_alone() -> None:
+    assert set(secrets(ALL["production"])) == {"redis-url"}
+    assert set(secrets(ALL["nodeport"])) == {"valkey"}
+    assert not any(one["kind"] == "Secret" for case in ALL.values() for one in case)
+
+
+ARROWS = {
+    ("gateway", "group-coordinator"),
+    ("gateway", "share-partition-leader"),
+    ("gateway", "share-coordinator"),
+    ("group-coordinator", "share-partition-leader"),
+    ("group-coordinator", "share-coordinator"),
+    ("share-partition-leader", "group-coordinator"),
+    ("share-partition-leader", "share-coordinator"),
+}
+
+
+def component(peer: Manifest) -> str:
+    return str(peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"])
+
+
+def test_network_policies_are_the_arrows_of_the_picture() -> None:
+    into, out = set(), set()
+    for role in ROLES:
+        spec = find("production", "NetworkPolicy", f"sharebroker-{role}")["spec"]
+        into |= {
+            (component(peer), role)
+            for rule in spec["ingress"]
+            for peer in rule["from"]
+            if {"port": "grpc"} in rule["ports"] and "podSelector" in peer
+        }
+        out |= {(role, component(peer)) for rule in spec["egress"] for peer in rule.get("to", ())}
+    assert into - {("test", "gateway")} == ARROWS
+    assert out == ARROWS
+
+
+def test_each_gateway_has_an_address_of_its_own_outside() -> None:
+    services = [one for one in ALL["nodeport"] if one.get("spec", {}).get("type") == "NodePort"]
+    ports = {
+        one["spec"]["selector"]["apps.kubernetes.io/pod-index"]: one["spec"]["ports"][0]["nodePort"]
+        for one in services
+    }
+    assert ports == {"0": 30090, "1": 30091, "2": 30092}
+    gateway = find("nodeport", "StatefulSet", "sharebroker-gateway")["spec"]["template"]["spec"]
+    arguments = gateway["containers"][0]["args"]
+    assert "--kafka-advertise=$(HOST_IP):3009$(POD_INDEX)" in arguments
+    assert "--set=node.id=$(POD_INDEX)" in arguments
+
+
+def test_names_outside_carry_the_gateways_number() -> None:
+    hostname = "external-dns.alpha.kubernetes.io/hostname"
+    names = [
+        find("loadbalancer", "Service", f"sharebroker-kafka-{number}")["metadata"]["annotations"][hostname]
+        for number in range(4)
+    ]
+    assert names == [f"kafka-{number}.example.com" for number in range(4)]
+
+
+def test_the_built_in_valkey_promises_what_we_do() -> None:
+    valkey = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"]["containers"][
+        0
+    ]
+    program, *options = valkey["args"]
+    at = options.index("--dir")
+    del options[at : at + 2]
+    assert program == "valkey-server"
+    with running("valkey", *options) as server, redis.Redis.from_url(server.url) as client:
+        names = ("appendonly", "appendfsync", "save", "maxmemory-policy")
+        assert [client.config_get(name)[name] for name in names] == ["yes", "always", "", "noeviction"]
+
+
+def test_helm_test_finds_records_again(tmp_path: Path) -> None:
+    container = find("defaults", "Pod", "sharebroker-test")["spec"]["containers"][0]
+    script = container["args"][0].replace("/tmp/", f"{tmp_path}/")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with one_process() as cluster:
+        environment = {**os.environ, "PATH": path, "SHAREBROKER_SERVER": cluster.address}
+        done = subprocess.run(
+            [*container["command"], script],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Deleted topic" in done.stderr
