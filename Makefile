@@ -3,9 +3,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages helm chart image sbom
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages helm chart image sbom spark
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -50,7 +51,7 @@ check: $(READY) ## format, lint, types, import contracts, protos, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
-	$(BIN)/lint-imports
+	PYTHONPATH=libs/spark_source $(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m libs.kafka_wire.generate --check
 
@@ -76,6 +77,17 @@ proto: $(READY) ## generate the Python code of the protos
 
 kafka: $(READY) ## bring Apache Kafka's jars for tests and comparisons (needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars
+
+spark: $(SPARK)/.ready ## make Spark's environment (1 GB), for the Spark source and its tests
+
+$(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject.toml libs/spark_source/environment.sh
+	@$(PYTHON) -m venv $(SPARK)
+	@echo "Installing Spark into $(SPARK) ..."
+	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r libs/spark_source/requirements.lock
+	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+	  -e libs/python_client -e libs/spark_source
+	@sh libs/spark_source/environment.sh $(SPARK)
+	@touch $@
 
 compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
 	@$(BIN)/python -m tests.compat.run $(COMPAT)
@@ -127,6 +139,8 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) $(PROJECTS) -c requirements.lock -o deploy/runtime.lock
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
+	$(LOCK) --all-extras libs/spark_source/pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker \
+	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
 clean: ## remove the environment and caches (data stays)
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(SPARK) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

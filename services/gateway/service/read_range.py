@@ -29,7 +29,7 @@ async def read_range(gateway: Gateway, request: pb.ReadRangeRequest) -> pb.ReadR
     limits = LogFetchLimits(max_bytes=size, committed=request.committed)
     (answer,) = await fetch_log(gateway, [part], limits)
     if answer.error_code:
-        raise _error(answer, asked.first_offset)
+        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
     *_, end = (asked.first_offset, *(header.last_offset + 1 for header, _ in headers_of(answer.records)))
     records = _committed(answer) if request.committed else answer.records
     return pb.ReadRangeResponse(record_batches=records, next_offset=end)
@@ -37,11 +37,3 @@ async def read_range(gateway: Gateway, request: pb.ReadRangeRequest) -> pb.ReadR
 
 def _committed(answer: Answer) -> bytes:
     return shown(answer.records, [(one.producer_id, one.first_offset) for one in answer.aborted_transactions])
-
-
-def _error(answer: Answer, offset: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode(answer.error_code),
-        answer.error_message,
-        metadata={"offset": str(offset), "log_start_offset": str(answer.log_start_offset)},
-    )

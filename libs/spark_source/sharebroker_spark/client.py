@@ -1,0 +1,100 @@
+"""Calls to the gateway, without an event loop; repeated while the server is away."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeVar
+
+import grpc
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
+from sharebroker.rpc_status import from_rpc_error
+
+A = TypeVar("A")
+
+CALL_SECONDS: Final = 30.0
+PATIENCE: Final = 30.0
+"""Seconds for which a server that is away is asked again where the query is not to wait for it."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 2.0
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.use_local_subchannel_pool", 1),
+)
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Retriable for Kafka's clients, which wait for metadata; here the topic is not there."""
+
+
+class Answer(NamedTuple):
+    """An answer, and whether it was the first try: an earlier one may have been carried out unheard."""
+
+    value: Any
+    first_try: bool
+
+
+class Client:
+    """The gateway at one address; any number of threads. `waits`: for a server that is away, for ever."""
+
+    def __init__(self, address: str, *, waits: bool) -> None:
+        self.address = address
+        self._waits = waits
+        self._closed = threading.Event()
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self.plans = PlanServiceStub(self._channel)
+        self.admin = AdminServiceStub(self._channel)
+
+    def call(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
+        """The answer. Raises KafkaError where asking again is of no use."""
+        value: A = self.repeated(method, request, seconds).value
+        return value
+
+    def once(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
+        """The answer to one try. Raises KafkaError."""
+        try:
+            return method(request, timeout=seconds)
+        except grpc.RpcError as failure:
+            raise from_rpc_error(failure) from None
+        except ValueError:  # so gRPC says that the channel is closed
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.") from None
+
+    def repeated(self, method: Callable[..., Any], request: Any, seconds: float = CALL_SECONDS) -> Answer:
+        """As `call`, telling whether it was repeated."""
+        began, pause, first_try = monotonic(), _FIRST_PAUSE, True
+        while True:
+            try:
+                return Answer(self.once(method, request, seconds), first_try)
+            except KafkaError as error:
+                late = self._closed.is_set() or (not self._waits and monotonic() - began > PATIENCE)
+                if not error.retriable or error.code in _GONE or late:
+                    raise
+            first_try = False
+            if self._closed.wait(pause):
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.")
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def close(self) -> None:
+        """Close the connection; calls under way fail."""
+        self._closed.set()
+        self._channel.close()
+
+
+_shared: dict[tuple[int, str, bool], Client] = {}
+_guard = threading.Lock()
+
+
+def shared(address: str, *, waits: bool) -> Client:
+    """The client of this process: Spark's workers are used again for task after task."""
+    key = (os.getpid(), address, waits)
+    with _guard:
+        if key not in _shared:
+            _shared[key] = Client(address, waits=waits)
+        return _shared[key]

@@ -1,0 +1,1 @@
+"""Rules of the source: no I/O, no clock, no Spark."""

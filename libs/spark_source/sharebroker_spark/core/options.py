@@ -1,0 +1,142 @@
+"""Options of the format, checked before a query starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal, cast
+
+_ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
+_NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
+    "maxRecordsPerTrigger": (10_000, 1, 1_000_000),
+    "recordsPerTask": (5_000, 1, 1_000_000),
+    "minPartitions": (1, 1, 10_000),
+    "maxWaitMs": (200, 0, 60_000),
+    "maxBatchDurationMs": (3_600_000, 1_000, 7 * 86_400_000),
+}
+"""Default, lowest and highest value."""
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "value.format": ("bytes", "string"),
+    "onLeaseLost": ("fail", "continue"),
+    "onUnavailable": ("wait", "fail"),
+    "failOnDataLoss": ("true", "false"),
+}
+"""The first is the default."""
+_TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId")
+_SESSION_LENGTH: Final = 36
+NAMES: Final = (*_TEXTS, *_NUMBERS, *_CHOICES)
+_SPARKS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
+"""Options that Spark hands on without meaning us."""
+
+
+class OptionError(ValueError):
+    """An option that cannot be; the text names it and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the format was asked for. Times in milliseconds."""
+
+    bootstrap: str
+    group: str = ""
+    topics: tuple[str, ...] = ()
+    session_id: str = ""
+    max_records: int = 0
+    records_per_task: int = 0
+    min_tasks: int = 0
+    max_wait_ms: int = 0
+    max_batch_duration_ms: int = 0
+    value_format: Literal["bytes", "string"] = "bytes"
+    fails_on_lost_lease: bool = True
+    waits: bool = True
+    fails_on_data_loss: bool = True
+
+
+def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
+    """The options of a read. Raises OptionError."""
+    options = _parsed(given)
+    if not options.topics:
+        raise OptionError("option topics is missing: one topic, or several with commas between")
+    if streaming and not options.group:
+        raise OptionError("option group is missing: the share group to read as")
+    return options
+
+
+def writing(given: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Options, str]:
+    """The options of a write of columns (name to type), and its topic; empty: the column `topic` names it.
+
+    Raises OptionError.
+    """
+    options = _parsed(given)
+    allowed = {"value": ("string", "binary"), "key": ("string", "binary"), "topic": ("string",),
+               "partition": ("int",), "headers": ("array<struct<key:string,value:binary>>",)}  # fmt: skip
+    if "value" not in columns:
+        raise OptionError(f"column value is missing; there is {', '.join(columns) or 'nothing'}")
+    for name, kind in columns.items():
+        if name not in allowed:
+            raise OptionError(f"column {name} cannot be written; {', '.join(allowed)} can")
+        if kind not in allowed[name]:
+            raise OptionError(f"column {name} is {kind}; it must be {' or '.join(allowed[name])}")
+    topic = _lower(given).get("topic", "").strip()
+    if not topic and "topic" not in columns:
+        raise OptionError("option topic is missing, and there is no column topic")
+    return options, topic
+
+
+def _lower(given: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in given.items()}
+
+
+def _parsed(given: Mapping[str, str]) -> Options:
+    lower = _lower(given)
+    unknown = sorted(lower.keys() - {name.lower() for name in NAMES} - _SPARKS)
+    if unknown:
+        raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(NAMES)}")
+    numbers = {name: _number(name, lower.get(name.lower())) for name in _NUMBERS}
+    choices = {name: _choice(name, lower.get(name.lower())) for name in _CHOICES}
+    bootstrap = lower.get("bootstrap", "").strip()
+    if not _ADDRESS.fullmatch(bootstrap):
+        raise OptionError(
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door"
+        )
+    session_id = lower.get("sessionid", "").strip()
+    if len(session_id) > _SESSION_LENGTH:
+        raise OptionError(
+            f"option sessionId has {len(session_id)} characters; 1 to {_SESSION_LENGTH} are allowed"
+        )
+    topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in lower.get("topics", "").split(",")))))
+    return Options(
+        bootstrap,
+        lower.get("group", "").strip(),
+        topics,
+        session_id,
+        numbers["maxRecordsPerTrigger"],
+        numbers["recordsPerTask"],
+        numbers["minPartitions"],
+        numbers["maxWaitMs"],
+        numbers["maxBatchDurationMs"],
+        cast('Literal["bytes", "string"]', choices["value.format"]),
+        choices["onLeaseLost"] == "fail",
+        choices["onUnavailable"] == "wait",
+        choices["failOnDataLoss"] == "true",
+    )
+
+
+def _number(name: str, text: str | None) -> int:
+    default, low, high = _NUMBERS[name]
+    try:
+        value = default if text is None else int(text)
+    except ValueError:
+        raise OptionError(f"option {name} is {text!r}; it must be a number, {low} to {high}") from None
+    if not low <= value <= high:
+        raise OptionError(f"option {name} is {value}; {low} to {high} is allowed")
+    return value
+
+
+def _choice(name: str, text: str | None) -> str:
+    allowed = _CHOICES[name]
+    value = allowed[0] if text is None else text.strip().lower()
+    if value not in allowed:
+        raise OptionError(f"option {name} is {text!r}; it must be {' or '.join(allowed)}")
+    return value

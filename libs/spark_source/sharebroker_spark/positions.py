@@ -1,0 +1,45 @@
+"""Where the logs of topics begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1 import admin_pb2 as admin
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_spark.client import Client
+from sharebroker_spark.core.tasks import Partition
+
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_COMMITTED: Final = 1
+
+
+def log_spans(client: Client, topics: Iterable[str]) -> dict[Partition, tuple[int, int]]:
+    """The first offset of each partition, and the one behind its last committed. Raises KafkaError."""
+    names: dict[str, str] = {}
+    parts = []
+    for topic in client.call(client.admin.Metadata, admin.MetadataRequest(topics=topics)).topics:
+        if topic.error_code:
+            raise KafkaError(ErrorCode(topic.error_code), f"There is no topic '{topic.name}'.")
+        names[topic.topic_id] = topic.name
+        parts += [(topic.topic_id, one.partition_index) for one in topic.partitions]
+    starts = _offsets(client, parts, _EARLIEST)
+    ends = _offsets(client, parts, _LATEST)
+    return {(names[part[0]], part[1]): (starts[part], ends[part]) for part in parts}
+
+
+def _offsets(client: Client, parts: list[tuple[str, int]], timestamp: int) -> dict[tuple[str, int], int]:
+    request = leader.ListOffsetsRequest(
+        partitions=[
+            leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
+            for topic_id, partition in parts
+        ],
+        isolation_level=_COMMITTED,
+    )
+    answers = client.call(client.admin.ListOffsets, request).partitions
+    for answer in answers:
+        if answer.error_code:
+            raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
+    return {(answer.topic_id, answer.partition): answer.offset for answer in answers}

@@ -1,0 +1,177 @@
+"""`format("sharegroup")`: what Spark calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from sharebroker_spark.arrow import schema_text
+from sharebroker_spark.client import Client, shared
+from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
+from sharebroker_spark.core.options import Options, reading, writing
+from sharebroker_spark.core.tasks import Partition, cut, unreached
+from sharebroker_spark.driver import Driver
+from sharebroker_spark.positions import log_spans
+from sharebroker_spark.reading import read_ranges
+from sharebroker_spark.sink import BatchSink, StreamSink
+
+FORMAT = "sharegroup"
+
+
+@dataclass
+class Task(InputPartition):
+    """What one task reads. `deadline_ms` None: nothing was acquired."""
+
+    ranges: list[Range]
+    deadline_ms: int | None
+
+
+class ShareGroupDataSource(DataSource):
+    """A share group as a stream, a topic as a table, and a topic to write to."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name in `format`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns; that of `value` follows value.format."""
+        return schema_text(reading(self.options, streaming=False).value_format)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A read that takes nothing from anybody."""
+        return BatchReader(schema, reading(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A member of the group."""
+        return StreamReader(schema, reading(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """Publishes rows."""
+        options, topic = writing(self.options, _columns(schema))
+        return BatchSink(options.bootstrap, topic)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Publishes rows, micro-batch for micro-batch."""
+        options, topic = writing(self.options, _columns(schema))
+        return StreamSink(options.bootstrap, topic)
+
+
+class _Reading:
+    """Reads tasks, in a worker."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        self._schema = schema
+        self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a task; may be called as often as Spark likes."""
+        if not isinstance(partition, Task):
+            return  # Spark makes one of its own where there is no task
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        client = shared(self._options.bootstrap, waits=self._options.waits)
+        yield from read_ranges(
+            client, partition.ranges, schema, partition.deadline_ms, strict=self._options.fails_on_data_loss
+        )
+
+
+class BatchReader(_Reading, DataSourceReader):
+    """A topic as it is now, up to its end."""
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Tasks, whatever partitions the topic has."""
+        client = shared(self._options.bootstrap, waits=self._options.waits)
+        spans = log_spans(client, self._options.topics)
+        ranges = [Range(*part, first, end - 1) for part, (first, end) in sorted(spans.items()) if first < end]
+        tasks = cut(ranges, self._options.records_per_task, self._options.min_tasks)
+        return [Task(task, None) for task in tasks]
+
+
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The group's records in planned batches. In the driver it speaks for a session; workers only read."""
+
+    def __init__(self, schema: StructType, options: Options) -> None:
+        super().__init__(schema, options)
+        self._session = options.session_id or uuid.uuid4().hex
+        self._made: tuple[Client, Driver] | None = None
+        self._ends: dict[Partition, int] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Workers have no session."""
+        return {**self.__dict__, "_made": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Before the first batch of a new session."""
+        return to_json(Batch(self._session))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """At most maxRecordsPerTrigger."""
+        return ReadMaxRows(self._options.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Go no further than the logs reach now."""
+        self._ends = {
+            part: end
+            for part, (first, end) in log_spans(self._client(), self._options.topics).items()
+            if first < end
+        }
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Commit what Spark has done, and plan what is next; `start` where there is nothing."""
+        begun = from_json(start)
+        batch = self._driver().plan(
+            begun, self._ends, 0 if self._ends is not None else self._options.max_wait_ms
+        )
+        if batch.number == begun.number:
+            return start
+        if self._ends is not None:
+            self._ends = unreached(self._ends, batch.ranges)
+        return to_json(batch)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The tasks of a batch, the same whenever it is asked for."""
+        batch = from_json(end)
+        if start == end or not batch.ranges:
+            return []
+        self._driver().resume(batch)
+        tasks = cut(batch.ranges, self._options.records_per_task, self._options.min_tasks)
+        return [Task(task, batch.deadline_ms) for task in tasks]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has done it; mostly it was committed with the next plan already."""
+        self._driver().commit(from_json(end))
+
+    def _client(self) -> Client:
+        return self._parts()[0]
+
+    def _driver(self) -> Driver:
+        return self._parts()[1]
+
+    def _parts(self) -> tuple[Client, Driver]:
+        if self._made is None:
+            client = Client(self._options.bootstrap, waits=self._options.waits)
+            self._made = client, Driver(self._options, client)
+        return self._made
+
+
+def _columns(schema: StructType) -> Mapping[str, str]:
+    return {field.name: field.dataType.simpleString() for field in schema.fields}

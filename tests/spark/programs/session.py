@@ -1,0 +1,31 @@
+"""What the programs share."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def session() -> SparkSession:
+    """A small local Spark."""
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.adaptive.enabled", "false")
+        .config("spark.sql.streaming.metricsEnabled", "false")
+        .config("spark.driver.memory", "768m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def say(**facts: Any) -> None:
+    """Tell the test, on a line of its own."""
+    sys.stdout.write("\n" + json.dumps(facts) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,193 @@
+"""The driver's side of a query against a real server, without Spark: it is called as Spark would call it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from libs.testkit.brokers import Serve
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_spark.client import Client as PlanClient
+from sharebroker_spark.core.offsets import Batch, Range
+from sharebroker_spark.core.options import reading
+from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
+from sharebroker_spark.positions import log_spans
+from tests.support.client import TIMEOUT, Client, connected
+
+RECORDS = 20
+
+
+@dataclass
+class World:
+    """A server, a topic of two partitions with records in the first, and a group."""
+
+    serve: Serve
+    client: Client
+    topic: str
+    topic_id: str
+    group: str
+
+    @contextmanager
+    def driver(self, **given: str) -> Iterator[Driver]:
+        """A driver of a query; its connection is closed as the end of its process would."""
+        options = {"bootstrap": self.serve.address, "topics": self.topic, "group": self.group}
+        asked = reading({**options, "maxRecordsPerTrigger": "8", **given}, streaming=True)
+        client = PlanClient(asked.bootstrap, waits=asked.waits)
+        driver = Driver(asked, client)
+        try:
+            yield driver
+        finally:
+            driver.close()
+            client.close()
+
+    async def restart(self) -> None:
+        """Kill the server, and start it again."""
+        await asyncio.to_thread(self.serve.kill)
+        await asyncio.to_thread(self.serve.start)
+
+    async def finished(self) -> set[int]:
+        """What the group has done in the first partition."""
+        return await self.client.finished(self.group, self.topic_id)
+
+
+@pytest.fixture(scope="module")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    folder: Path = tmp_path_factory.mktemp("serve")
+    options = ["--data", str(folder / "data"), "--set", "group.share.min.record.lock.duration.ms=1000"]
+    serve = Serve(folder, options, "all")
+    serve.start()
+    yield serve
+    serve.stop()
+
+
+@pytest.fixture
+async def world(serve: Serve) -> AsyncIterator[World]:
+    async with connected(serve.address) as client:
+        topic, topic_id = await client.create(2)
+        await client.publish(topic, map(str, range(RECORDS)), partition=0)
+        yield World(serve, client, topic, topic_id, await client.group())
+
+
+async def call(work: Any, *arguments: Any) -> Any:
+    """Work of Spark's thread."""
+    return await asyncio.to_thread(work, *arguments)
+
+
+def spans(batch: Batch) -> list[tuple[int, int]]:
+    return [(one.first, one.last) for one in batch.ranges]
+
+
+async def test_a_query_runs_and_ends(world: World) -> None:
+    with world.driver() as driver:
+        batch = Batch("session-1")
+        seen = []
+        for _ in range(4):
+            batch = await call(driver.plan, batch, None, 0)
+            seen.append((batch.number, spans(batch)))
+        assert seen == [(1, [(0, 7)]), (2, [(8, 15)]), (3, [(16, 19)]), (3, [(16, 19)])]
+        assert await world.finished() == set(range(RECORDS))
+        await call(driver.commit, batch)
+
+
+async def test_a_batch_is_planned_again_by_the_next_process(world: World) -> None:
+    with world.driver() as driver:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+    with world.driver() as driver:
+        assert spans(await call(driver.plan, Batch("s"), None, 0)) == spans(planned)
+
+
+async def test_a_batch_that_spark_recorded_is_done_by_the_next_process(world: World) -> None:
+    with world.driver() as driver:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+    await world.restart()
+    with world.driver() as driver:
+        await call(driver.resume, planned)
+        others = await world.client.acquire(world.group, world.topic, 20, member="other")
+        assert [record.offset for record in others.records] == list(range(8, 20))
+        assert await call(driver.plan, planned, None, 0) == planned
+        assert await world.finished() == set(range(8))
+
+
+async def test_a_batch_that_was_committed_before_is_no_loss(world: World) -> None:
+    with world.driver() as driver:
+        first = await call(driver.plan, Batch("s"), None, 0)
+        await call(driver.plan, first, None, 0)
+    with world.driver() as driver:
+        assert spans(await call(driver.plan, first, None, 0)) == [(8, 15)]
+
+
+async def test_a_second_driver_fences_the_first(world: World) -> None:
+    with world.driver() as first, world.driver() as second:
+        planned = await call(first.plan, Batch("s"), None, 0)
+        await call(second.resume, planned)
+        for work in (first.plan, first.commit):
+            arguments = (planned, None, 0) if work == first.plan else (planned,)
+            with pytest.raises(FencedError, match="Another driver reads with this checkpoint"):
+                await call(work, *arguments)
+        assert spans(await call(second.plan, planned, None, 0)) == [(8, 15)]
+
+
+async def test_locks_are_renewed_while_a_batch_is_worked_on(world: World) -> None:
+    world.group = await world.client.group(share_record_lock_duration_ms="1000")
+    with world.driver() as driver:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+        await eventually(lambda: driver.renewals >= 4, TIMEOUT)
+        # Longer than a lock lasts; had one run out on a busy machine, renewing would have taken it back.
+        assert spans(await call(driver.plan, planned, None, 0)) == [(8, 15)]
+        assert await world.finished() == set(range(8))
+
+
+async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: World) -> None:
+    world.group = await world.client.group(share_record_lock_duration_ms="1000")
+    with world.driver(maxBatchDurationMs="1000") as driver, world.driver(onLeaseLost="continue") as second:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+        taken: list[int] = []
+
+        async def all_taken() -> bool:
+            others = await world.client.acquire(world.group, world.topic, 20, member="other", wait=1.0)
+            taken.extend(record.offset for record in others.records if record.offset < 8)
+            await world.client.acknowledge(world.group, "other", others.records)
+            return len(set(taken)) == 8
+
+        await eventually(all_taken, 3 * TIMEOUT)
+        with pytest.raises(LeaseLostError, match=r"8 of its 8 records .* lasts 1 s"):
+            await call(driver.plan, planned, None, 0)
+        await call(second.plan, planned, None, 0)
+
+
+async def test_the_server_may_be_away_for_a_while(world: World) -> None:
+    with world.driver() as driver:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+        await asyncio.to_thread(world.serve.kill)
+        waiting = asyncio.create_task(call(driver.plan, planned, None, 0))
+        await asyncio.to_thread(world.serve.start)
+        assert spans(await waiting) == [(8, 15)]
+
+
+async def test_only_some_partitions_are_planned_from(world: World) -> None:
+    await world.client.publish(world.topic, ["x"], partition=1)
+    with world.driver() as driver:
+        plan_client = PlanClient(world.serve.address, waits=True)
+        assert await call(log_spans, plan_client, [world.topic]) == {
+            (world.topic, 0): (0, RECORDS),
+            (world.topic, 1): (0, 1),
+        }
+        plan_client.close()
+        batch = await call(driver.plan, Batch("s"), {(world.topic, 1): 1}, 0)
+        assert batch.ranges == (Range(world.topic, 1, 0, 0, 1),)
+        assert await call(driver.plan, batch, {}, 0) == batch
+        assert await world.client.finished(world.group, world.topic_id, 1) == {0}
+
+
+async def test_a_topic_that_there_is_not_is_said_at_once(world: World) -> None:
+    with world.driver(topics="nowhere") as driver:
+        with pytest.raises(KafkaError) as caught:
+            await call(driver.plan, Batch("s"), None, 0)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

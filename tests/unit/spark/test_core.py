@@ -1,0 +1,190 @@
+"""The pure part of the Spark source: offsets, tasks, options."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
+from sharebroker_spark.core.options import NAMES, OptionError, Options, reading, writing
+from sharebroker_spark.core.tasks import cut, unreached
+
+NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
+RANGES = st.lists(
+    st.builds(
+        lambda topic, partition, first, size, count: Range(topic, partition, first, first + size, count),
+        NAMED,
+        st.integers(0, 5),
+        st.integers(0, 2**62),
+        st.integers(0, 40),
+        st.integers(1, 9),
+    ),
+    max_size=8,
+)
+
+# Offsets
+
+
+@given(NAMED, st.integers(0, 2**40), RANGES, st.integers(0, 2**45))
+def test_an_offset_survives_sparks_checkpoint(
+    session: str, number: int, ranges: list[Range], deadline_ms: int
+) -> None:
+    batch = Batch(session, number).next(ranges, deadline_ms)
+    text = json.dumps(to_json(batch))
+    again = from_json(json.loads(text))
+    assert sorted(again.ranges) == sorted(batch.ranges)
+    assert (again.session, again.number, again.deadline_ms) == (session, number + 1, deadline_ms)
+    assert json.dumps(to_json(again)) == text
+    assert again.records == batch.records
+
+
+def test_what_it_looks_like() -> None:
+    batch = Batch("s").next([Range("b", 10, 4, 5), Range("a", 2, 7, 7, 3), Range("a", 2, 0, 3)], 99)
+    assert json.dumps(to_json(batch)) == (
+        '{"v": 1, "s": "s", "n": 1, "d": 99, '
+        '"r": {"a": {"2": [[0, 3, 1], [7, 7, 3]]}, "b": {"10": [[4, 5, 1]]}}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {},
+        None,
+        {"v": 2, "s": "s", "n": 1, "d": 0, "r": {}},
+        {"v": 1, "n": 1, "d": 0, "r": {}},
+        {"v": 1, "s": "s", "n": "x", "d": 0, "r": {}},
+        {"v": 1, "s": "s", "n": 1, "d": 0, "r": []},
+        {"v": 1, "s": "s", "n": 1, "d": 0, "r": {"t": {"0": [[1, 2]]}}},
+    ],
+)
+def test_what_was_not_written_by_this_version_is_refused(offset: Any) -> None:
+    with pytest.raises(ValueError, match="checkpoint"):
+        from_json(offset)
+
+
+# Tasks
+
+
+@given(RANGES, st.integers(1, 50), st.integers(1, 12))
+def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: int) -> None:
+    tasks = cut(ranges, per_task, least)
+    offsets = [
+        (o.topic, o.partition, x, o.delivery_count) for o in ranges for x in range(o.first, o.last + 1)
+    ]
+    assert [
+        (o.topic, o.partition, x, o.delivery_count)
+        for task in tasks
+        for o in task
+        for x in range(o.first, o.last + 1)
+    ] == offsets
+    sizes = [sum(one.size for one in task) for task in tasks]
+    assert all(0 < size <= per_task for size in sizes)
+    assert len(tasks) >= min(least, len(offsets))
+    assert not sizes or max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("per_task", "least", "sizes"),
+    [(100, 1, [10]), (5, 1, [5, 5]), (4, 1, [4, 3, 3]), (100, 4, [3, 3, 2, 2]), (100, 30, [1] * 10)],
+)
+def test_how_many_tasks(per_task: int, least: int, sizes: list[int]) -> None:
+    ranges = [Range("t", 0, 0, 6), Range("t", 1, 5, 7)]
+    assert [sum(one.size for one in task) for task in cut(ranges, per_task, least)] == sizes
+
+
+def test_of_nothing_there_are_no_tasks() -> None:
+    assert cut([], 10, 4) == []
+
+
+def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
+    ends = {("t", 0): 10, ("t", 1): 10, ("t", 2): 10}
+    ranges = [Range("t", 0, 0, 8), Range("t", 1, 5, 9), Range("u", 2, 0, 99)]
+    assert unreached(ends, ranges) == {("t", 0): 10, ("t", 2): 10}
+    assert unreached(ends, [Range("t", 0, 20, 25)]) == {("t", 1): 10, ("t", 2): 10}
+    assert unreached({}, ranges) == {}
+
+
+# Options
+
+NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
+
+
+def test_defaults() -> None:
+    assert reading(NEEDED, streaming=True) == Options(
+        "localhost:9090", "g", ("a", "b"), "", 10_000, 5_000, 1, 200, 3_600_000
+    )
+
+
+def test_names_are_told_whatever_their_case() -> None:
+    options = reading(
+        {
+            **NEEDED,
+            "MAXRECORDSPERTRIGGER": "5",
+            "Value.Format": "String",
+            "onleaselost": "continue",
+            "onUnavailable": "FAIL",
+            "failOnDataLoss": "false",
+            "path": "whatever",
+        },
+        streaming=True,
+    )
+    assert (options.max_records, options.value_format) == (5, "string")
+    assert (options.fails_on_lost_lease, options.waits, options.fails_on_data_loss) == (False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"bootstrap": ""}, "bootstrap"),
+        ({"bootstrap": "nowhere"}, "HOST:PORT"),
+        ({"group": " "}, "group"),
+        ({"topics": " , "}, "topics"),
+        ({"maxRecordsPerTrigger": "0"}, "1 to 1000000"),
+        ({"maxRecordsPerTrigger": "many"}, "must be a number"),
+        ({"recordsPerTask": "-1"}, "recordsPerTask"),
+        ({"minPartitions": "10001"}, "1 to 10000"),
+        ({"maxWaitMs": "60001"}, "0 to 60000"),
+        ({"value.format": "avro"}, "bytes or string"),
+        ({"sessionId": "x" * 37}, "1 to 36"),
+        ({"topcis": "t"}, "no option topcis"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        reading({**NEEDED, **given}, streaming=True)
+
+
+def test_a_batch_read_needs_no_group() -> None:
+    assert reading({"bootstrap": "h:1", "topics": "t"}, streaming=False).group == ""
+
+
+COLUMNS = {"key": "binary", "value": "string"}
+
+
+@pytest.mark.parametrize(
+    ("given", "columns", "said"),
+    [
+        ({"topic": "t"}, {"key": "binary"}, "column value is missing"),
+        ({"topic": "t"}, {}, "there is nothing"),
+        ({"topic": "t"}, {"value": "int"}, "string or binary"),
+        ({"topic": "t"}, {"value": "string", "price": "int"}, "column price"),
+        ({}, COLUMNS, "topic is missing"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(given: dict[str, str], columns: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        writing({"bootstrap": "h:1", **given}, columns)
+
+
+def test_the_topic_is_an_option_or_a_column() -> None:
+    assert writing({"bootstrap": "h:1", "topic": "t"}, COLUMNS)[1] == "t"
+    assert writing({"bootstrap": "h:1"}, {**COLUMNS, "topic": "string"})[1] == ""
+
+
+def test_every_option_has_a_name() -> None:
+    assert len(set(map(str.lower, NAMES))) == len(NAMES)
