@@ -24,7 +24,7 @@ from sharebroker.cancellation import end
 
 log = logging.getLogger(__name__)
 
-_NOTICE: Final = 3
+_NOTICE: Final = 4
 """Rounds in which every process hears of another's leave, and its clients do."""
 
 _SOON: Final = 0.2

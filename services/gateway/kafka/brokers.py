@@ -29,6 +29,10 @@ _ASKED_AGAIN: Final = 1.0
 """Seconds. Processes hear of each other at different times: one that saw the present brokers before another
 still told of those before has a number that clients, who never go back, would take for an old one."""
 
+_HEARD: Final = 0.4
+"""Seconds after which the others have heard of a leave. Until then who leaves goes on as before: a client
+that it sent away would be sent back, and a number asked for the brokers of before would rise above theirs."""
+
 _COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
 """Internal topics' partitions are shards of a role."""
 
@@ -128,6 +132,8 @@ class Brokers:
         self._view = View((me,), me.node_id, 0, group_shard, partitions)
         self._seen: tuple[Member, ...] = ()
         self._sorted: tuple[Member, ...] = (me,)
+        self._others: tuple[Member, ...] = ()
+        self._leaves_at: float | None = None
         self._changing = asyncio.Lock()
         self._now = now
         self._ask_at = now()
@@ -139,6 +145,8 @@ class Brokers:
     async def view(self) -> View:
         """The brokers of now; those of a moment ago while Redis is away."""
         members = self._present()
+        if self._leaves_at is not None and members != self._others and self._view.epoch:
+            return self._view
         due = self._due()
         if not due and self._view.epoch and members == self._view.members:
             return self._view
@@ -171,9 +179,14 @@ class Brokers:
         if seen != self._seen:  # every request asks
             self._seen = seen
             others = [m for m in seen if m.kafka and m.node_id != self._me.node_id]
-            leaving = any(m.leaving for m in seen if m.node_id == self._me.node_id)
-            mine = [] if leaving and others else [self._me]  # clients are to go to the others
-            self._sorted = tuple(sorted([*others, *mine], key=lambda member: member.node_id))
+            self._others = tuple(sorted(others, key=lambda member: member.node_id))
+            self._sorted = tuple(sorted([*others, self._me], key=lambda member: member.node_id))
+            if not (others and any(m.leaving for m in seen if m.node_id == self._me.node_id)):
+                self._leaves_at = None
+            elif self._leaves_at is None:
+                self._leaves_at = self._now() + _HEARD
+        if self._leaves_at is not None and self._now() >= self._leaves_at:
+            return self._others  # where clients are to go
         return self._sorted
 
 

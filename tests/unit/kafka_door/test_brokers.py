@@ -93,6 +93,43 @@ async def test_it_stays_while_the_store_is_away() -> None:
     assert (view.epoch, [*view.brokers]) == (2, [1, 2])
 
 
+async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() -> None:
+    clock, _, [one, two, three] = started(3)
+    everybody = [one.member, two.member, three.member]
+    for broker in (one, two, three):
+        broker.known = everybody
+    assert [await one.epoch(), await two.epoch(), await three.epoch()] == [1, 1, 1]
+    left = [one.member.on_leave(), two.member, three.member]
+    one.known = left
+    view = await one.brokers.view()
+    assert view.members == tuple(everybody)
+    assert one.brokers.unchanged(view)
+    two.known = three.known = left
+    assert [await two.epoch(), await three.epoch()] == [2, 2]
+    clock.time += 0.3
+    assert await one.epoch() == 1  # it asks for no number: it would be one for the brokers of before
+    clock.time += 0.2
+    assert not one.brokers.unchanged(view)
+    view = await one.brokers.view()
+    assert (view.epoch, [*view.brokers]) == (2, [2, 3])
+    assert [await two.epoch(), await three.epoch()] == [2, 2]
+
+
+async def test_who_leaves_last_and_who_stays_after_all() -> None:
+    clock, _, [one, two] = started(2)
+    one.known = [one.member.on_leave()]
+    clock.time += 5
+    assert [*(await one.brokers.view()).brokers] == [1]
+    one.known = [one.member.on_leave(), two.member]
+    clock.time += 5
+    assert [*(await one.brokers.view()).brokers] == [1]  # the other has just come
+    clock.time += 1
+    assert [*(await one.brokers.view()).brokers] == [2]
+    one.known = [one.member, two.member]
+    clock.time += 5
+    assert [*(await one.brokers.view()).brokers] == [1, 2]
+
+
 def view_of(me: int, *nodes: int, partitions: int = 60) -> View:
     members = [Member(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
     return View(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
