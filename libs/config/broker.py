@@ -5,6 +5,7 @@ Where a default differs from Kafka's, the property's text says so. Times are mil
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,9 +23,11 @@ from libs.config.keys import (
     parse_all,
     render,
     table,
+    text,
 )
 from sharebroker.errors import ErrorCode, KafkaError
 
+_CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
@@ -51,6 +54,11 @@ class BrokerConfig:
         "Life of this process's leases: how long one that stands still keeps its partitions and shards.",
     )
 
+    cluster_id: str = text(
+        "",
+        "Name of the cluster, of letters, digits, - and _ (Kafka: made up, as it is here if empty). Clusters "
+        "of different names share nothing in one Redis.",
+    )
     metrics_max_share_partitions: int = integer(
         1000,
         0,
@@ -299,6 +307,11 @@ def _split(assignment: str) -> tuple[str, str]:
 
 
 def _checked(config: BrokerConfig) -> BrokerConfig:
+    if not _CLUSTER_ID.fullmatch(config.cluster_id):
+        raise invalid(
+            "cluster.id",
+            f"Invalid value {config.cluster_id!r} for cluster.id: at most 64 of A-Z a-z 0-9 - _.",
+        )
     pairs = [(low, "<=", name) for name, low, _ in BOUNDED] + [
         (name, "<=", high) for name, _, high in BOUNDED
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 
@@ -42,31 +42,38 @@ def at_address(address: str) -> Identity:
     return temporary(number % HIGHEST_NODE_ID + 1)
 
 
-def persistent(path: Path, node_id: int | None = None) -> Identity:
+def persistent(path: Path, node_id: int | None = None, cluster_id: str = "") -> Identity:
     """The identity kept in a file, one incarnation later; the file is made when missing.
 
-    `node_id` wins over the file's. Raises ValueError when the file holds no identity, OSError.
+    `node_id` wins over the file's. Raises ValueError when the file holds no identity, or one of a node of
+    another cluster, OSError.
     """
-    earlier = _load(path) if path.exists() else temporary(node_id)
+    earlier = _load(path, cluster_id) if path.exists() else temporary(node_id)
     incarnation = max(earlier.incarnation + 1, _milliseconds())
     identity = Identity(earlier.node_id if node_id is None else node_id, incarnation)
-    _save(path, identity)
+    _save(path, identity, cluster_id)
     return identity
 
 
-def _load(path: Path) -> Identity:
+def _load(path: Path, cluster_id: str) -> Identity:
     try:
         facts = orjson.loads(path.read_bytes())
-        return Identity(int(facts["node_id"]), int(facts["incarnation"]))
+        identity = Identity(int(facts["node_id"]), int(facts["incarnation"]))
+        its_cluster = str(facts.get("cluster_id", ""))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} holds no node identity; remove it to get a new one") from error
+    if its_cluster != cluster_id:
+        raise ValueError(
+            f"{path.parent} is of a node of the cluster {its_cluster!r}, and cluster.id is {cluster_id!r}"
+        )
+    return identity
 
 
-def _save(path: Path, identity: Identity) -> None:
+def _save(path: Path, identity: Identity, cluster_id: str) -> None:
     """Replace the file in one step, durable before the identity is used."""
     fresh = path.with_suffix(".new")
     with fresh.open("wb") as file:
-        file.write(orjson.dumps({"node_id": identity.node_id, "incarnation": identity.incarnation}))
+        file.write(orjson.dumps({**asdict(identity), "cluster_id": cluster_id}))
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)

@@ -15,6 +15,11 @@ class Keys:
 
     prefix: str = "sharebroker"
 
+    @staticmethod
+    def of_cluster(cluster_id: str) -> Keys:
+        """Those of the cluster of this name; "" is a name, too."""
+        return Keys(f"{Keys().prefix}.{cluster_id}" if cluster_id else Keys().prefix)
+
     def lease(self, resource: str) -> str:
         """Hash {owner, epoch, expires_ms}: who owns the resource."""
         return f"{self.prefix}:{{{resource}}}:lease"

@@ -39,11 +39,13 @@ class Target:
         """Read a URL. Raises RedisUrlInvalid with one sentence."""
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss", "unix"):
-            raise RedisUrlInvalid(f"{url!r} is no Redis URL: begin with redis://, rediss:// or unix://")
+            raise RedisUrlInvalid(
+                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss:// or unix://"
+            )
         try:
             port = parts.port or 6379
         except ValueError as error:
-            raise RedisUrlInvalid(f"{url!r} is no Redis URL: {error}") from error
+            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: the port is no number") from error
         local = parts.scheme == "unix"
         db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
         if not db.isdigit():
@@ -161,3 +163,9 @@ class Server:
             raise RedisTooOld(
                 f"{self.product.title()} {self.version} is too old: {wanted} or newer is needed"
             )
+
+
+def shown(url: str) -> str:
+    """A URL for people to read: whoever it logs in as, how is left out."""
+    before, at, address = url.rpartition("@")
+    return f"{before.partition('//')[0]}//***@{address}" if at else url

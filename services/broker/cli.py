@@ -17,6 +17,7 @@ from services.broker.settings import (
     DEFAULT_GRPC,
     DEFAULT_KAFKA,
     ServeSettings,
+    describe,
     parse_address,
     parse_config,
     parse_roles,
@@ -93,6 +94,9 @@ def serve(
     ready_file: Annotated[
         Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
     ] = None,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Say how it would serve, as JSON without secrets, and end.")
+    ] = False,
 ) -> None:
     """Serve share groups: all roles in one process, or some of them beside others."""
     configure_logging()
@@ -120,6 +124,9 @@ def serve(
             metrics=metrics,
             config=parse_config(set_ or ()),
         )
+        if print_config:
+            typer.echo(describe(settings))
+            return
         uvloop.run(run(settings))
         gc.freeze()  # the last collections would look at all that goes anyway: a fifth of a second
     except KafkaError as error:

@@ -85,11 +85,11 @@ async def lay(
     except RedisError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     watching.redis({"all": link} if writes is link else {"reads": link, "writes": writes})
-    keys = Keys()
-    log, records = _logs(link, writes, watching if settings.metrics else None)
+    keys = Keys.of_cluster(settings.config.cluster_id)
+    log, records = _logs(link, writes, keys, watching if settings.metrics else None)
     identity = _identity(settings, address)
     member = Member(identity.owner, identity.node_id, settings.roles, address, kafka.address if kafka else "")
-    leases = RedisLeaseStore(link, writes=writes)
+    leases = RedisLeaseStore(link, keys, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = CatalogFollower(log, settings.config)
@@ -125,9 +125,10 @@ async def lay(
     )
 
 
-def _logs(link: Link, writes: Link, watching: Watching | None) -> tuple[StreamLog, RecordStore]:
+def _logs(link: Link, writes: Link, keys: Keys, watching: Watching | None) -> tuple[StreamLog, RecordStore]:
     """Where state and records are kept; metered where somebody watches."""
-    log, records = RedisStreamLog(link, writes=writes), RedisRecordStore(link, writes=writes)
+    log = RedisStreamLog(link, keys, writes=writes)
+    records = RedisRecordStore(link, keys, writes=writes)
     if watching is None:
         return log, records
     return MeteredStreamLog(log, watching.appends), MeteredRecordStore(records, watching.appends)
@@ -166,6 +167,6 @@ def _identity(settings: ServeSettings, address: str) -> Identity:
     if settings.redis is not None:
         return at_address(address) if node_id is None else temporary(node_id)
     try:
-        return persistent(settings.data / "node.json", node_id)
+        return persistent(settings.data / "node.json", node_id, settings.config.cluster_id)
     except (OSError, ValueError) as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error

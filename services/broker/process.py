@@ -46,6 +46,7 @@ class Process:
         self._settings = settings
         self._stack = contextlib.AsyncExitStack()
         self.address = ""
+        self.watched_at: str | None = None
 
     async def start(self) -> None:
         """Serves. Raises KafkaError INVALID_CONFIG where something it needs cannot be had."""
@@ -66,6 +67,7 @@ class Process:
         if self._settings.metrics is not None:
             await watching.start(self._settings.metrics)
             self._stack.push_async_callback(watching.stop)
+            self.watched_at = watching.address
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes))
@@ -79,12 +81,12 @@ class Process:
                 server.add(service)
         watching.owned(base.holder, base.hosts)
         await self._serve(base, server)
-        self._write_ready_file(port, kafka, watching.address)
+        self._write_ready_file(port, kafka)
         _log.info(
             "serving",
             address=self.address,
             kafka=kafka.address if kafka else None,
-            metrics=watching.address,
+            metrics=self.watched_at,
             roles=sorted(self._settings.roles),
         )
 
@@ -120,7 +122,7 @@ class Process:
         base.watching.health.started()
         self._stack.callback(base.watching.health.stop)
 
-    def _write_ready_file(self, port: int, kafka: KafkaServer | None, metrics: str | None) -> None:
+    def _write_ready_file(self, port: int, kafka: KafkaServer | None) -> None:
         path = self._settings.ready_file
         if path is None:
             return
@@ -128,7 +130,7 @@ class Process:
             "grpc": self.address,
             "port": port,
             "kafka": kafka.address if kafka else None,
-            "metrics": metrics,
+            "metrics": self.watched_at,
             "pid": os.getpid(),
             "roles": sorted(self._settings.roles),
         }

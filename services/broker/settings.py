@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from libs.config.broker import BrokerConfig
+import orjson
+
+from libs.config.broker import BROKER_KEYS, BrokerConfig
+from libs.redis_link.errors import RedisUrlInvalid
+from libs.redis_link.target import Target
 from libs.rpc.router import GATEWAY, ROLES
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -75,3 +79,22 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
 def parse_config(assignments: Sequence[str]) -> BrokerConfig:
     """`key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
     return BrokerConfig.parse(assignments)
+
+
+def describe(settings: ServeSettings) -> str:
+    """All settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
+    try:
+        redis = None if settings.redis is None else [str(each) for each in Target.several(settings.redis)]
+    except RedisUrlInvalid as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    facts = {
+        **{
+            name: getattr(settings, name)
+            for name in ("data", "grpc", "advertise", "kafka", "kafka_advertise")
+        },
+        **{name: getattr(settings, name) for name in ("features", "fsync", "ready_file", "metrics")},
+        "redis": redis,
+        "roles": sorted(settings.roles),
+        "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
+    }
+    return orjson.dumps(facts, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

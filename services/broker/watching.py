@@ -11,6 +11,7 @@ from libs.leases.holder import LeaseHolder
 from libs.leases.metrics import lease_families
 from libs.redis_link.metrics import link_families, unreachable
 from libs.redis_link.port import Link
+from libs.rpc.router import GATEWAY, ROLES
 from libs.telemetry.appends import Appends
 from libs.telemetry.exposition import CONTENT_TYPE, Exposition
 from libs.telemetry.health import Health, page
@@ -67,6 +68,14 @@ class Watching:
         self.metrics.add(partial(lease_families, holder))
         self.metrics.add(partial(shard_families, hosts))
         self.health.missing += [holder.missing, partial(not_active, hosts)]
+        if GATEWAY in holder.member.roles:
+            self.health.missing.append(partial(_absent, holder))
 
     async def _text(self) -> Reply:
         return Reply(200, await self._exposition.text(), CONTENT_TYPE)
+
+
+def _absent(holder: LeaseHolder) -> list[str]:
+    """Roles that nobody in the cluster has: a gateway can do nothing without them."""
+    there = {role for member in holder.members for role in member.roles}
+    return [f"a process with the role {role} in its cluster" for role in ROLES if role not in there]

@@ -55,3 +55,13 @@ def test_releases(info: bytes, supported: bool) -> None:
 def test_what_is_not_redis() -> None:
     with pytest.raises(RedisUnavailable, match="not Redis"):
         Server.from_info(b"OK")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://user:hush@here", "redis://user:hush@here:port", "redis://:hu@sh@here:x"]
+)
+def test_a_password_is_never_told(url: str) -> None:
+    with pytest.raises(RedisUrlInvalid) as refused:
+        Target.several(url)
+    assert "hu" not in str(refused.value)
+    assert "//***@here" in str(refused.value)

@@ -65,13 +65,14 @@ class Cluster(ClusterServiceServicer):
     def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: CatalogFollower) -> None:
         self._host = host
         self._timeout = config.write_timeout
+        self._cluster_id = config.cluster_id
         self._follower = follower
 
     async def name_cluster(self) -> None:
         """Sees to it that the cluster has an id, whoever owns the catalog; returns when it has."""
         while not self._follower.catalog.cluster_id:
             try:
-                await self._ask(NameCluster(new_topic_id()))
+                await self._ask(NameCluster(self._cluster_id or new_topic_id()))
             except KafkaError as error:
                 _logger.debug("the cluster has no id yet: %s", error)
             await asyncio.sleep(_NAMING_PAUSE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -58,6 +59,8 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "no address of this machine": (["--grpc", "192.0.2.1:0"], "Cannot assign requested address"),
     "bad advertised address": (["--advertise", "here"], "--advertise takes HOST:PORT"),
     "advertised port 0": (["--advertise", "here:0"], "--advertise takes HOST:PORT"),
+    "bad cluster id": (["--set", "cluster.id=not:legal"], "cluster.id"),
+    "bad address for metrics": (["--metrics", "9100"], "--metrics takes HOST:PORT"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
     "no folder of the ready file": (
         ["--ready-file", "/no/such/folder/ready.json"],
@@ -74,6 +77,19 @@ def test_bad_options_are_told(tmp_path: Path) -> None:
     }
     for name, failing in started.items():
         assert BAD_OPTIONS[name][1] in failing.sentence()
+    assert not (tmp_path / "data").exists()
+
+
+def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "services.broker", "--print-config", "--data", str(tmp_path / "data")]
+    command += ["--redis", "redis://user:secret@here:1,there:2", "--set", "cluster.id=orders"]
+    command += ["--metrics", "127.0.0.1:9100"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    facts = json.loads(told)
+    assert "secret" not in told
+    assert facts["redis"] == ["here:1", "there:2"]
+    assert facts["metrics"] == "127.0.0.1:9100"
+    assert facts["properties"]["cluster.id"] == "orders"
     assert not (tmp_path / "data").exists()
 
 

@@ -31,7 +31,7 @@ class Watched:
 
     async def ask(self, path: str) -> tuple[int, str]:
         """Status and text of a page."""
-        return await asyncio.to_thread(self._ask, path)
+        return await ask(self.url + path)
 
     async def metrics(self) -> Metrics:
         """What it tells now, and not a moment ago."""
@@ -46,13 +46,19 @@ class Watched:
         assert status == 200
         return Metrics(text)
 
-    def _ask(self, path: str) -> tuple[int, str]:
-        try:
-            with urlopen(self.url + path, timeout=TIMEOUT) as answer:
-                return answer.status, answer.read().decode()
-        except HTTPError as refusal:
-            with refusal:
-                return refusal.code, refusal.read().decode()
+
+async def ask(url: str) -> tuple[int, str]:
+    """Status and text of a page."""
+    return await asyncio.to_thread(_ask, url)
+
+
+def _ask(url: str) -> tuple[int, str]:
+    try:
+        with urlopen(url, timeout=TIMEOUT) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as refusal:
+        with refusal:
+            return refusal.code, refusal.read().decode()
 
 
 class Metrics:

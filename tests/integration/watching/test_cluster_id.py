@@ -1,0 +1,91 @@
+"""Two clusters in one Redis know nothing of each other, and what belongs to one is not taken for another."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.servers import Server, running
+from libs.testkit.waiting import eventually
+from services.broker import foundation
+from services.broker.process import Process
+from services.broker.settings import CLOSED, ServeSettings, parse_config
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.gateway.v1 import admin_pb2 as pb
+from tests.integration.watching.conftest import ask
+from tests.support.client import TIMEOUT, connected
+
+Start = Callable[[ServeSettings], Awaitable[Process]]
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[Server]:
+    with running("valkey") as server:
+        yield server
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Starts processes here, and stops them."""
+    async with AsyncExitStack() as stack:
+
+        async def started(settings: ServeSettings) -> Process:
+            process = Process(settings)
+            await process.start()
+            stack.push_async_callback(process.stop)
+            return process
+
+        yield started
+
+
+def of_cluster(name: str, **others: object) -> ServeSettings:
+    settings = ServeSettings(grpc="127.0.0.1:0", kafka=CLOSED, config=parse_config([f"cluster.id={name}"]))
+    return replace(settings, **others)  # type: ignore[arg-type]  # whatever a test needs
+
+
+async def test_two_clusters_in_one_redis(redis: Server, start: Start) -> None:
+    one = await start(of_cluster("one", redis=redis.url))
+    two = await start(of_cluster("two", redis=redis.url))
+    async with connected(one.address) as first, connected(two.address) as second:
+        topic, _ = await first.create()
+        await first.publish(topic, "a")
+        await second.create(name=topic)
+        seen = []
+        for client in (first, second):
+            metadata = await client.admin.Metadata(pb.MetadataRequest(topics=[topic]), timeout=TIMEOUT)
+            seen.append((metadata.cluster_id, len(metadata.nodes)))
+        group = await second.group()
+        nothing = await second.acquire(group, topic, 1, wait=0.0)
+    assert seen == [("one", 1), ("two", 1)]
+    assert not nothing.records
+
+
+async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, start: Start) -> None:
+    await start(of_cluster("right", redis=redis.url))
+    lost = await start(
+        of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
+    )
+    assert lost.watched_at is not None
+    status, said = await ask(f"http://{lost.watched_at}/readyz")
+    assert status == 503
+    assert "a process with the role group-coordinator in its cluster" in said
+    found = await start(
+        of_cluster("right", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
+    )
+
+    async def ready() -> bool:
+        return (await ask(f"http://{found.watched_at}/readyz"))[0] == 200
+
+    await eventually(ready, 60)
+
+
+def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
+    foundation._identity(of_cluster("one", data=tmp_path), "here:1")
+    foundation._identity(of_cluster("one", data=tmp_path), "here:1")
+    with pytest.raises(KafkaError, match=r"of the cluster 'one', and cluster\.id is 'two'") as refused:
+        foundation._identity(of_cluster("two", data=tmp_path), "here:1")
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
