@@ -59,6 +59,9 @@ class BrokerConfig:
         "Name of the cluster, of letters, digits, - and _ (Kafka: made up, as it is here if empty). Clusters "
         "of different names share nothing in one Redis.",
     )
+    log_level: str = choice(
+        "info", ("debug", "info", "warning", "error"), "What a process logs: this and above.", dynamic=True
+    )
     metrics_max_share_partitions: int = integer(
         1000,
         0,

@@ -94,12 +94,16 @@ def serve(
     ready_file: Annotated[
         Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
     ] = None,
+    log_format: Annotated[
+        Literal["auto", "json", "text"],
+        typer.Option(help="Log lines on standard error; auto: text in a terminal, else JSON."),
+    ] = "auto",
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Say how it would serve, as JSON without secrets, and end.")
     ] = False,
 ) -> None:
     """Serve share groups: all roles in one process, or some of them beside others."""
-    configure_logging()
+    configure_logging(log_format)
     try:
         parse_address(grpc, "--grpc")
         if advertise is not None:

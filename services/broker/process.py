@@ -19,6 +19,7 @@ from libs.rpc.limits import UnderWay
 from libs.rpc.server import GrpcServer
 from services.broker import roles
 from services.broker.foundation import Foundation, lay
+from services.broker.logs import follow_level
 from services.broker.settings import ServeSettings, parse_address
 from services.broker.watching import Watching
 from services.gateway.kafka.server import KafkaServer
@@ -75,6 +76,7 @@ class Process:
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         kafka = self._bind_kafka(self.address)
         base = await lay(self._settings, self.address, kafka, watching, self._stack)
+        follow_level(base.catalog)
         watching.metrics.add(server.counts.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):

@@ -1,0 +1,64 @@
+"""What a process logs, and how that is changed while it runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from libs.testkit.brokers import Serve
+from libs.testkit.servers import Server
+from libs.testkit.waiting import eventually
+from tests.integration.watching.conftest import Watched
+from tests.support.client import connected
+
+
+def lines(watched: Watched) -> list[dict[str, object]]:
+    """All that was logged; every line is JSON, whoever wrote it."""
+    return [json.loads(line) for line in watched.serve.log.splitlines()]
+
+
+async def test_the_level_can_be_changed_while_it_runs(watched: Watched) -> None:
+    assert lines(watched)[0]["event"] == "serving"
+    async with connected(watched.serve.address) as client:
+        await client.configure_broker("log.level", "error")
+        loss = "lost the connection"
+
+        def told() -> int:
+            return sum(str(line["event"]).startswith(loss) for line in lines(watched))
+
+        before = told()
+        _restart(watched.redis)
+        await eventually(lambda: _serves(watched), 60)
+        assert told() == before
+        await client.configure_broker("log.level", "info")
+        _restart(watched.redis)
+        await eventually(told, 60)
+        await eventually(lambda: _serves(watched), 60)
+    (line, *_) = [line for line in lines(watched) if str(line["event"]).startswith(loss)]
+    assert (line["level"], line["logger"]) == ("warning", "libs.redis_link.link")
+
+
+def _restart(redis: Server) -> None:
+    redis.kill()
+    redis.restart()
+
+
+async def _serves(watched: Watched) -> bool:
+    return (await watched.ask("/readyz"))[0] == 200
+
+
+def test_text_is_for_people(tmp_path: Path) -> None:
+    options = ["--data", str(tmp_path / "data"), "--log-format", "text"]
+    serve = Serve(tmp_path, options, "text")
+    serve.start()
+    assert serve.stop() == 0
+    assert "[info     ] serving" in serve.log
+
+
+def test_an_unknown_format_is_refused() -> None:
+    command = [sys.executable, "-m", "services.broker", "--log-format", "xml"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert said.returncode == 2
+    assert "--log-format" in said.stderr
