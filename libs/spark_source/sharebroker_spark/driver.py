@@ -69,7 +69,7 @@ class Driver:
         )
         answer: pb.PlanResponse
         answer, sure = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
-        self._done(start, answer.left, sure=sure)
+        self._done(start, answer.left, sure=sure and not answer.repeated)
         if not answer.ranges:
             return start
         batch = start.next(
@@ -96,7 +96,7 @@ class Driver:
             answer, sure = self._ask(
                 batch.session, self._client.plans.Commit, pb.CommitRequest(commit=verdicts)
             )
-            self._done(batch, answer.left, sure=sure)
+            self._done(batch, answer.left, sure=sure and not answer.repeated)
 
     def close(self) -> None:
         """Renew nothing any more; what is held stays so until its locks run out."""

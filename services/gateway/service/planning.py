@@ -31,15 +31,19 @@ Asked = leader.SettleRecordsRequest.Partition
 Answer = leader.SettleRecordsResponse.Partition
 Held = dict[Partition, Sequence[delivery.AcquiredRecords]]
 
-_ROUND: Final = 2.0
-"""Seconds for which a leader that moves is looked for before it is considered that the state may be gone."""
+_TRY: Final = 10.0
+"""Seconds that leaders have to answer before they are asked again."""
 
 
 class Outcome(NamedTuple):
-    """What was left as it is, and what the session holds of the partitions that were asked."""
+    """What was left as it is, and what the session holds of the partitions that were asked.
+
+    `repeated`: an earlier try may have been carried out, so that what is finished may be so by it.
+    """
 
     left: list[pb.PlanLeft]
     held: Held
+    repeated: bool
 
 
 class Planner:
@@ -58,17 +62,18 @@ class Planner:
         key = await session_key(self._gateway, request.session, deadline)
         everything = [(topic, ()) for topic, _ in topics]
         await self._acquire.ensure(key.group_id, everything, deadline)
-        left, held = await self._settle(key, everything, verdicts, deadline, renew=True)
+        left, held, repeated = await self._settle(key, everything, verdicts, deadline, renew=True)
         if not any(held.values()):
             wanted = Wanted(request.max_records, request.max_wait_ms / 1000, without_records=True)
             held = _held(topics, await self._acquire.acquire(key, topics, wanted, deadline))
-        return pb.PlanResponse(ranges=_planned(held), left=left)
+        return pb.PlanResponse(ranges=_planned(held), left=left, repeated=repeated)
 
     async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
         """Settle what is done. Raises KafkaError."""
         verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
-        return pb.CommitResponse(left=(await self._settle(key, [], verdicts, deadline)).left)
+        left, _, repeated = await self._settle(key, [], verdicts, deadline)
+        return pb.CommitResponse(left=left, repeated=repeated)
 
     async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
         """Renew what is held, and take back what was lost. Raises KafkaError."""
@@ -76,7 +81,7 @@ class Planner:
         pieces = [_piece(one, RENEW) for one in request.ranges]
         asked = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
-        left, held = await self._settle(key, topics, asked, deadline, renew=True)
+        left, held, _ = await self._settle(key, topics, asked, deadline, renew=True)
         deadlines = [run.lock_deadline_ms for runs in held.values() for run in runs]
         return pb.RenewResponse(left=left, lock_deadline_ms=min(deadlines, default=0))
 
@@ -142,7 +147,9 @@ class _Settling:
         self._renew = renew
         self._topics: dict[str, Topic] = {}
         self._asked: dict[Partition, Sequence[Piece]] = {}
-        self._outcome = Outcome([], {})
+        self._left: list[pb.PlanLeft] = []
+        self._held: Held = {}
+        self._repeated = False
 
     def ask(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
         """A partition and what is said of it; of a topic that is gone everything is finished."""
@@ -157,24 +164,22 @@ class _Settling:
         backoff = Backoff(deadline)
         while self._asked:
             asked = list(self._asked)
-            answers = await self._gateway.leaders.each(
-                [self._part(partition) for partition in asked],
-                self._send,
-                Answer,
-                Deadline(min(_ROUND, deadline.left())),
-            )
+            # Once: whoever repeats what may have been carried out has to tell.
+            parts = [self._part(partition) for partition in asked]
+            answers = await self._gateway.leaders.each(parts, self._send, Answer, Deadline(0))
             errors = []
             for partition, answer in zip(asked, answers, strict=True):
                 if answer.error_code:
                     errors.append(_error(answer))
                 else:
                     self._take(partition, answer)
+            self._repeated = bool(self._asked) or self._repeated
             if errors:
                 await self._acquire.after(errors, self._key.group_id, backoff)
                 await self._ensure(errors, deadline)
             elif self._asked and not await backoff.pause():
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "An earlier commit is still under way.")
-        return self._outcome
+        return Outcome(self._left, self._held, self._repeated)
 
     async def _ensure(self, errors: Iterable[KafkaError], deadline: Deadline) -> None:
         if any(error.code in NO_STATE for error in errors):
@@ -200,7 +205,7 @@ class _Settling:
             partitions=parts,
             renew_held=self._renew,
         )
-        return (await stub.SettleRecords(request, timeout=max(left, _ROUND))).partitions
+        return (await stub.SettleRecords(request, timeout=_TRY)).partitions
 
     def _take(self, partition: Partition, answer: Answer) -> None:
         """Note an answer; what is under way is asked again."""
@@ -216,10 +221,10 @@ class _Settling:
             self._asked[partition] = again
         else:
             del self._asked[partition]
-            self._outcome.held[partition] = list(answer.held)
+            self._held[partition] = list(answer.held)
 
     def _leave(self, pieces: Iterable[Piece], reason: delivery.LeftReason.ValueType) -> None:
-        self._outcome.left.extend(
+        self._left.extend(
             pb.PlanLeft(range=_range(piece.topic, piece.partition, piece.first, piece.last), reason=reason)
             for piece in pieces
         )

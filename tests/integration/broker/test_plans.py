@@ -205,3 +205,13 @@ async def test_each_topic_is_named_once(client: Client, topics: list[str]) -> No
         session=driver.key, topics=[pb.PlanRequest.Topic(name=name) for name in topics], max_records=1
     )
     assert (await refusal(client.plans.Plan(request, timeout=TIMEOUT))).fields == ("topics",)
+
+
+async def test_who_commits_at_the_same_time_is_told_that_it_may_be_finished_by_itself(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan()
+    request = pb.CommitRequest(session=driver.key, commit=driver.verdicts(planned, ACCEPT))
+    answers = await asyncio.gather(*(client.plans.Commit(request, timeout=TIMEOUT) for _ in range(4)))
+    assert any(not one.left for one in answers)
+    later = await client.plans.Commit(request, timeout=TIMEOUT)
+    assert (len(later.left), later.repeated) == (len(planned), False)

@@ -269,6 +269,9 @@ class PlanResponse(_message.Message):
 
     RANGES_FIELD_NUMBER: _builtins.int
     LEFT_FIELD_NUMBER: _builtins.int
+    REPEATED_FIELD_NUMBER: _builtins.int
+    repeated: _builtins.bool
+    """The gateway had to try again, or an earlier commit was under way: what is told as finished may be so by this session."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedRange]:
         """By topic and partition, ascending. Empty: there is nothing at the moment."""
@@ -282,10 +285,11 @@ class PlanResponse(_message.Message):
         *,
         ranges: _abc.Iterable[Global___PlannedRange] | None = ...,
         left: _abc.Iterable[Global___PlanLeft] | None = ...,
+        repeated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "ranges", b"ranges", "repeated", b"repeated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -376,16 +380,20 @@ class CommitResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LEFT_FIELD_NUMBER: _builtins.int
+    REPEATED_FIELD_NUMBER: _builtins.int
+    repeated: _builtins.bool
+    """As in PlanResponse."""
     @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]: ...
     def __init__(
         self,
         *,
         left: _abc.Iterable[Global___PlanLeft] | None = ...,
+        repeated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "repeated", b"repeated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
