@@ -18,6 +18,7 @@ from libs.testkit.brokers import one_process
 from libs.testkit.servers import running
 from services.broker.cli import serve
 from services.broker.watching import LIVE, READY, STARTED
+from services.gateway.core.scaling import Trigger, trigger_of
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
 
 ALL = {case.stem: manifests(golden(case).read_text()) for case in CASES}
@@ -145,6 +146,17 @@ def test_network_policies_are_the_arrows_of_the_picture() -> None:
         out |= {(role, component(peer)) for rule in spec["egress"] for peer in rule.get("to", ())}
     assert into - {("test", "gateway")} == ARROWS
     assert out == ARROWS
+
+
+def test_the_scaler_reads_what_keda_is_told() -> None:
+    triggers = {
+        one["metadata"]["name"]: one["spec"]["triggers"][0]
+        for one in ALL["workers"]
+        if one["kind"] == "ScaledObject"
+    }
+    read = {name: trigger_of(trigger["metadata"]) for name, trigger in triggers.items()}
+    assert read == {"billing": Trigger("billing", "orders", 500, 0), "mail": Trigger("mail", "", 100, 0)}
+    assert {trigger["metadata"]["scalerAddress"] for trigger in triggers.values()} == {"queue.queues:9090"}
 
 
 def test_each_gateway_has_an_address_of_its_own_outside() -> None:
