@@ -17,6 +17,7 @@ from typer.main import get_command
 from libs.testkit.brokers import one_process
 from libs.testkit.servers import running
 from services.broker.cli import serve
+from services.broker.settings import parse_config
 from services.broker.watching import LIVE, READY, STARTED
 from services.gateway.core.scaling import Trigger, trigger_of
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
@@ -89,6 +90,11 @@ def test_serve_knows_what_it_is_told(case: str) -> None:
         command, *arguments = pod["containers"][0]["args"]
         assert command == "serve"
         assert {argument.partition("=")[0] for argument in arguments} <= known
+        properties = [
+            argument.removeprefix("--set=") for argument in arguments if argument.startswith("--set=")
+        ]
+        config = parse_config([one.replace("$(POD_INDEX)", "1") for one in properties])
+        assert config.cluster_id in ("queues_sharebroker", "queues_queue")
 
 
 @pytest.mark.parametrize("case", ALL)

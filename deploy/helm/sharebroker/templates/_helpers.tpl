@@ -8,6 +8,11 @@
 {{- default $whole .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
+{{- /* Two releases that share a Redis find nothing of each other's. */}}
+{{- define "sharebroker.clusterId" -}}
+{{- default (printf "%s_%s" .Release.Namespace (include "sharebroker.fullname" .)) .Values.clusterId | trunc 64 }}
+{{- end }}
+
 {{- define "sharebroker.serviceAccount" -}}
 {{- default (ternary (include "sharebroker.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
 {{- end }}

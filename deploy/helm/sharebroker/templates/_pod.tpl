@@ -66,6 +66,7 @@ args:
   - --grpc=0.0.0.0:9090
   - --advertise=$(POD_IP):9090
   - --metrics=0.0.0.0:9100
+  - --set=cluster.id={{ include "sharebroker.clusterId" $root }}
   {{- if $kafka }}
   - --kafka=0.0.0.0:9092
   - --kafka-advertise={{ include "sharebroker.kafkaAdvertise" $root }}
