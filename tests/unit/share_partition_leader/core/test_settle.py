@@ -250,3 +250,9 @@ def test_nobody_else_gets_what_was_settled() -> None:
     ack(share, "5-9", ACCEPT, "m2")
     assert share.start_offset == 10
     assert log_of("0-9") == [(0, 9)]
+
+
+def test_neighbours_that_were_left_for_one_reason_are_told_as_one() -> None:
+    share = opened(3, "3-5 available 1, 6-7 archived 1, 8 acknowledged 2")
+    fetch(share, "3-5", "m2")
+    assert settle(share, "0-8", end=9) == ("", "0-2 finished, 3-5 taken, 6-8 finished")
