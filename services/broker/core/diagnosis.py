@@ -1,0 +1,111 @@
+"""What is wrong with a deployment, judged by what its Redis says: each finding says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+SKEW: Final = 1.0
+"""Seconds between two clocks that are worth a word: times of records, and retention, go by them."""
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong, and what to do about it."""
+
+    level: Level
+    subject: str
+    what: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class RedisFacts:
+    """What a server says of itself; `settings` as CONFIG GET names them, none where it may not be asked.
+
+    `skew` is its clock less ours, in seconds.
+    """
+
+    name: str
+    settings: Mapping[str, str]
+    replicas: int
+    skew: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Roles by process that is announced, all shards there should be, and who holds their leases."""
+
+    members: Mapping[str, frozenset[str]]
+    roles: Collection[str]
+    owners: Mapping[str, str | None]
+
+
+def of_redis(facts: RedisFacts) -> Iterator[Finding]:
+    """What endangers the promise that an answered write stays."""
+    settings = facts.settings
+    if not settings:
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            "It does not tell its settings (CONFIG GET): whether it keeps what it answers is not known.",
+            "Ask who runs it for appendonly yes and appendfsync always.",
+        )
+    elif settings.get("appendonly") != "yes":
+        yield Finding(
+            Level.ERROR,
+            facts.name,
+            "It has no append-only file: a restart loses everything since its last snapshot.",
+            "CONFIG SET appendonly yes, and the same in its configuration file.",
+        )
+    elif settings.get("appendfsync") != "always":
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            f"appendfsync is {settings.get('appendfsync')}: a power cut can lose what was answered last.",
+            "CONFIG SET appendfsync always, where a second of answered writes is too much to lose.",
+        )
+    if not facts.replicas:
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            "It has no replica: nobody takes over when its machine is lost.",
+            "Add one, and set redis.wait.replicas=1 where no answered write may be lost with a machine.",
+        )
+    if abs(facts.skew) > SKEW:
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            f"Its clock is {facts.skew:+.1f} s from the one here.",
+            "Have both machines synchronised (NTP).",
+        )
+
+
+def of_cluster(facts: ClusterFacts) -> Iterator[Finding]:
+    """Whether every role is there and every shard has an owner."""
+    there = frozenset[str]().union(*facts.members.values())
+    for role in sorted({*facts.roles} - there):
+        yield Finding(
+            Level.ERROR,
+            role,
+            "No process of this cluster has the role.",
+            f"Start one: sharebroker serve --roles {role}, with the others' --redis and cluster.id.",
+        )
+    orphans = sorted(name for name, owner in facts.owners.items() if owner not in facts.members)
+    if orphans and not {*facts.roles} - there:
+        some = ", ".join(orphans[:3]) + (", ..." if len(orphans) > 3 else "")
+        yield Finding(
+            Level.ERROR,
+            "leases",
+            f"{len(orphans)} shards have no owner that lives: {some}",
+            "Ask again in ten seconds: they move when a lease runs out. If it stays so, read the logs.",
+        )

@@ -1,0 +1,46 @@
+"""The doctor on a real Redis, with a cluster that lives and one that nobody serves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+
+from libs.testkit.servers import free_port
+from libs.testkit.waiting import eventually
+from tests.integration.watching.conftest import Watched
+
+MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()", "doctor"]
+
+
+async def doctor(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [*MAIN, *options]
+    return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+
+async def test_what_is_well_gets_advice_at_most(watched: Watched) -> None:
+    async def well() -> bool:
+        said = await doctor("--redis", watched.redis.url, "--json")
+        rows = json.loads(said.stdout)
+        return said.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
+            ("warning", "redis 0")  # it has no replica
+        ]
+
+    await eventually(well, 60)
+    said = await doctor("--redis", watched.redis.url)
+    assert "no replica" in said.stdout
+
+
+async def test_a_cluster_that_nobody_serves_is_an_error(watched: Watched) -> None:
+    said = await doctor("--redis", watched.redis.url, "--set", "cluster.id=nobody", "--json")
+    errors = [row["subject"] for row in json.loads(said.stdout) if row["level"] == "error"]
+    assert errors == ["gateway", "group-coordinator", "share-coordinator", "share-partition-leader"]
+    assert said.returncode == 1
+
+
+async def test_a_redis_that_is_not_there_is_told_without_its_password() -> None:
+    said = await doctor("--redis", f"redis://me:secret@127.0.0.1:{free_port()}")
+    assert said.returncode == 2
+    assert said.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
+    assert "secret" not in said.stderr

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+
+from services.broker.core.diagnosis import ClusterFacts, Level, RedisFacts, of_cluster, of_redis
+
+SAFE = {"appendonly": "yes", "appendfsync": "always"}
+ROLES = ("gateway", "share-coordinator")
+EVERY = {"1/1": frozenset(ROLES)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        (RedisFacts("r", SAFE, 1, 0.5), []),
+        (RedisFacts("r", {}, 1, 0.0), [(Level.WARNING, "does not tell")]),
+        (RedisFacts("r", {"appendonly": "no"}, 1, 0.0), [(Level.ERROR, "no append-only file")]),
+        (RedisFacts("r", SAFE | {"appendfsync": "everysec"}, 1, 0.0), [(Level.WARNING, "is everysec")]),
+        (RedisFacts("r", SAFE, 0, 0.0), [(Level.WARNING, "no replica")]),
+        (RedisFacts("r", SAFE, 1, -2.0), [(Level.WARNING, "-2.0 s")]),
+    ],
+)
+def test_of_redis(facts: RedisFacts, found: list[tuple[Level, str]]) -> None:
+    told = list(of_redis(facts))
+    assert len(told) == len(found)
+    for finding, (level, part) in zip(told, found, strict=True):
+        assert (finding.subject, finding.level) == ("r", level)
+        assert part in finding.what
+        assert finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        (ClusterFacts(EVERY, ROLES, {"a": "1/1"}), []),
+        (ClusterFacts({"1/1": frozenset({"gateway"})}, ROLES, {"a": None}), ["share-coordinator"]),
+        (ClusterFacts({}, ROLES, {}), ["gateway", "share-coordinator"]),
+        (ClusterFacts(EVERY, ROLES, {"a": None, "b": "0/9"}), ["leases"]),
+    ],
+)
+def test_of_cluster(facts: ClusterFacts, found: list[str]) -> None:
+    assert [finding.subject for finding in of_cluster(facts)] == found
+
+
+def test_of_many_shards_some_are_named() -> None:
+    (finding,) = of_cluster(ClusterFacts(EVERY, ROLES, dict.fromkeys("dcba")))
+    assert finding.what == "4 shards have no owner that lives: a, b, c, ..."
