@@ -64,7 +64,7 @@ async def test_a_server_that_is_not_there_is_waited_for_until_the_delivery_timeo
 async def test_what_waits_for_a_server_that_went_away_fails_at_the_delivery_timeout(
     gateway: FakeGateway,
 ) -> None:
-    async with producing(gateway, delivery_timeout_ms=200) as producer:
+    async with producing(gateway, delivery_timeout_ms=1500) as producer:
         await producer.publish("flights", b"1", partition=0)
         await gateway.stop()
         sent = [await producer.send("flights", b"2", partition=0) for _ in range(3)]
@@ -77,28 +77,28 @@ async def test_what_waits_for_a_server_that_went_away_fails_at_the_delivery_time
 
 async def test_a_record_that_is_not_answered_for_fails_at_the_delivery_timeout(gateway: FakeGateway) -> None:
     gateway.silent = True
-    async with producing(gateway, delivery_timeout_ms=100) as producer:
+    async with producing(gateway, delivery_timeout_ms=1500) as producer:
         first = await producer.send("flights", b"1", partition=0)
         await eventually(lambda: gateway.produce_requests)
         behind = await producer.send("flights", b"2", partition=0)
         for publication in (first, behind):
-            with pytest.raises(KafkaError, match="within 100 ms") as caught:
+            with pytest.raises(KafkaError, match="within 1500 ms") as caught:
                 await publication
             assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_request_that_is_not_answered_is_sent_again_on_another_stream(gateway: FakeGateway) -> None:
     gateway.silent = True
-    async with producing(gateway, request_timeout_ms=100) as producer:
+    async with producing(gateway, request_timeout_ms=300) as producer:
         sent = await producer.send("flights", b"1", partition=0)
-        await eventually(lambda: gateway.produce_requests == 2)
+        await eventually(lambda: gateway.produce_requests >= 2)
         gateway.silent = False
         assert (await sent).partition == 0
 
 
 async def test_a_buffer_that_stays_full_is_waited_for_only_so_long(gateway: FakeGateway) -> None:
     gateway.silent = True
-    async with producing(gateway, buffer_memory=100, max_block_ms=50, delivery_timeout_ms=1000) as producer:
+    async with producing(gateway, buffer_memory=100, max_block_ms=1000, delivery_timeout_ms=5000) as producer:
         await producer.send("flights", b"x" * 100, partition=0)
         with pytest.raises(KafkaError, match="stayed full") as caught:
             await producer.send("flights", b"y", partition=0)

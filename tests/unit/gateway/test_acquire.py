@@ -117,7 +117,7 @@ async def test_any_other_refusal_says_nothing_about_the_state(bench: Bench) -> N
 async def test_stopping_waits_for_a_member_that_is_about_to_leave(bench: Bench) -> None:
     bench.coordinator.partitions = []
     with contextlib.suppress(grpc.aio.AioRpcError):
-        await bench.share.Acquire(request(), timeout=0.3)
+        await bench.share.Acquire(request(), timeout=1.0)
     assert bench.coordinator.epochs()[-1] != -1
     stopping = asyncio.ensure_future(bench.gateway.stop())
     await asyncio.wait([stopping], timeout=0.1)
