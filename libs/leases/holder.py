@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from time import monotonic
 from typing import Final
 
+from libs.leases.awaited import Awaited
 from libs.leases.deaths import BEAT, Deaths
 from libs.leases.holdings import Holding, Watch
 from libs.leases.names import PARTITION, ROLES, kind_of, siblings, topic_partition
@@ -26,9 +27,6 @@ log = logging.getLogger(__name__)
 
 _NOTICE: Final = 4
 """Rounds in which every process hears of another's leave, and its clients do."""
-
-_SOON: Final = 0.2
-"""Of the time between two rounds, where something is about to become free."""
 
 
 class LeaseLost(Exception):
@@ -76,6 +74,7 @@ class LeaseHolder:
         self._leaving: set[str] = set()
         self._steps = Steps()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
+        self._awaited = Awaited(self._wake.set, self._turn)
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
         self._stopping = False
@@ -211,12 +210,17 @@ class LeaseHolder:
         given_up = () if self._stopping else self._held
         for resource in [r for r in given_up if r not in self._steps and not self._should_own(r)]:
             self._steps.add(resource, self._hand_over(resource))
-        for watch in self._watches.values():
-            for resource in watch.resources():
-                if resource not in self._held and resource not in self._steps and self._should_own(resource):
-                    self._claiming(resource)
+        await self._awaited.look(self._store, self._wanted(), self.member.owner, self._gone)
+        for resource in [resource for resource in self._wanted() if resource not in self._awaited]:
+            self._claiming(resource)
         if self._deaths is not None and (self._search is None or self._search.done()):
             self._search = asyncio.create_task(self._find_deaths(self._deaths))
+
+    def _wanted(self) -> list[str]:
+        """What should be ours at all times, is not, and nothing is done about yet."""
+        listed = (resource for watch in self._watches.values() for resource in watch.resources())
+        idle = (r for r in listed if r not in self._held and r not in self._steps)
+        return [resource for resource in idle if self._should_own(resource)]
 
     async def _keep(self) -> None:
         while True:
@@ -318,7 +322,7 @@ class LeaseHolder:
             await self._store.release(resource, lease.owner)
             lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner != self.member.owner:
-            self._hasten()  # it is being handed over, or is about to run out
+            self._awaited.add(resource)
             return lease
         self._held[resource] = Holding(lease.epoch, sent + self._ttl)
         try:
@@ -350,10 +354,6 @@ class LeaseHolder:
         free = lease is None or lease.owner in self._gone
         free = free or (lease is not None and heir is not None and succeeds(heir.owner, lease.owner))
         return heir if free else None
-
-    def _hasten(self) -> None:
-        """Have the next round soon."""
-        asyncio.get_running_loop().call_later(self._turn * _SOON, self._wake.set)
 
     def _should_own(self, resource: str) -> bool:
         if self._stopping or kind_of(resource) not in self._watches:

@@ -12,7 +12,7 @@ from libs.leases import names
 from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder, LeaseLost
 from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import LeasesUnavailable, Member
+from libs.leases.port import Lease, LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread
 from libs.testkit.waiting import eventually
 
@@ -125,6 +125,29 @@ async def test_a_newcomer_is_handed_its_share_and_nothing_is_owned_twice(world: 
         shard for shard in SHARDS if share([first.member, second.member])[shard] == second.member
     }
     assert all(second.owned[shard] == 2 for shard in second.held())
+
+
+async def test_who_waits_for_leases_asks_for_all_of_them_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed: list[str] = []
+    claim = world.store.claim
+
+    async def counted(resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
+        claimed.append(resource)
+        return await claim(resource, owner, ttl, force=force)
+
+    first, second = world.node(1), world.node(2)
+    await first.turn()
+    first.closing.clear()  # it takes its time over handing over
+    monkeypatch.setattr(world.store, "claim", counted)
+    await world.pass_time(3, second, first)
+    assert sorted(claimed) == sorted(set(claimed))
+    assert not second.held()
+    first.closing.set()
+    await world.pass_time(2, first, second)
+    assert second.held() == set(claimed)
+    assert first.held() == set(SHARDS) - set(claimed)
 
 
 async def test_who_stops_hands_over_at_once(world: World) -> None:
