@@ -58,6 +58,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._must_reclaim = False
         self._refusal = ""
         self._refused_until = 0.0
+        self._decided_in_vain = False
         self._trimmed = 0
         self._trim_at = 0.0
         self._trim_plan: tuple[int, int] | None = None
@@ -160,6 +161,12 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _check_open(self) -> None:
         self._check_active()
+        if self._decided_in_vain and asyncio.get_running_loop().time() >= self._refused_until:
+            # A machine may remember what it meant to do, as that it is being done.
+            self._fail("what was decided while the store refused is forgotten")
+            self._failures = 0
+            self._wake()
+            self._check_active()
         if len(self._pending) >= self._settings.queue_limit:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -174,6 +181,7 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _check_growing(self, now: float) -> None:
         if now < self._refused_until:
+            self._decided_in_vain = True
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"{self.shard}: {self._refusal}",
@@ -278,7 +286,7 @@ class ShardRuntime(Generic[C, R, A]):
             records += len(page)
         # a log that was trimmed to nothing still knows where it ended
         position = max(position, await self._log.last_position(self.shard))
-        self._machine, self._pending = machine, Pending(position)
+        self._machine, self._pending, self._decided_in_vain = machine, Pending(position), False
         self._trimmed = position - records
         self._trim_at = asyncio.get_running_loop().time() + self._settings.trim_interval
 

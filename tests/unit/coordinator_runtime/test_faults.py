@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import pytest
 
 from libs.coordinator_runtime.lifecycle import ShardState
+from libs.coordinator_runtime.machine import Decision
+from libs.coordinator_runtime.shard import ShardRuntime
 from libs.leases.holder import LeaseLost
 from libs.leases.port import LeasesUnavailable
 from libs.stream_log.memory import Fault
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
-from tests.unit.coordinator_runtime.ledger import SHARD, Get, Put, Rig, outcome
+from tests.unit.coordinator_runtime.ledger import SHARD, Command, Get, Ledger, LedgerCodec, Put, Rig, outcome
 
 
 @pytest.mark.parametrize(
@@ -73,6 +75,34 @@ async def test_reading_goes_on_while_the_log_is_full() -> None:
     await eventually(written)
     assert await rig.contents() == ["a=1", "a=4"]
     assert rig.lease.reclaims == 0
+
+
+class Intending(Ledger):
+    """Remembers what it decided, without having it written: as coordinators do of what is being done."""
+
+    def decide(self, command: Command, now: float) -> Decision[str, str]:
+        if isinstance(command, Put):
+            self.values["meant"] = command.key
+        return super().decide(command, now)
+
+
+async def test_what_was_decided_in_vain_is_forgotten() -> None:
+    rig = Rig(refusal_pause=0.05)
+    rig.shard = ShardRuntime(SHARD, rig.lease, rig.log, Intending, LedgerCodec(), rig.settings)
+    await rig.opened()
+    rig.memory.full = True
+
+    async def decided_in_vain() -> bool:
+        await outcome(rig.put("a"))
+        return await outcome(rig.get("meant")) == "a"
+
+    await eventually(decided_in_vain)
+    rig.memory.full = False
+
+    async def forgotten() -> bool:
+        return await outcome(rig.get("meant")) == ""
+
+    await eventually(forgotten)
 
 
 async def test_what_is_due_is_tried_again_until_the_log_is_not_full_any_more(
