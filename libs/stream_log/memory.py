@@ -32,12 +32,14 @@ class Fault(Enum):
 class FencedMemory:
     """What memory twins of fenced stores have in common: leases, an absence (`away`), and faults on demand.
 
+    `full = True` makes appends fail for want of room.
     `epoch_of` gives the epoch of a resource's lease (`MemoryLeaseStore.epoch_of`); without it the highest
     epoch seen, or set by `fence`, counts.
     """
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
         self.away = False
+        self.full = False
         self._epoch_of = epoch_of
         self._fences: dict[str, int] = {}
         self._faults: deque[Fault] = deque()
@@ -73,6 +75,8 @@ class FencedMemory:
         if fault is Fault.LOST_UNKNOWN:
             raise LogOutcomeUnknown("fault on demand")
         self.check_writable(resource, epoch)
+        if self.full:
+            raise LogRefused("full on demand")
         yield
         if fault is Fault.DONE_UNKNOWN:
             raise LogOutcomeUnknown("fault on demand")
@@ -105,13 +109,10 @@ class _Shard:
 
 
 class MemoryStreamLog(FencedMemory):
-    """Logs in memory. `appends` lists (shard, first position, payloads) of every append that was written;
-    `full = True` makes appends fail for want of room.
-    """
+    """Logs in memory. `appends` lists (shard, first position, payloads) of every append that was written."""
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
         super().__init__(epoch_of)
-        self.full = False
         self.appends: list[tuple[str, int, int]] = []
         self._shards: dict[str, _Shard] = {}
 
@@ -144,8 +145,6 @@ class MemoryStreamLog(FencedMemory):
         self._shards.pop(shard, None)
 
     def _append(self, shard: str, first_position: int, payloads: Sequence[bytes]) -> None:
-        if self.full:
-            raise LogRefused("full on demand")
         log = self._shard(shard)
         if log.last != first_position - 1:
             raise LogOutOfOrder(f"{shard} ends at {log.last}, not at {first_position - 1}")

@@ -36,9 +36,9 @@ _CALL: Final = 3.0
 MOST_AT_ONCE: Final = 4
 """Records that a producer publishes in one call, at most."""
 
-_WAIT_MS: Final = 500
+WAIT_MS: Final = 500
 
-_TYPES: Final = {
+ACKNOWLEDGE_TYPES: Final = {
     Verdict.ACCEPT: delivery.ACKNOWLEDGE_TYPE_ACCEPT,
     Verdict.RELEASE: delivery.ACKNOWLEDGE_TYPE_RELEASE,
     Verdict.REJECT: delivery.ACKNOWLEDGE_TYPE_REJECT,
@@ -61,28 +61,37 @@ class Client:
     def __init__(self, around: Surroundings, addresses: Sequence[str], random: Random) -> None:
         self.history: History = around.history
         self.random = random
-        self.time = around.loop.time
+        self.time = around.loop.time  # of no process: without drift
         self._network = around.network
         self._addresses = addresses
         self._stubs: dict[tuple[type, str], Any] = {}
+        self.outcome = ""
+        """How the last call ended."""
 
-    def stub(self, kind: type) -> Any:
-        """For one of the gateways."""
-        address = self.random.choice(self._addresses)
+    def gateway(self) -> str:
+        """One of the gateways."""
+        return self.random.choice(self._addresses)
+
+    def stub(self, kind: type, address: str = "") -> Any:
+        """For a gateway, or any of them."""
+        address = address or self.gateway()
         if (kind, address) not in self._stubs:
             self._stubs[kind, address] = kind(self._network.dial(address))
         return self._stubs[kind, address]
 
-    async def call(self, stub: type, method: str, request: Any, timeout: float = _CALL) -> Any:
+    async def call(self, stub: type, method: str, request: Any, at: str = "") -> Any:
         """The answer; None where there is none to be had."""
         number = len(self.history.events)
-        self.history.add(CallBegan(self.time(), number, method, self.time() + timeout))
-        answer, outcome = None, "answered"
+        self.history.add(CallBegan(self.time(), number, method, self.time() + _CALL))
+        answer, outcome = None, "given up"
         try:
-            answer = await getattr(self.stub(stub), method)(request, timeout=timeout)
+            answer = await getattr(self.stub(stub, at), method)(request, timeout=_CALL)
+            outcome = "answered"
         except grpc.aio.AioRpcError as failure:
             outcome = str(from_rpc_error(failure))
-        self.history.add(CallEnded(self.time(), number, outcome))
+        finally:
+            self.outcome = outcome
+            self.history.add(CallEnded(self.time(), number, outcome))
         return answer
 
     async def admin(self, method: str, request: Any) -> Any:
@@ -129,9 +138,9 @@ class Consumer:
 
     def __init__(self, client: Client, group: str, topic: str, member: str) -> None:
         self._client = client
-        self._group = group
+        self.group = group
         self._topic = topic
-        self._member = member
+        self.member = member
         self.steady = False
         """Whether it accepts what it is given, and at once."""
 
@@ -141,11 +150,11 @@ class Consumer:
         while True:
             most = client.random.choice((1, 3, 6, 20))
             request = share.AcquireRequest(
-                group_id=self._group,
+                group_id=self.group,
                 topics=[self._topic],
                 max_records=most,
-                max_wait_ms=_WAIT_MS,
-                member_id=self._member,
+                max_wait_ms=WAIT_MS,
+                member_id=self.member,
             )
             answer = await client.call(ShareServiceStub, "Acquire", request)
             records = list(answer.records) if answer is not None else []
@@ -180,15 +189,15 @@ class Consumer:
         client = self._client
         asked = [self._ask(record, verdict) for record, verdict in decisions]
         request = share.AcknowledgeRequest(
-            group_id=self._group,
-            member_id=self._member,
+            group_id=self.group,
+            member_id=self.member,
             acknowledgements=[
                 share.AcknowledgeRequest.Decision(
                     topic=record.topic,
                     partition=record.partition,
                     offset=record.offset,
                     lock_token=record.lock_token,
-                    type=_TYPES[verdict],
+                    type=ACKNOWLEDGE_TYPES[verdict],
                 )
                 for record, verdict in decisions
             ],
@@ -204,19 +213,24 @@ class Consumer:
         return Verdict.ACCEPT if self.steady else mood
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:
+        where = Share(self.group, record.topic, record.partition)
+        return self._asked(where, record.offset, record.lock_token, verdict)
+
+    def _asked(
+        self, where: Share, offset: int, token: int, verdict: Verdict, *, by_token: bool = True
+    ) -> int:
         client = self._client
         number = len(client.history.events)
-        where = Share(self._group, record.topic, record.partition)
-        client.history.add(Asked(client.time(), number, where, record.offset, record.lock_token, verdict))
+        client.history.add(Asked(client.time(), number, where, offset, token, verdict, by_token))
         return number
 
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:
         return Delivered(
             self._client.time(),
-            Share(self._group, record.topic, record.partition),
+            Share(self.group, record.topic, record.partition),
             record.offset,
             record.value.decode(),
-            self._member,
+            self.member,
             record.lock_token,
             record.delivery_count,
             record.lock_deadline_ms / 1000 - EPOCH,
@@ -238,14 +252,14 @@ class StreamConsumer(Consumer):
                 async for response in call:
                     self._take(response, outgoing)
             except grpc.aio.AioRpcError as failure:
-                client.history.tell(f"the stream of {self._member} ends: {from_rpc_error(failure)}")
+                client.history.tell(f"the stream of {self.member} ends: {from_rpc_error(failure)}")
             finally:
                 call.cancel()
             await asyncio.sleep(0.1)
 
     def _subscription(self) -> share.ConsumeRequest:
         request = share.ConsumeRequest(credit=self._client.random.randint(1, 8))
-        request.subscribe.group_id, request.subscribe.member_id = self._group, self._member
+        request.subscribe.group_id, request.subscribe.member_id = self.group, self.member
         request.subscribe.topics.append(self._topic)
         request.subscribe.decode = True
         return request
@@ -274,7 +288,7 @@ class StreamConsumer(Consumer):
             partition=record.partition,
             first_offset=record.offset,
             lock_token=record.lock_token,
-            type=_TYPES[verdict],
+            type=ACKNOWLEDGE_TYPES[verdict],
         )
 
 

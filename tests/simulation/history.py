@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from libs.leases import names
 from libs.record_log.core.batch import StoredBatch
 from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import Appended, Claimed, Event, Happened, Run, Share, Stored
+from libs.testkit.checker.events import Appended, Claimed, Event, Forgotten, Happened, Run, Share, Stored
 from libs.testkit.simulator.faults import Fate
-from services.share_coordinator.core.records import ShareCheckpoint, ShareDelta
+from services.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from services.share_coordinator.store.codec import ShareRecordCodec
 
 _STATE_LOG = "share-coordinator:"
@@ -79,6 +79,8 @@ class History:
             record = self._codec.decode(payload)
             if isinstance(record, ShareCheckpoint | ShareDelta):
                 self.add(self._stored(now, record))
+            elif isinstance(record, CheckpointTombstone):
+                self.add(Forgotten(now, self._share(*record.key)))
 
     def batches_written(self, partition: str, epoch: int, batches: Sequence[StoredBatch]) -> None:
         """See Witness."""
@@ -87,11 +89,13 @@ class History:
         topic_id, number = names.topic_partition(partition)
         self.log_ends[self.topics.get(topic_id, topic_id), number] = last + 1
 
+    def _share(self, group: str, topic_id: str, partition: int) -> Share:
+        return Share(group, self.topics.get(topic_id, topic_id), partition)
+
     def _stored(self, now: float, record: ShareCheckpoint | ShareDelta) -> Stored:
-        group, topic_id, partition = record.key
         return Stored(
             now,
-            Share(group, self.topics.get(topic_id, topic_id), partition),
+            self._share(*record.key),
             isinstance(record, ShareCheckpoint),
             record.state_epoch if isinstance(record, ShareCheckpoint) else -1,
             record.leader_epoch,

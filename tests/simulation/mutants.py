@@ -16,6 +16,7 @@ from libs import clock
 from libs.catalog.follower import CatalogFollower
 from libs.config.group import GroupConfig
 from libs.coordinator_runtime.pending import Pending, Waiter
+from libs.coordinator_runtime.shard import ShardRuntime
 from libs.leases.holder import LeaseHolder
 from libs.share_calls.values import AckBatch
 from libs.stream_log.memory import FencedMemory
@@ -184,6 +185,12 @@ def no_lock_limit(config: GroupConfig) -> SharePartitionSettings:
     return replace(share_partition_settings(config), max_record_locks=2000)
 
 
+def memory_of_the_refused(self: ShardRuntime[Any, Any, Any]) -> None:
+    self._decided_in_vain = False
+    _check_open(self)
+
+
+_check_open = ShardRuntime._check_open
 _unary = Network.unary
 
 
@@ -253,6 +260,10 @@ MUTANTS: Final = (
     Mutant(
         "there is no limit of records in flight",
         lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],
+    ),
+    Mutant(
+        "what was decided while the store refused is remembered",
+        lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task goes on when its process stops", lambda: [_on(CatalogFollower, "stop", not_stopped)]),

@@ -1,4 +1,4 @@
-"""A Sharebroker process in the simulation: all roles, composed as `serve` composes them."""
+"""A Sharebroker process in the simulation: its roles, composed as `serve` composes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
 from libs.record_log.memory import MemoryRecordStore
 from libs.redis_link.keys import Keys
-from libs.rpc.router import ROLES, Router
+from libs.rpc.router import Router
 from libs.rpc.server import Service
 from libs.stream_log.memory import MemoryStreamLog
 from libs.testkit.simulator.faults import Faults
@@ -106,14 +106,18 @@ class Process:
     Who cannot start is started again, as an orchestrator would.
     """
 
-    def __init__(self, around: Surroundings, number: int, skew: float) -> None:
+    def __init__(
+        self, around: Surroundings, number: int, roles: frozenset[str], skew: float, pace: float
+    ) -> None:
         self.address = f"broker-{number}:1"
+        self.roles = roles
         self._around = around
         self._number = number
-        self._skew = skew
+        self._clock = skew, pace
         self._lives = 0
-        self.node = Node(self.address, skew)
+        self.node = Node(self.address, *self._clock)
         self._connection: Connection | None = None
+        self._stack = contextlib.AsyncExitStack()
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
@@ -127,7 +131,7 @@ class Process:
         """Begin another life."""
         self._around.history.tell(f"{self.address} starts")
         self._lives += 1
-        self.node = Node(self.address, self._skew)
+        self.node = Node(self.address, *self._clock)
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         self._task = self._around.loop.spawn(self.node, self._live(self._lives))
@@ -136,6 +140,7 @@ class Process:
         """End at once; what it has sent is on its way."""
         self._around.history.tell(f"{self.address} is killed")
         self.node.killed = True
+        self._stack.pop_all()  # nothing is put in order
         self._around.network.break_off(self.node)
         self._task = None
 
@@ -149,14 +154,15 @@ class Process:
 
     def close(self) -> None:
         """The run is over: nothing gets out any more."""
+        self._stack.pop_all()
         if self._connection is not None:
             self._connection.closed = True
 
     async def _live(self, life: int) -> None:
         while not self._stopping.is_set():
             try:
-                async with contextlib.AsyncExitStack() as stack:
-                    await self._serve(life, stack)
+                async with contextlib.AsyncExitStack() as self._stack:
+                    await self._serve(life, self._stack)
             except Exception as failure:
                 self._around.history.tell(f"{self.address} could not start: {failure}")
                 await asyncio.sleep(_RESTART)
@@ -165,8 +171,8 @@ class Process:
         """As services/broker/process.py does, from the foundation on."""
         base = await self._foundation(life, stack)
         services: list[Service] = []
-        for start in roles.ORDER.values():
-            services += await start(base, stack)
+        for role, start in roles.ORDER.items():
+            services += await start(base, stack) if role in self.roles else []
         stack.push_async_callback(_hand_over, base.holder)
         await self._around.network.serve(self.node, services)
         stack.push_async_callback(self._around.network.stop, self.node, _GRACE)
@@ -182,9 +188,9 @@ class Process:
         log = SimulatedStreamLog(stores.log, connection)
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
-        member = Member(f"{self._number}/{life}", self._number, frozenset(ROLES), self.address)
-        holder = LeaseHolder(leases, member, LEASE, clock=clock.monotonic)
+        member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
         catalog = CatalogFollower(log, CONFIG, poll=_FOLLOW)
+        holder = LeaseHolder(leases, member, LEASE, clock=clock.monotonic, partitions=catalog.partitions)
         await catalog.start()
         stack.push_async_callback(catalog.stop)
         router = Router(
@@ -195,7 +201,7 @@ class Process:
             transaction_shards=CONFIG.transaction_state_log_num_partitions,
         )
         stack.push_async_callback(router.close)
-        settings = ServeSettings(config=CONFIG)
+        settings = ServeSettings(config=CONFIG, roles=self.roles)
         persister = DefaultPersister(router, PATIENCE)
         return Foundation(
             settings, Keys(), log, records, leases, holder, catalog, router, persister, kafka=None

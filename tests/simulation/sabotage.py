@@ -1,10 +1,11 @@
-"""Faults of processes and of the ways between them, as planned."""
+"""Faults of processes, of the ways between them and of the store, as planned."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
 
+from libs.stream_log.memory import FencedMemory
 from libs.testkit.simulator.faults import STORE
 from tests.simulation.plan import Fault, Kind
 from tests.simulation.process import Process, Surroundings
@@ -22,10 +23,10 @@ class Saboteur:
 
         Who is down already is left alone.
         """
-        begun, loop, under_way = self._around.loop.time(), self._around.loop, []
+        begun, loop, under_way = self._around.loop.now, self._around.loop, []
         for fault in faults:
-            await asyncio.sleep(begun + fault.at - loop.time())
-            process = self._processes[fault.process]
+            await asyncio.sleep(begun + fault.at - loop.now)
+            process = self._processes[fault.process % len(self._processes)]
             if process.alive and not process.node.paused:
                 under_way.append(asyncio.create_task(self._strike(fault, process)))
         if under_way:
@@ -44,10 +45,15 @@ class Saboteur:
             case Kind.FREEZE:
                 await self._freeze(process, fault.lasts)
             case Kind.CUT_OFF:
-                await self._cut_between(process.address, STORE, fault.lasts)
+                await self._cut_between(process.address, [STORE], fault.lasts)
             case Kind.CUT:
-                others = [other for other in self._processes if other is not process]
-                await self._cut_between(process.address, others[0].address, fault.lasts)
+                others = [other.address for other in self._processes if other is not process]
+                await self._cut_between(process.address, others, fault.lasts)
+            case Kind.FULL:
+                stores = self._around.stores
+                await self._fill(
+                    [stores.records, stores.log] if fault.process else [stores.records], fault.lasts
+                )
 
     async def _stop(self, process: Process, patience: float) -> None:
         """In good order; who takes too long is killed, as an orchestrator does."""
@@ -66,9 +72,22 @@ class Saboteur:
             self._around.history.tell(f"{process.address} wakes")
             self._around.loop.resume(node)
 
-    async def _cut_between(self, one: str, other: str, lasts: float) -> None:
-        self._around.history.tell(f"nothing passes between {one} and {other}")
-        self._around.faults.cut(one, other)
+    async def _cut_between(self, one: str, others: Sequence[str], lasts: float) -> None:
+        faults, names = self._around.faults, " and ".join(others)
+        self._around.history.tell(f"nothing passes between {one} and {names}")
+        for other in others:
+            faults.cut(one, other)
         await asyncio.sleep(lasts)
-        self._around.faults.mend(one, other)
-        self._around.history.tell(f"messages pass between {one} and {other} again")
+        for other in others:
+            faults.mend(one, other)
+        self._around.history.tell(f"messages pass between {one} and {names} again")
+
+    async def _fill(self, logs: Sequence[FencedMemory], lasts: float) -> None:
+        """What does not grow: record logs for want of memory, nothing for want of disk. All else goes on."""
+        self._around.history.tell(f"the store is full{' of records' if len(logs) == 1 else ''}")
+        for log in logs:
+            log.full = True
+        await asyncio.sleep(lasts)
+        for log in logs:
+            log.full = False
+        self._around.history.tell("the store has room again")

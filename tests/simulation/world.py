@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 import structlog
 
+from libs.rpc.router import GATEWAY
 from libs.testkit.checker.checker import Checker
 from libs.testkit.checker.events import Counted, Ended, Healed, LagTold, Run, Share, StateRead
 from libs.testkit.checker.locks import Limits
@@ -23,11 +24,13 @@ from sharebroker.cluster.v1 import cluster_pb2 as cluster
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.history import History
-from tests.simulation.plan import GROUPS, TROUBLE, Plan
+from tests.simulation.plan import GROUPS, MOST_PARTITIONS, TROUBLE, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.sabotage import Saboteur
+from tests.simulation.sessions import SessionConsumer
 
 TOPIC: Final = "orders"
 PEACE: Final = 40.0
@@ -39,19 +42,32 @@ SETTLING: Final = 10.0
 LONGEST_CALL: Final = 40.0
 """Seconds in which every call has ended, whatever became of it: one of 30, and a good-bye of 5 after it."""
 
-SKEW: Final = 0.5
-"""Seconds by which clocks differ, at most."""
+SKEW: Final = 0.2
+"""Seconds by which clocks differ at first, at most."""
+
+DRIFT: Final = 0.0025
+"""How far a clock's second is from a second, at most: a bad quartz is fifty times better."""
+
+_LONGEST_RUN: Final = 60.0
+"""Seconds in which somebody looks at a clock."""
 
 LIMITS: Final = Limits(
     lock_duration=LOCK,
     delivery_count=ATTEMPTS,
     record_locks=RECORD_LOCKS,
     locks_slack=MOST_AT_ONCE - 1,
-    skew=2 * SKEW,
+    skew=2 * (SKEW + 2 * DRIFT * _LONGEST_RUN),
     # A lock, a lease that has to run out first, and the tries of a client in between.
     # A loss that shows late holds a call up for KEEPALIVE.
     soon=2 * LOCK + 2 * LEASE + KEEPALIVE,
 )
+
+
+_CONSUMERS: Final[dict[Way, type[Consumer]]] = {
+    Way.CALLS: Consumer,
+    Way.STREAM: StreamConsumer,
+    Way.SESSION: SessionConsumer,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
             run(loop, world.run())
         except Stuck as stuck:
             failure = stuck
-    return Outcome(seed, history.failure or failure, history, loop.steps, loop.time())
+    return Outcome(seed, history.failure or failure, history, loop.steps, loop.now)
 
 
 def quiet() -> None:
@@ -98,22 +114,20 @@ def quiet() -> None:
 
 
 class World:
-    """Two processes with all roles, a topic, two groups, a few clients."""
+    """Two or three processes, a topic, two groups, a few clients."""
 
     def __init__(self, loop: SimulatedLoop, random: Random, plan: Plan) -> None:
         self._loop = loop
         self._random = random
         self._plan = plan
         faults = Faults(random, NO_RATES)
-        history = History(Checker(LIMITS, GROUPS), loop.time)
-        self.around = Surroundings(loop, faults, Network(loop, faults), Stores.on(loop.time), history)
-        self._processes = [
-            Process(self.around, number, random.uniform(-SKEW / 2, SKEW / 2)) for number in (1, 2)
-        ]
+        history = History(Checker(LIMITS, GROUPS), lambda: loop.now)
+        stores = Stores.on(lambda: loop.now)
+        self.around = Surroundings(loop, faults, Network(loop, faults), stores, history)
+        self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
-        self._consumers: list[Consumer] = []
+        self._consumers: dict[Consumer, asyncio.Task[None]] = {}
         self._producers: list[Producer] = []
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         """The whole of it, or as much as it takes to fail; the history tells how it ended."""
@@ -153,15 +167,18 @@ class World:
         return topic_id
 
     async def _trouble(self) -> None:
-        plan, until = self._plan, self._loop.time() + TROUBLE
+        plan, until = self._plan, self._loop.now + TROUBLE
         self.around.faults.rates = plan.rates
         self._producers += [Producer(self._client(), name, TOPIC) for name in plan.producers]
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
-        for name, group, streams in plan.members:
-            self._join(StreamConsumer if streams else Consumer, group, name)
-        growing = asyncio.create_task(self._grow())
+        for name, group, way in plan.members:
+            self._join(_CONSUMERS[way], group, name)
+        working = [asyncio.create_task(work) for work in (self._grow(), self._administer())]
         await Saboteur(self.around, self._processes).run(plan.faults.values())
-        await asyncio.gather(growing, *producing)
+        await asyncio.gather(*producing)
+        self.around.faults.heal()
+        async with asyncio.timeout(PEACE):
+            await asyncio.gather(*working)
 
     async def _grow(self) -> None:
         """Adds a partition, whose share state has to be initialised in the midst of it all."""
@@ -169,31 +186,46 @@ class World:
             return
         await asyncio.sleep(self._plan.grow)
         request = cluster.CreatePartitionsRequest()
-        request.topics.add(name=TOPIC, count=3)
+        request.topics.add(name=TOPIC, count=MOST_PARTITIONS)
         await self._admin.call(AdminServiceStub, "CreatePartitions", request)
 
+    async def _administer(self) -> None:
+        if self._plan.change is not None:
+            await Administrator(self._client(), TOPIC, self._plan.change).run(self._send_away)
+
+    def _send_away(self, group: str) -> Callable[[], None]:
+        """The members of a group go, at once; gives what has them back."""
+        gone = [consumer for consumer in self._consumers if consumer.group == group]
+        for consumer in gone:
+            self._consumers.pop(consumer).cancel()
+
+        def have_back() -> None:
+            for consumer in gone:
+                self._join(type(consumer), group, consumer.member)
+
+        return have_back
+
     async def _peace(self, topic_id: str) -> None:
-        self.around.faults.heal()
         for group in GROUPS:
             self._join(Consumer, group, "last")
         for consumer in self._consumers:
             consumer.steady = True
-        self.around.history.add(Healed(self._loop.time()))
+        self.around.history.add(Healed(self._loop.now))
         for producer in self._producers:
             await producer.publish(patient=True)
-        history, deadline = self.around.history, self._loop.time() + PEACE
+        history, deadline = self.around.history, self._loop.now + PEACE
         unfinished = history.checker.unfinished()
-        while unfinished and self._loop.time() < deadline:
+        while unfinished and self._loop.now < deadline:
             await asyncio.sleep(0.1)
             unfinished = history.checker.unfinished()
         if not unfinished:
             await self._account(topic_id, deadline)
-        history.add(Ended(self._loop.time()))
+        history.add(Ended(self._loop.now))
 
     async def _account(self, topic_id: str, deadline: float) -> None:
         """What the system says of itself once nothing is left to do."""
-        lags, deadline = await self._lags(), min(deadline, self._loop.time() + SETTLING)
-        while any(part.error_code or part.lag for _, part in lags) and self._loop.time() < deadline:
+        lags, deadline = await self._lags(), min(deadline, self._loop.now + SETTLING)
+        while any(part.error_code or part.lag for _, part in lags) and self._loop.now < deadline:
             await asyncio.sleep(0.5)
             lags = await self._lags()
         for group, part in lags:
@@ -202,20 +234,19 @@ class World:
                 group_id=group, topic_id=topic_id, partition=part.partition
             )
             state = (await self._admin.admin("InspectShareGroupState", request)).folded
-            told = StateRead(self._loop.time(), where, state.start_offset, _runs(state.state_batches))
+            told = StateRead(self._loop.now, where, state.start_offset, _runs(state.state_batches))
             self.around.history.add(told)
             end = self.around.history.log_ends.get(where.log, 0)
-            self.around.history.add(LagTold(self._loop.time(), where, end, part.lag))
+            self.around.history.add(LagTold(self._loop.now, where, end, part.lag))
 
     async def _farewell(self) -> None:
         """Clients go, processes stop in good order; what they leave ends by its deadline."""
-        for task in self._tasks:
+        for task in self._consumers.values():
             task.cancel()
-        await asyncio.wait(self._tasks)
-        for process in self._processes:
-            await process.stop()
+        await asyncio.wait(self._consumers.values())
+        await asyncio.gather(*(process.stop() for process in self._processes))
         await asyncio.sleep(LONGEST_CALL)
-        at, history = self._loop.time(), self.around.history
+        at, history = self._loop.now, self.around.history
         for process in self._processes:
             tasks, timers = self._loop.left(process.node)
             history.add(Counted(at, f"tasks of {process.address}", 0, tasks))
@@ -237,11 +268,15 @@ class World:
 
     def _join(self, kind: type[Consumer], group: str, member: str) -> None:
         consumer = kind(self._client(), group, TOPIC, member)
-        self._consumers.append(consumer)
-        self._tasks.append(asyncio.create_task(consumer.run()))
+        self._consumers[consumer] = asyncio.create_task(consumer.run())
+
+    def _process(self, number: int, roles: frozenset[str]) -> Process:
+        skew = self._random.uniform(-SKEW / 2, SKEW / 2)
+        return Process(self.around, number, roles, skew, 1.0 + self._random.uniform(-DRIFT, DRIFT))
 
     def _client(self) -> Client:
-        return Client(self.around, [f"broker-{number}:1" for number in (1, 2)], self._random)
+        gateways = [process.address for process in self._processes if GATEWAY in process.roles]
+        return Client(self.around, gateways, self._random)
 
     def _end(self) -> None:
         """From here on nothing gets through: all that runs is ended without a trace."""

@@ -70,7 +70,8 @@ class Checker:
 
     def _on_asked(self, event: e.Asked) -> None:
         model = self._share(event.share)
-        self._questions[event.ask] = event, model.newest_token(event.offset) > event.token
+        outdated = event.by_token and model.newest_token(event.offset) > event.token
+        self._questions[event.ask] = event, outdated
         model.asked(event)
 
     def _on_applied(self, event: e.Applied) -> None:
@@ -88,6 +89,9 @@ class Checker:
     def _on_reset(self, event: e.Reset) -> None:
         self._share(event.share).reset()
 
+    def _on_moved(self, event: e.Moved) -> None:
+        self._share(event.share).moved(event)
+
     # What logs say
 
     def _on_appended(self, event: e.Appended) -> None:
@@ -104,6 +108,9 @@ class Checker:
 
     def _on_stored(self, event: e.Stored) -> None:
         self._share(event.share).state_written(event, self._published.get(event.share.log, {}))
+
+    def _on_forgotten(self, event: e.Forgotten) -> None:
+        self._share(event.share).state_forgotten()
 
     def _on_state_read(self, event: e.StateRead) -> None:
         self._share(event.share).stored.check_read(event.share, event.start, event.runs)
@@ -152,9 +159,11 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.LockLost: Checker._on_lock_lost,
     e.Left: Checker._on_left,
     e.Reset: Checker._on_reset,
+    e.Moved: Checker._on_moved,
     e.Appended: Checker._on_appended,
     e.Claimed: Checker._on_claimed,
     e.Stored: Checker._on_stored,
+    e.Forgotten: Checker._on_forgotten,
     e.StateRead: Checker._on_state_read,
     e.LagTold: Checker._on_lag_told,
     e.CallBegan: Checker._on_call_began,

@@ -92,13 +92,18 @@ class Delivered(Event):
 
 @dataclass(frozen=True, slots=True)
 class Asked(Event):
-    """A member asks for something; `ask` names the question."""
+    """A member asks for something; `ask` names the question.
+
+    `by_token`: of this acquisition. Else of whatever acquisition is its own by now, as Kafka's clients ask:
+    it may be one that it never heard of.
+    """
 
     ask: int
     share: Share
     offset: int
     token: int
     verdict: Verdict
+    by_token: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,22 @@ class Left(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Event):
-    """An administrator moves the start offset: what was finished behind it may come again."""
+    """An administrator asks for another start offset, or has the state deleted: nobody works until Moved."""
+
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Moved(Event):
+    """It is done: the group begins at `start`, -1: anew. What was finished behind it may come again."""
+
+    share: Share
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten(Event):
+    """The log says that the state is deleted."""
 
     share: Share
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from libs.testkit.checker.events import Delivered, Verdict
+from libs.testkit.checker.events import Asked, Delivered, Verdict
 from libs.testkit.checker.invariants import Invariant, broken
+
+_ANY: Final = 2**63
+"""Stands for an acquisition that nobody told of: times alone say what came after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +102,17 @@ class Fate:
         self.told_at = max(self.told_at, seen.at)
         self.free_since = max(self.free_since, seen.deadline)
 
-    def apply(self, at: float, token: int, verdict: Verdict, name: str, limits: Limits) -> None:
+    def apply(self, at: float, question: Asked, name: str, limits: Limits) -> None:
         """An acknowledgement took effect and is durable."""
+        verdict, token = question.verdict, question.token
         lock = self.locks.get(token)
         count = lock.count if lock is not None else 0
-        if verdict.final and any(other > token for other in self.locks):
+        if verdict.final and question.by_token and any(other > token for other in self.locks):
             broken(Invariant.FORMER_HOLDER_REFUSED, f"{name} was {verdict.value}ed when others had it")
         if verdict is Verdict.RELEASE:
             self.kept_count = max(self.kept_count, count)
         if verdict.final or (verdict is Verdict.RELEASE and count >= limits.delivery_count):
-            self.finished_by, self.finished_at = token, at
+            self.finished_by, self.finished_at = token if question.by_token else _ANY, at
 
     def may_have_been_asked(self, limits: Limits) -> bool:
         """Whether what members said, or were told, can have finished it."""

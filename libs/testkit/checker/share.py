@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from libs.testkit.checker.events import Applied, Asked, Delivered, LockLost, Share, Stored, Verdict
+from libs.testkit.checker.events import Applied, Asked, Delivered, LockLost, Moved, Share, Stored, Verdict
 from libs.testkit.checker.invariants import Invariant, broken
 from libs.testkit.checker.locks import Fate, Kept, Limits, Lock
 from libs.testkit.checker.stored import StoredState
@@ -24,15 +24,38 @@ class ShareModel:
         self._begun: dict[int, float] = {}
         self._state_epoch = -1
         self._unsettled = -1
+        self._moved_to = -1
+        self._stale_leader = -1
 
     def reset(self) -> None:
-        """An administrator moves the start offset: all begins anew."""
+        """An administrator is going to move the start offset: all begins anew."""
+        self._begin_anew()
+        self._moved_to = -1
+        self.stored.reset()
+
+    def moved(self, told: Moved) -> None:
+        """The start offset is another one. Who leads already may not know it yet, and can write nothing."""
+        if self.stored.known and self.stored.start < told.start:
+            broken(
+                Invariant.DURABLE_BEFORE_ANSWERED,
+                f"{self.share} is to begin at {told.start}, and {self.stored.start} is in the log",
+            )
+        self._begin_anew()
+        self._moved_to = told.start
+        self.stored.settle()
+
+    def _begin_anew(self) -> None:
         self._fates.clear()
         self._held.clear()
-        self.stored.reset()
+        self._stale_leader = max(self._stale_leader, self.stored.leader_epoch)
 
     def delivered(self, seen: Delivered, published_at: float) -> None:
         """A member was given a record that was published at a time."""
+        if seen.offset < self._moved_to and seen.token >> 32 > self._stale_leader:
+            broken(
+                Invariant.FINISHED_STAYS,
+                f"{self.share} {seen.offset} comes, and was to begin at {self._moved_to}",
+            )
         fate = self._fates[seen.offset]
         if self.healed_at is not None:
             since = max(self.healed_at, fate.free_since, published_at)
@@ -58,7 +81,7 @@ class ShareModel:
                 Invariant.FORMER_HOLDER_REFUSED, f"{name}: {question.verdict.value} by token {question.token}"
             )
         fate = self._fates[question.offset]
-        fate.apply(answer.at, question.token, question.verdict, name, self._limits)
+        fate.apply(answer.at, question, name, self._limits)
         lock = fate.locks.get(question.token)
         if question.verdict is Verdict.RENEW and lock is not None:
             lock.deadline = max(lock.deadline, answer.deadline - self._limits.skew)
@@ -90,6 +113,8 @@ class ShareModel:
             offset: self.stored.at(offset).deliveries for offset in range(self.stored.start, record.start)
         }
         effect = self.stored.apply(record)
+        if self.stored.being_moved:  # what was asked for before is not known any more
+            return
         for offset, was in effect.reopened.items():
             # What could not be answered may be undone: nobody was promised anything.
             if self._fates[offset].finished_by is not None or was.deliveries >= self._limits.delivery_count:
@@ -101,6 +126,11 @@ class ShareModel:
             unheard_for = record.at - max(fate.told_at, published.get(offset, 0.0))
             if not fate.may_be_finished(self._limits, count, unheard_for):
                 broken(Invariant.NEVER_LOST, f"{self.share} {offset} is finished, and nobody asked for that")
+
+    def state_forgotten(self) -> None:
+        """The log says that nothing is kept any more; whoever leads has it in memory still."""
+        self._unsettled = self._stale_leader = max(self._stale_leader, self.stored.leader_epoch)
+        self.stored.forget(self.share)
 
     def unfinished(self, offset: int) -> bool:
         """Whether a record is surely not finished."""
@@ -144,7 +174,9 @@ class ShareModel:
         self._held = {
             key: lock
             for key, lock in self._held.items()
-            if lock.leader_epoch == newest and lock.deadline - self._limits.skew > now and not lock.given_up
+            if lock.leader_epoch == newest > self._stale_leader
+            and lock.deadline - self._limits.skew > now
+            and not lock.given_up
         }
         if len(self._held) > most:
             broken(Invariant.IN_FLIGHT_LIMIT, f"{self.share} has {len(self._held)} records locked")

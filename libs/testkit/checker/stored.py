@@ -44,9 +44,9 @@ class StoredState:
     def __init__(self) -> None:
         self.start = _UNSET
         self._known = False
-        self._may_go_back = False
+        self.being_moved = False
+        self.leader_epoch = _UNSET
         self._state_epoch = _UNSET
-        self._leader_epoch = _UNSET
         self._offsets: dict[int, OffsetState] = {}
 
     @property
@@ -55,8 +55,19 @@ class StoredState:
         return self._known
 
     def reset(self) -> None:
-        """An administrator is going to move the start offset: any may follow."""
-        self._may_go_back = True
+        """An administrator is going to move the start offset: any may follow, under a higher state epoch."""
+        self.being_moved = True
+
+    def settle(self) -> None:
+        """It was moved."""
+        self.being_moved = False
+
+    def forget(self, share: object) -> None:
+        """The state is deleted. Raises Violation."""
+        if not self.being_moved:
+            broken(Invariant.NEVER_LOST, f"the state of {share} is deleted, and nobody asked for that")
+        self.start = self.leader_epoch = _UNSET
+        self._offsets = {}
 
     def finished(self, offset: int) -> bool:
         """Whether the log says that the record is done with."""
@@ -73,16 +84,15 @@ class StoredState:
 
     def apply(self, record: Stored) -> Effect:
         """Takes a record. Raises Violation."""
+        anew = self.being_moved and record.whole and record.state_epoch > self._state_epoch
         self._check_epochs(record)
         before, start = self.start, self.start if record.start == _UNSET else record.start
-        if start < before and not self._may_go_back:
+        if start < before and not anew:
             broken(Invariant.START_NEVER_BACK, f"{record.share} goes from {before} to {start}")
-        anew = self._may_go_back and record.whole
         changed = self._changed(record)
         finished = [] if anew or before == _UNSET else self._newly_finished(before, start, changed)
         reopened = {} if anew else self._reopened(record, start, changed)
         self._known = True
-        self._may_go_back = self._may_go_back and not record.whole
         self.start = start
         kept = {} if record.whole else self._offsets
         self._offsets = {offset: state for offset, state in (kept | changed).items() if offset >= start}
@@ -100,12 +110,12 @@ class StoredState:
     def _check_epochs(self, record: Stored) -> None:
         for epoch, known in (
             (record.state_epoch, self._state_epoch),
-            (record.leader_epoch, self._leader_epoch),
+            (record.leader_epoch, self.leader_epoch),
         ):
             if _UNSET < epoch < known:
                 broken(Invariant.EPOCHS_RISE, f"{record.share} is written under {epoch} after {known}")
         self._state_epoch = max(self._state_epoch, record.state_epoch)
-        self._leader_epoch = max(self._leader_epoch, record.leader_epoch)
+        self.leader_epoch = max(self.leader_epoch, record.leader_epoch)
 
     def _reopened(
         self, record: Stored, start: int, changed: dict[int, OffsetState]

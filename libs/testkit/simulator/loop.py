@@ -16,14 +16,18 @@ from contextvars import Context, copy_context
 from itertools import count
 from random import Random
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple
+from unittest.mock import patch
 
-from libs.testkit.simulator.node import CURRENT, Node, current, node_of
+from libs.testkit.simulator.node import CURRENT, Node, node_of
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _MOST_AT_ONCE: Final = 200_000
 """Callbacks without the clock going on: more are a loop that waits for nothing."""
+
+_MOST_WAITS: Final = 10
+"""A task that is ended may try to wait so often before it is left as it is."""
 
 
 class Stuck(Exception):
@@ -35,20 +39,22 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def __init__(self, random: Random) -> None:
         super().__init__()
-        self._random = random
-        self._now = 0.0
+        self._chance = random.random
+        self._pace = 1.0
+        self.now = 0.0
         self._timers: list[tuple[float, int, _Handle]] = []
         self._numbers = count()
         self._busy: list[Node] = []
-        self._outside = Node("outside")
-        self._at_once = 0
+        self.nowhere = Node("outside")
+        self.tasks: list[asyncio.Task[Any]] = []
         self._stopping = False
+        self._stuck_at = _MOST_AT_ONCE
         self.steps = 0
         self.outside = Context()
 
     def time(self) -> float:
-        """Virtual seconds."""
-        return self._now
+        """Seconds as the node counts them whose code runs; `now` are virtual seconds, as nobody sees them."""
+        return self.now * self._pace
 
     def resume(self, node: Node) -> None:
         """Let a node run again, or for the first time, what it is ready for."""
@@ -58,7 +64,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def left(self, node: Node) -> tuple[int, int]:
         """Tasks and timers that a node has."""
-        tasks = sum(isinstance(task, _NumberedTask) and task.node is node for task in asyncio.all_tasks(self))
+        tasks = sum(
+            isinstance(task, _NumberedTask) and task.node is node for task in self.tasks if not task.done()
+        )
         timers = (timer for _, _, timer in self._timers if not timer.cancelled())
         return tasks, sum(node_of(timer._context) is node for timer in timers)
 
@@ -74,18 +82,23 @@ class SimulatedLoop(base_events.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """As asyncio says; sets of tasks have the same order in each run."""
-        task: _NumberedTask[T] = _NumberedTask.__new__(_NumberedTask)
-        task._number = next(self._numbers)
-        task.node = current() if context is None else node_of(context)
-        asyncio.Task.__init__(task, coro, loop=self, name="" if name is None else str(name), context=context)
+        # A name of its own keeps asyncio from making one.
+        task = _NumberedTask(coro, loop=self, name="" if name is None else str(name), context=context)
+        task.node = CURRENT.get() if context is None else node_of(context)
         return task
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """As asyncio says; behind what its node is ready for already."""
-        handle = _Handle(callback, args, copy_context() if context is None else context)
-        self._enqueue(handle)
+        if context is None:
+            context = copy_context()
+        handle = _Handle(callback, args, context)
+        node = context.get(CURRENT) or self.nowhere
+        ready = node.ready
+        if not ready and not node.paused and not node.killed:
+            self._busy.append(node)
+        ready.append(handle)
         return handle
 
     def call_soon_threadsafe(
@@ -100,14 +113,18 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """As asyncio says; timers of one moment come in the order in which they were set."""
         timer = _Handle(callback, args, copy_context() if context is None else context)
         timer._when = when
-        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        heapq.heappush(self._timers, (when / self._pace, next(self._numbers), timer))
         return timer
 
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio says."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.now * self._pace + delay, callback, *args, context=context)
+
+    def call_outside(self, when: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Have something done by networks and stores, which no node's clock concerns."""
+        heapq.heappush(self._timers, (when, next(self._numbers), _Handle(callback, args, self.outside)))
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio says; sets of futures have the same order in each run."""
@@ -117,54 +134,67 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """There are no threads."""
         raise Stuck("a simulated process must not use threads")
 
-    def _enqueue(self, handle: _Handle) -> None:
-        node = handle._context.get(CURRENT) or self._outside
-        if not node.ready and not node.paused and not node.killed:
-            self._busy.append(node)
-        node.ready.append(handle)
+    def end_all(self) -> None:
+        """End every task where it stands, those of killed nodes too: nothing is left half done."""
+        for task in [task for task in self.tasks if not task.done()]:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to say so
+            for _ in range(_MOST_WAITS):
+                try:
+                    task.get_coro().close()
+                except RuntimeError:
+                    continue  # it waits for something while it ends
+                except Exception:
+                    break  # of no account: the run is over
+                break
 
     def _run_once(self) -> None:
         """What `run_forever` repeats: here all callbacks until the loop is stopped."""
-        busy, random = self._busy, self._random.random
+        busy, chance = self._busy, self._chance
         while not self._stopping:
             if not busy:
                 self._go_on()
                 continue
-            index = int(random() * len(busy)) if len(busy) > 1 else 0
+            index = int(chance() * len(busy)) if len(busy) > 1 else 0
             node = busy[index]
-            if node.paused or node.killed or not node.ready:
+            ready = node.ready
+            if node.paused or node.killed or not ready:
                 del busy[index]
                 continue
-            handle = node.ready.popleft()
-            if not node.ready:
+            handle = ready.popleft()
+            if not ready:
                 del busy[index]
-            if not handle._cancelled:
-                self._step(handle)
-
-    def _step(self, handle: _Handle) -> None:
-        self.steps += 1
-        self._at_once += 1
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except Exception as failure:
-            self.call_exception_handler({"message": f"{handle._callback} failed", "exception": failure})
-        if self._at_once > _MOST_AT_ONCE:
-            self._at_once = 0
-            raise Stuck(f"at {self._now:.6f} s something waits without the clock going on")
+            if handle._cancelled:
+                continue
+            self.steps += 1
+            self._pace = node.pace
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except Exception as failure:
+                self.call_exception_handler({"message": f"{handle._callback} failed", "exception": failure})
+            if self.steps > self._stuck_at:
+                self._stuck_at += _MOST_AT_ONCE
+                raise Stuck(f"at {self.now:.6f} s something waits without the clock going on")
 
     def _go_on(self) -> None:
         """To the next timer, and to all of its moment."""
-        timers = self._timers
+        timers, pop, busy, nowhere = self._timers, heapq.heappop, self._busy, self.nowhere
         while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
+            pop(timers)
         if not timers:
-            raise Stuck(f"at {self._now:.6f} s everything waits, and nothing is to come")
-        self._now = now = max(self._now, timers[0][0])
-        self._at_once = 0
+            raise Stuck(f"at {self.now:.6f} s everything waits, and nothing is to come")
+        if timers[0][0] > self.now:
+            self.now = timers[0][0]
+        now = self.now
+        self._stuck_at = self.steps + _MOST_AT_ONCE
         while timers and timers[0][0] <= now:
-            timer = heapq.heappop(timers)[2]
-            if not timer._cancelled:
-                self._enqueue(timer)
+            timer = pop(timers)[2]
+            if timer._cancelled:
+                continue
+            node = timer._context.get(CURRENT) or nowhere
+            ready = node.ready
+            if not ready and not node.paused and not node.killed:
+                busy.append(node)
+            ready.append(timer)
 
     def _process_events(self, event_list: list[object]) -> None:
         """No events come from a machine."""
@@ -194,12 +224,14 @@ class _Handle(asyncio.TimerHandle):
 class _NumberedFuture(asyncio.Future[Any]):
     """Hashes by its number: addresses, by which sets order, differ from run to run."""
 
-    def __init__(self, *, loop: SimulatedLoop) -> None:
-        self._number = next(loop._numbers)
-        super().__init__(loop=loop)
+    _number: int
 
     def __hash__(self) -> int:
-        return self._number
+        try:
+            return self._number
+        except AttributeError:  # few are ever part of a set
+            number = self._number = next(_loop_of(self)._numbers)
+            return number
 
 
 class _NumberedTask(asyncio.Task[T]):
@@ -208,19 +240,27 @@ class _NumberedTask(asyncio.Task[T]):
     _number: int
     node: Node | None
 
-    def __hash__(self) -> int:
-        return self._number
+    __hash__ = _NumberedFuture.__hash__
+
+
+def _loop_of(future: asyncio.Future[Any]) -> SimulatedLoop:
+    loop = future.get_loop()
+    assert isinstance(loop, SimulatedLoop)
+    return loop
 
 
 def run(loop: SimulatedLoop, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, and an end to every task it left. Raises what it raises, Stuck.
 
-    Objects that are freed in cycles would be freed at another moment in each run: that waits.
+    Objects that are freed in cycles would be freed at another moment in each run: that waits. The loop lists
+    its tasks itself: asyncio's weak references to all tasks cost more than the tasks.
     """
     collected = gc.isenabled()
     gc.disable()
     try:
-        return loop.run_until_complete(work)
+        known = asyncio.tasks._all_tasks  # type: ignore[attr-defined]  # it has no other name
+        with patch.object(known, "add", loop.tasks.append):
+            return loop.run_until_complete(work)
     finally:
         _end(loop)
         if collected:
@@ -228,21 +268,7 @@ def run(loop: SimulatedLoop, work: Coroutine[Any, Any, T]) -> T:
 
 
 def _end(loop: SimulatedLoop) -> None:
-    """Cancels what still runs, on nodes that were paused or killed too: nothing is left half done."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that had not begun
-        _cancel_all(loop)
-    loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.end_all()
     loop.close()
-
-
-def _cancel_all(loop: SimulatedLoop) -> None:
-    for _ in range(10):
-        tasks = sorted((t for t in asyncio.all_tasks(loop) if isinstance(t, _NumberedTask)), key=hash)
-        if not tasks:
-            break
-        for task in tasks:
-            if task.node is not None:
-                loop.resume(task.node)
-            task.cancel()
-        loop.run_until_complete(asyncio.wait(tasks, timeout=60.0))

@@ -112,12 +112,12 @@ class Network:
         """The bytes of the answer. Raises AioRpcError."""
         loop, caller = self._loop, current()
         name = CLIENT if caller is None else caller.name
-        deadline = None if timeout is None else loop.time() + timeout
+        deadline = None if timeout is None else loop.now + timeout
         answer: asyncio.Future[bytes] = loop.create_future()
         call = _Call(name, address, method, data, deadline, answer)
         self._send(name, address, call, self._arrive, call)
         late = (answer, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
-        timer = None if deadline is None else loop.call_at(deadline, _fail, *late)
+        timer = None if timeout is None else loop.call_later(timeout, _fail, *late)
         try:
             return await answer
         finally:
@@ -193,7 +193,7 @@ class Network:
             server.calls.pop(call, None)
 
     def _later(self, delay: float, callback: Callable[..., object], *args: object) -> None:
-        self._loop.call_later(delay, callback, *args, context=self._loop.outside)
+        self._loop.call_outside(self._loop.now + delay, callback, *args)
 
 
 class Channel:
@@ -250,7 +250,7 @@ class _Context:
         self._deadline = deadline
 
     def time_remaining(self) -> float | None:
-        return None if self._deadline is None else self._deadline - self._loop.time()
+        return None if self._deadline is None else self._deadline - self._loop.now
 
     def peer(self) -> str:
         return f"simulated:{self._caller}"

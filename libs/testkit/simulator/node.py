@@ -10,15 +10,16 @@ from typing import Any, Final
 class Node:
     """Callbacks carry the node in their context, so whatever a process starts belongs to it.
 
-    `skew` (seconds) is how far its clock is ahead. A node that does not run keeps what is ready: a paused one
-    goes on with it, a killed one never does.
+    `skew` (seconds) is how far its clock is ahead at first, `pace` how many of its seconds one takes. A node
+    that does not run keeps what is ready: a paused one goes on with it, a killed one never does.
     """
 
-    __slots__ = ("killed", "name", "paused", "ready", "skew")
+    __slots__ = ("killed", "name", "pace", "paused", "ready", "skew")
 
-    def __init__(self, name: str, skew: float = 0.0) -> None:
+    def __init__(self, name: str, skew: float = 0.0, pace: float = 1.0) -> None:
         self.name = name
         self.skew = skew
+        self.pace = pace
         self.paused = False
         self.killed = False
         self.ready: deque[Any] = deque()

@@ -71,13 +71,13 @@ class Connection:
         if fate is Fate.LATE:
             self._later(delay + 4 * self._faults.delay() + 1.0, self._execute, work, None)
         elif fate is not Fate.LOST:
-            arrives = self._arrived = max(self._arrived + 1e-9, self._loop.time() + delay)
+            arrives = self._arrived = max(self._arrived + 1e-9, self._loop.now + delay)
             heard = answer if fate is Fate.DONE else None
-            self._loop.call_at(arrives, self._execute, work, heard, context=self._loop.outside)
+            self._loop.call_outside(arrives, self._execute, work, heard)
         return await answer
 
     def _later(self, delay: float, callback: Callable[..., object], *args: object) -> None:
-        self._loop.call_later(delay, callback, *args, context=self._loop.outside)
+        self._loop.call_outside(self._loop.now + delay, callback, *args)
 
     def _execute(self, work: Work[Any], answer: asyncio.Future[Any] | None) -> None:
         """One atomic step of the store."""
@@ -87,8 +87,8 @@ class Connection:
         except Exception as failure:
             settle = partial(_fail, answer, failure)
         if answer is not None:
-            self._answered = max(self._answered + 1e-9, self._loop.time() + self._faults.delay())
-            self._loop.call_at(self._answered, settle, context=self._loop.outside)
+            self._answered = max(self._answered + 1e-9, self._loop.now + self._faults.delay())
+            self._loop.call_outside(self._answered, settle)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

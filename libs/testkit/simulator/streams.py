@@ -29,8 +29,8 @@ class Pipe:
 
     def push(self, item: bytes | type[_End] | BaseException) -> None:
         """Send on; behind what was sent before."""
-        self._last = max(self._last + 1e-9, self._loop.time() + self._faults.delay())
-        self._loop.call_at(self._last, self.put, item, context=self._loop.outside)
+        self._last = max(self._last + 1e-9, self._loop.now + self._faults.delay())
+        self._loop.call_outside(self._last, self.put, item)
 
     def put(self, item: bytes | type[_End] | BaseException) -> None:
         """Let the reader have it now."""
@@ -92,7 +92,7 @@ class Stream:
             self.server.cancel()
 
     def _later(self, delay: float, callback: Callable[..., object], *args: object) -> None:
-        self._loop.call_later(delay, callback, *args, context=self._loop.outside)
+        self._loop.call_outside(self._loop.now + delay, callback, *args)
 
 
 class StreamCall:

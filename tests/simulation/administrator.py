@@ -1,0 +1,88 @@
+"""An administrator, who changes the offsets of a group or deletes it while its members are away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from libs.testkit.checker.events import Moved, Reset, Share
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from tests.simulation.clients import Client
+from tests.simulation.plan import MOST_PARTITIONS, Change, Work
+
+_AGAIN: Final = 0.2
+
+_NOTHING_THERE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class Administrator:
+    """Asks until it is done: while the group has members, or what was asked before goes on, it is refused."""
+
+    def __init__(self, client: Client, topic: str, change: Change) -> None:
+        self._client = client
+        self._topic = topic
+        self._change = change
+
+    async def run(self, send_away: Callable[[str], Callable[[], object]]) -> None:
+        """At its time; `send_away` sends a group's members away and gives what has them back."""
+        change, history = self._change, self._client.history
+        await asyncio.sleep(change.at)
+        history.tell(f"an administrator comes: {change.work.value} of {change.group}")
+        have_back = send_away(change.group)
+        starts = self._starts()
+        for partition in starts:
+            history.add(Reset(self._client.time(), self._share(partition)))
+        while not await self._is_done(starts):  # noqa: ASYNC110 - no event tells when a group is empty
+            await asyncio.sleep(_AGAIN)
+        for partition, start in starts.items():
+            history.add(Moved(self._client.time(), self._share(partition), start))
+        have_back()
+
+    def _share(self, partition: int) -> Share:
+        return Share(self._change.group, self._topic, partition)
+
+    def _starts(self) -> dict[int, int]:
+        """Where to begin in each partition: somewhere in the log; -1 in all that there may be: anew."""
+        if self._change.work is not Work.ALTER:
+            return dict.fromkeys(range(MOST_PARTITIONS), -1)
+        ends = self._client.history.log_ends
+        return {0: self._client.random.randint(0, ends.get((self._topic, 0), 0))}
+
+    async def _is_done(self, starts: dict[int, int]) -> bool:
+        match self._change.work:
+            case Work.ALTER:
+                return await self._alter(starts)
+            case Work.FORGET:
+                return await self._forget()
+            case Work.DELETE:
+                return await self._delete()
+
+    async def _alter(self, starts: dict[int, int]) -> bool:
+        request = group_pb.AlterShareGroupOffsetsRequest(group_id=self._change.group)
+        topic = request.topics.add(topic_name=self._topic)
+        for partition, start in starts.items():
+            topic.partitions.add(partition=partition, start_offset=start)
+        answer = await self._client.call(AdminServiceStub, "AlterShareGroupOffsets", request)
+        if answer is None or answer.error_code:
+            return False
+        return not any(part.error_code for topic in answer.responses for part in topic.partitions)
+
+    async def _forget(self) -> bool:
+        request = group_pb.DeleteShareGroupOffsetsRequest(
+            group_id=self._change.group, topic_names=[self._topic]
+        )
+        answer = await self._client.call(AdminServiceStub, "DeleteShareGroupOffsets", request)
+        if answer is None:
+            return self._client.outcome.startswith(ErrorCode.GROUP_ID_NOT_FOUND.name)
+        codes = [answer.error_code, *(topic.error_code for topic in answer.responses)]
+        return all(not code or code in _NOTHING_THERE for code in codes)
+
+    async def _delete(self) -> bool:
+        request = group_pb.DeleteGroupsRequest(group_ids=[self._change.group])
+        answer = await self._client.call(AdminServiceStub, "DeleteGroups", request)
+        if answer is None:
+            return False
+        return all(not one.error_code or one.error_code in _NOTHING_THERE for one in answer.results)
