@@ -89,3 +89,17 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(KafkaError, match=r"of the cluster 'one', and cluster\.id is 'two'") as refused:
         foundation._identity(of_cluster("two", data=tmp_path), "here:1")
     assert refused.value.code is ErrorCode.INVALID_CONFIG
+
+
+async def test_everything_tells_its_metrics(redis: Server, start: Start) -> None:
+    process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
+    status, text = await ask(f"http://{process.watched_at}/metrics")
+    assert status == 200
+    for told in (
+        'sharebroker_leases_held{kind="share-coordinator"} 50',
+        'sharebroker_lease_changes_total{kind="catalog",change="acquired"} 1',
+        'sharebroker_shards{coordinator="group-coordinator",state="closed"} 0',
+        'sharebroker_members{role="gateway"} 1',
+        'sharebroker_redis_connected{link="all"} 1',
+    ):
+        assert told in text
