@@ -8,7 +8,11 @@ taken for dead and is not is fenced, as its leases are another's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
+from threading import Thread
 from typing import Final
 
 from libs.leases.port import LeaseStore, Member
@@ -25,27 +29,62 @@ _ANSWER: Final = 0.5
 Refused = Callable[[str], Awaitable[bool]]
 
 
-async def refused(address: str) -> bool:
-    """Whether the machine at HOST:PORT answers, and says that nobody listens there."""
-    host, _, port = address.rpartition(":")
-    try:
-        async with asyncio.timeout(_ANSWER):
-            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
-    except ConnectionRefusedError:
-        return True
-    except OSError:  # TimeoutError is one
+class Doors:
+    """Asks machines whether anybody listens at an address.
+
+    Names are looked up in threads of their own, one a name: that may take longer than anybody here waits, and
+    asyncio waits for its own threads when it ends.
+    """
+
+    def __init__(self) -> None:
+        self._lookups: dict[str, asyncio.Future[str]] = {}
+
+    async def refused(self, address: str) -> bool:
+        """Whether the machine at HOST:PORT answers, and says that nobody listens there."""
+        host, _, port = address.rpartition(":")
+        try:
+            async with asyncio.timeout(_ANSWER):
+                _, writer = await asyncio.open_connection(await self._found(host.strip("[]")), int(port))
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # TimeoutError is one
+            return False
+        writer.close()
         return False
-    writer.close()
-    return False
+
+    async def _found(self, host: str) -> str:
+        """The machine's IP address. Raises OSError."""
+        with contextlib.suppress(ValueError):
+            return str(ip_address(host))
+        lookup = self._lookups.get(host)
+        if lookup is None:
+            lookup = self._lookups[host] = asyncio.get_running_loop().create_future()
+            Thread(target=self._look_up, args=(lookup, host), daemon=True).start()
+        found = await asyncio.shield(lookup)
+        if not found:
+            raise OSError(f"nobody knows {host}")
+        return found
+
+    def _look_up(self, lookup: asyncio.Future[str], host: str) -> None:
+        try:
+            found = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+        except OSError:
+            found = ""
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            lookup.get_loop().call_soon_threadsafe(self._tell, lookup, host, found)
+
+    def _tell(self, lookup: asyncio.Future[str], host: str, found: str) -> None:
+        del self._lookups[host]
+        lookup.set_result(found)
 
 
 class Deaths:
     """Looks for members that died and has them known as gone; `ttl` in seconds, as announcements have it."""
 
-    def __init__(self, store: LeaseStore, ttl: float, refused: Refused = refused) -> None:
+    def __init__(self, store: LeaseStore, ttl: float, refused: Refused | None = None) -> None:
         self._store = store
         self._ttl = ttl
-        self._refused = refused
+        self._refused = refused or Doors().refused
 
     async def find(self, searcher: str) -> bool:
         """Whether any member but the searcher was found dead. Raises LeasesUnavailable."""

@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import socket
+from threading import Event
+from typing import Any
 
-from libs.leases.deaths import refused
+import pytest
+
+from libs.leases.deaths import Doors
 from libs.testkit.servers import free_port
+from libs.testkit.waiting import eventually
 
 
-async def test_an_address_where_nobody_listens_is_refused() -> None:
-    assert await refused(f"127.0.0.1:{free_port()}")
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_an_address_where_nobody_listens_is_refused(host: str) -> None:
+    doors, port = Doors(), free_port()
+
+    async def refused() -> bool:
+        return await doors.refused(f"{host}:{port}")
+
+    await eventually(refused)  # a lookup may take longer than one try
 
 
 async def test_a_process_that_stands_still_is_not_refused() -> None:
     """Its machine takes connections for it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not await refused(f"127.0.0.1:{server.getsockname()[1]}")
+        assert not await Doors().refused(f"127.0.0.1:{server.getsockname()[1]}")
 
 
 async def test_a_machine_that_is_not_known_does_not_refuse() -> None:
-    assert not await refused("nobody.invalid:9090")
+    assert not await Doors().refused("nobody.invalid:9090")
+
+
+async def test_a_slow_lookup_is_made_once_and_waited_for_only_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answered = list[str](), Event()
+    known = socket.getaddrinfo("127.0.0.1", None, type=socket.SOCK_STREAM)
+
+    def slow(host: str, *_: Any, **__: Any) -> Any:
+        asked.append(host)
+        answered.wait(60.0)
+        return known
+
+    doors, port = Doors(), free_port()
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    assert not await doors.refused(f"slow.invalid:{port}")
+    assert not await doors.refused(f"slow.invalid:{port}")
+    assert asked == ["slow.invalid"]
+    answered.set()
+    await eventually(lambda: not doors._lookups)
