@@ -113,7 +113,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """As asyncio says; timers of one moment come in the order in which they were set."""
         timer = _Handle(callback, args, copy_context() if context is None else context)
         timer._when = when
-        heapq.heappush(self._timers, (when / self._pace, next(self._numbers), timer))
+        # Rounded up: a timer that came before its time by its node's clock would be set again, for ever.
+        due = when / self._pace + (1e-9 if self._pace != 1.0 else 0.0)
+        heapq.heappush(self._timers, (due, next(self._numbers), timer))
         return timer
 
     def call_later(
