@@ -80,6 +80,11 @@ class SharePartition:
         self._transitions = 0
 
     @property
+    def loaded_under(self) -> tuple[int, int]:
+        """The state epoch and the leader epoch under which the state was loaded."""
+        return self._loaded.state_epoch, self._loaded.leader_epoch
+
+    @property
     def loaded_start(self) -> int:
         """SPSO as it was written when the state was loaded."""
         return self._loaded.start_offset

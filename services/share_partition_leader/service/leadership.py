@@ -43,7 +43,7 @@ from services.share_partition_leader.config import (
 from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from services.share_partition_leader.service.state import load_state, state_writer
+from services.share_partition_leader.service.state import is_changed, load_state, share_key, state_writer
 from services.share_partition_leader.service.tallies import Tallies
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
@@ -181,15 +181,24 @@ class Leadership:
             share_partition.release_member(member_id)
         return len(asked)
 
-    def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:
-        """Has a group's state loaded anew at its next use: somebody changed it. How many had it."""
-        tasks = [led.groups[group_id] for led in self._named(partitions) if group_id in led.groups]
-        for task in tasks:
-            if _succeeded(task):
-                task.result().retire()
-            else:
-                task.cancel()
-        return len(tasks)
+    async def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:
+        """Has a group's state loaded anew at its next use where somebody changed it. How many had it.
+
+        Who says so may be late, and the state have been loaded anew long since: its locks stay then.
+        """
+        having = [led for led in self._named(partitions) if group_id in led.groups]
+        await asyncio.gather(*(self._forget_changed(led, led.groups[group_id], group_id) for led in having))
+        return len(having)
+
+    async def _forget_changed(
+        self, led: LedPartition, task: asyncio.Task[ShareGroupPartition], group_id: str
+    ) -> None:
+        if not _succeeded(task):
+            task.cancel()
+            return
+        loaded, key = task.result(), share_key(group_id, led.log)
+        if await is_changed(self._ports.persister, key, loaded.core.loaded_under):
+            loaded.retire()
 
     def metadata_changed(self, record: CatalogRecord) -> None:
         """Follows the catalog: settings change while in use, deleted topics are given up and removed."""

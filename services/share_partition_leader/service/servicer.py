@@ -90,7 +90,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         if request.member_id:
             released = self._leadership.release_member(request.group_id, request.member_id, partitions)
         else:
-            released = self._leadership.forget_group(request.group_id, partitions)
+            released = await self._leadership.forget_group(request.group_id, partitions)
         return pb.ReleaseMemberResponse(released=released)
 
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:

@@ -44,6 +44,20 @@ async def load_state(
     return LoadedState(state.state_epoch, log.epoch, start, batches)
 
 
+async def is_changed(persister: Persister, key: ShareKey, loaded_under: tuple[int, int]) -> bool:
+    """Whether the stored state is another than was loaded under this state epoch and leader epoch.
+
+    A state that was made anew has been loaded by no leader. False where nobody can tell: what is written on
+    an old state is refused.
+    """
+    try:
+        stored = await persister.read_summary(key)
+    except KafkaError as error:
+        return error.code is ErrorCode.INVALID_REQUEST
+    state_epoch, leader_epoch = loaded_under
+    return stored.state_epoch != state_epoch or stored.leader_epoch < leader_epoch
+
+
 def state_writer(persister: Persister, group_id: str, log: PartitionLog) -> StateWriter:
     """Writes the changes of one share-partition. Raises KafkaError in the codes a consumer may see."""
     key = share_key(group_id, log)

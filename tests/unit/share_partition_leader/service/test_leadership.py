@@ -243,6 +243,25 @@ async def test_a_group_whose_offsets_were_changed_is_loaded_anew(world: World) -
         await consumer.got_offsets(*range(10), 8, 9)
 
 
+async def test_who_says_late_that_offsets_were_changed_costs_no_locks(world: World) -> None:
+    await world.publish(10)
+    await world.initialize(state_epoch=2, start=8)
+    async with stream(world, credit=100) as consumer:
+        await consumer.got_offsets(8, 9)
+        assert (await world.stub.ReleaseMember(_release(""))).released == 1
+        assert len((await world.share_partition()).core.held()) == 1
+        assert await consumer.told(said(8)) == [(8, 8, ErrorCode.NONE)]
+
+
+async def test_who_says_that_offsets_were_changed_while_nobody_can_tell_costs_no_locks(world: World) -> None:
+    await world.publish(1)
+    async with stream(world, credit=1) as consumer:
+        await consumer.got_offsets(0)
+        world.persister.on_read.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        assert (await world.stub.ReleaseMember(_release(""))).released == 1
+        assert await consumer.told(said(0)) == [(0, 0, ErrorCode.NONE)]
+
+
 async def test_a_load_under_way_when_offsets_are_changed_begins_anew(world: World) -> None:
     world.persister.open.clear()
     asking = asyncio.create_task(world.share_partition())

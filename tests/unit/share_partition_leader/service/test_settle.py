@@ -56,7 +56,7 @@ async def test_nothing_asked_tells_what_is_held(world: World) -> None:
 async def test_what_was_given_before_the_state_was_loaded_anew_is_settled(world: World) -> None:
     await world.publish(10)
     await world.acquire(member="m1")
-    world.leadership.forget_group("g", set())
+    (await world.share_partition()).retire()
     answer = await settle(world, (5, 7, ACCEPT), (8, 12, ACCEPT))
     assert left(answer) == [(10, 12, "LEFT_REASON_PAST_END")]
     (rest,) = await world.acquire(member="m2")

@@ -101,6 +101,8 @@ class Faults(Persister):
         await self._behind.delete(key, state_epoch)
 
     async def read_summary(self, key: ShareKey) -> StateSummary:
+        if self.on_read:
+            raise self.on_read.popleft()
         return await self._behind.read_summary(key)
 
 
