@@ -17,7 +17,7 @@ from typing import Final
 from libs.leases.awaited import Awaited
 from libs.leases.deaths import BEAT, Deaths
 from libs.leases.holdings import Holding, Watch
-from libs.leases.names import PARTITION, ROLES, kind_of, siblings, topic_partition
+from libs.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread, succeeds
 from libs.leases.steps import Steps
@@ -362,22 +362,18 @@ class LeaseHolder:
         return candidate is not None and candidate.owner == self.member.owner
 
     def _preferred(self, resource: str) -> Member | None:
-        size = self._partitions(topic_partition(resource)[0]) if kind_of(resource) == PARTITION else 0
-        known = self._preferences.get(resource)
-        if known is None or known[0] != size:
-            watch = self._watches.get(kind_of(resource))
-            role = watch.role if watch is not None else ROLES.get(kind_of(resource), "")
-            together = sorted(watch.resources()) if watch is not None else []
-            if size:
-                together = siblings(resource, size)
-            members = self._members.values()
-            self._preferences |= {
-                each: (size, member) for each, member in spread(together, role, members).items()
-            }
-            if resource not in together:
+        kind = kind_of(resource)
+        topic_id = topic_partition(resource)[0] if kind == PARTITION else ""
+        size = self._partitions(topic_id) if topic_id else 0
+        if self._preferences.get(resource, (-1,))[0] != size:
+            watch, members = self._watches.get(kind), self._members.values()
+            role = watch.role if watch is not None else ROLES.get(kind, "")
+            shards = sorted(watch.resources()) if watch is not None else []
+            owners = spread(partitions(topic_id, size) if size else shards, role, members)
+            self._preferences |= {each: (size, member) for each, member in owners.items()}
+            if resource not in owners:
                 self._preferences[resource] = size, preferred(resource, role, members)
-        known = self._preferences.get(resource)
-        return known[1] if known is not None else None
+        return self._preferences[resource][1]
 
     def _claiming(self, resource: str) -> asyncio.Task[Lease]:
         """The claim under way, or a new one behind the resource's other steps."""

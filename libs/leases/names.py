@@ -40,10 +40,9 @@ def topic_partition(resource: str) -> tuple[str, int]:
     return topic_id, int(index)
 
 
-def siblings(resource: str, partitions: int) -> list[str]:
-    """All partitions of the topic of a partition's resource, which has so many."""
-    topic_id, _ = topic_partition(resource)
-    return [partition(topic_id, index) for index in range(partitions)]
+def partitions(topic_id: str, count: int) -> list[str]:
+    """The resources of a topic's partitions, of which there are so many."""
+    return [partition(topic_id, index) for index in range(count)]
 
 
 def kind_of(resource: str) -> str:

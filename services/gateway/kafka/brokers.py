@@ -105,7 +105,7 @@ class View:
         return [member.node_id for member in self.members] == [self.me]
 
     def _spread(self, topic_id: str, size: int) -> list[int]:
-        resources = [names.partition(topic_id, index) for index in range(size)]
+        resources = names.partitions(topic_id, size)
         owners = spread(resources, GATEWAY, self.members)
         return [owners[resource].node_id if owners else self.me for resource in resources]
 
