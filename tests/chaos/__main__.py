@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +31,7 @@ def main(
 ) -> None:
     """Kill, freeze, stop and cut off processes at work; fails when a promise was broken."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are taken down then, too
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed} (make chaos SEED={seed} for the same schedule)")
     random, apart = Random(seed), possible()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -82,6 +83,7 @@ def main(
 ) -> None:
     """Work steadily under a fault a minute; fails when memory, files or logs grow without end."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # servers and networks are taken down then, too
     seed = secrets.randbelow(10**6) if seed is None else seed
     typer.echo(f"seed {seed}")
     soaked = asyncio.run(_soak(minutes * 60, pace, door, schedule(Random(seed)) if faults else iter(())))
