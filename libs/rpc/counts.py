@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from libs.telemetry.metrics import Family, Histogram, Kind, Sample, gauge, seconds_of
+from libs.telemetry.metrics import Family, Histogram, counter, gauge, seconds_of
 from sharebroker.errors import KafkaError
 from sharebroker.rpc_status import status_code
 
@@ -58,22 +58,20 @@ class CallCounts:
     def families(self) -> Iterable[Family]:
         """See Collector."""
         methods = [self._methods[name] for name in sorted(self._methods)]
-        yield Family(
+        yield counter(
             "sharebroker_rpc_calls_total",
-            Kind.COUNTER,
             "gRPC calls and streams that ended, by status. Calls within one process are not among them.",
             (
-                Sample(("method", each.method, "code", code), count)
+                (("method", each.method, "code", code), count)
                 for each in methods
                 for code, count in sorted(each.codes.items())
             ),
         )
-        yield Family(
+        yield counter(
             "sharebroker_rpc_errors_total",
-            Kind.COUNTER,
             "gRPC calls that were refused, by Kafka's error.",
             (
-                Sample(("method", each.method, "error", error), count)
+                (("method", each.method, "error", error), count)
                 for each in methods
                 for error, count in sorted(each.errors.items())
             ),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from libs.telemetry.metrics import Family, Histogram, Kind, Sample, counter, seconds_of
+from libs.telemetry.metrics import Family, Histogram, Kind, counter, seconds_of
 
 
 class Appended:
@@ -72,12 +72,11 @@ class Appends:
             "Bytes appended.",
             ((("log", kind), appended.bytes) for kind, appended in kinds),
         )
-        yield Family(
+        yield counter(
             "sharebroker_log_append_failures_total",
-            Kind.COUNTER,
             "Appends that failed, or may have.",
             (
-                Sample(("log", kind, "error", error), count)
+                (("log", kind, "error", error), count)
                 for kind, appended in kinds
                 for error, count in sorted(appended.failures.items())
             ),

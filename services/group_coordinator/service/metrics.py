@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from libs.telemetry.metrics import OTHER, Family, Kind, Sample, gauge
+from libs.telemetry.metrics import OTHER, Family, gauge
 from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups
 from services.group_coordinator.core.model import GroupState
 from services.group_coordinator.service.lag import UNKNOWN, Lags
@@ -72,12 +72,11 @@ class GroupMetrics:
             "Epoch of a group: it rises with every rebalance.",
             ((("group", group_id), row.epoch) for group_id, row in named),
         )
-        yield Family(
+        yield gauge(
             "sharebroker_share_group_lag",
-            Kind.GAUGE,
             "Records of a partition that the group has not finished, once any of its state is written.",
             (
-                Sample(("group", group_id, "topic", topic, "partition", partition), lag)
+                (("group", group_id, "topic", topic, "partition", partition), lag)
                 for (group_id, topic, partition), lag in self._lag.items()
             ),
         )
