@@ -70,6 +70,13 @@ class BrokerConfig:
         dynamic=True,
     )
 
+    # TLS.
+    ssl_client_auth: str = choice(
+        "none",
+        ("none", "required"),
+        "Whether clients, and other processes, have to show a certificate (--tls-ca says whose).",
+    )
+
     # Redis.
     redis_wait_replicas: int = integer(
         0, 0, 100, "Replicas of Redis that must have a write before it is answered (WAIT)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
@@ -83,8 +83,18 @@ class Members(Protocol):
         """Takes a heartbeat like the member's last one; False: send it as any other, nothing was done."""
 
 
+Dial = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
+
+
+def in_the_clear(address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.Channel:
+    """A channel without TLS."""
+    return grpc.aio.insecure_channel(address, options=options)
+
+
 class Router:
     """Stubs by what is to be done. A service of this very process is called without a socket.
+
+    `dial` opens channels to others.
 
     Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or LEADER_NOT_AVAILABLE where there is no owner.
     """
@@ -97,9 +107,11 @@ class Router:
         group_shards: int = 50,
         share_shards: int = 50,
         transaction_shards: int = 50,
+        dial: Dial = in_the_clear,
     ) -> None:
         self._ownership = ownership
         self._owner = owner
+        self._dial = dial
         self._shards = {
             GROUP_COORDINATOR: group_shards,
             SHARE_COORDINATOR: share_shards,
@@ -251,6 +263,11 @@ class Router:
         """The shard a share-partition's state belongs to."""
         return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
 
+    def redial(self) -> None:
+        """Calls from now on have new connections; those under way end on the old ones."""
+        for address in list(self._channels):
+            self._leave(address)
+
     async def close(self) -> None:
         """Closes every channel."""
         for task in self._closing:
@@ -288,9 +305,7 @@ class Router:
         if key not in self._stubs:
             if member.address not in self._channels:
                 self._close_departed()
-                self._channels[member.address] = grpc.aio.insecure_channel(
-                    member.address, options=CHANNEL_OPTIONS
-                )
+                self._channels[member.address] = self._dial(member.address, CHANNEL_OPTIONS)
             self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
         return Peer(member, self._stubs[key])
 
@@ -299,8 +314,11 @@ class Router:
         present = {member.address for member in self._ownership.members}
         for address, channel in list(self._channels.items()):
             if address not in present and channel.get_state() is not grpc.ChannelConnectivity.READY:
-                del self._channels[address]
-                self._stubs = {key: stub for key, stub in self._stubs.items() if key[1] != address}
-                closing = asyncio.create_task(channel.close(_LAST_CALLS))
-                self._closing.add(closing)
-                closing.add_done_callback(self._closing.discard)
+                self._leave(address)
+
+    def _leave(self, address: str) -> None:
+        channel = self._channels.pop(address)
+        self._stubs = {key: stub for key, stub in self._stubs.items() if key[1] != address}
+        closing = asyncio.create_task(channel.close(_LAST_CALLS))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)

@@ -16,6 +16,7 @@ from libs.rpc.counts import CallCounts
 from libs.rpc.errors import ErrorInterceptor
 from libs.rpc.limits import UnderWay
 from libs.rpc.reading import MAX_MESSAGE, MAX_READ
+from libs.rpc.tls import Tls
 from sharebroker.errors import ErrorCode, KafkaError
 
 SERVER_OPTIONS = (
@@ -40,12 +41,13 @@ class Service:
 class GrpcServer:
     """Serves several services on one address: `bind`, `add` them, then `start`."""
 
-    def __init__(self, limits: UnderWay | None = None) -> None:
+    def __init__(self, limits: UnderWay | None = None, tls: Tls | None = None) -> None:
         self.counts = CallCounts()
         interceptor = ErrorInterceptor(limits, self.counts)
         self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
         self._health = health.aio.HealthServicer()
         self._names: list[str] = []
+        self._tls = tls
 
     def bind(self, address: str) -> int:
         """Takes the address and returns its port; port 0 takes a free one. Nothing is served before `start`.
@@ -54,6 +56,8 @@ class GrpcServer:
         """
         try:
             _try_to_listen(address)
+            if self._tls is not None:
+                return int(self._server.add_secure_port(address, self._tls.server_credentials()))
             return int(self._server.add_insecure_port(address))
         except (OSError, RuntimeError) as failure:
             raise KafkaError(

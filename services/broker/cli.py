@@ -21,6 +21,7 @@ from services.broker.settings import (
     parse_address,
     parse_config,
     parse_roles,
+    parse_tls,
 )
 from services.gateway.kafka.features import parse_features
 from sharebroker.cli.options import examples
@@ -91,6 +92,22 @@ def serve(
             "HTTP; nowhere if not set."
         ),
     ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(help="Certificate, with its chain, in PEM: both doors and all calls to others are TLS."),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, in PEM, without a password.")] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Authorities to trust, in PEM: for other processes, and for clients with "
+            "--set ssl.client.auth=required."
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(help="What other processes' certificates are for, where that is not their address."),
+    ] = None,
     ready_file: Annotated[
         Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
     ] = None,
@@ -114,6 +131,7 @@ def serve(
             parse_address(kafka_advertise, "--kafka-advertise", lowest=1)
         if metrics is not None:
             parse_address(metrics, "--metrics")
+        config = parse_config(set_ or ())
         settings = ServeSettings(
             data=data,
             roles=parse_roles(roles),
@@ -126,7 +144,8 @@ def serve(
             fsync=fsync,
             ready_file=ready_file,
             metrics=metrics,
-            config=parse_config(set_ or ()),
+            tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
+            config=config,
         )
         if print_config:
             typer.echo(describe(settings))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,8 @@ from libs.redis_link.keys import Keys
 from libs.redis_link.link import LinkSettings
 from libs.redis_link.port import Link
 from libs.redis_link.replicas import Replicas
-from libs.rpc.router import Router
+from libs.rpc.router import Router, in_the_clear
+from libs.rpc.tls import Tls
 from libs.stream_log.metered import MeteredStreamLog
 from libs.stream_log.port import LogUnavailable, StreamLog
 from libs.stream_log.redis import RedisStreamLog
@@ -32,6 +34,7 @@ from services.broker.rechecks import Recheck, Rechecks
 from services.broker.settings import ServeSettings
 from services.broker.watching import Watching
 from services.gateway.kafka.server import KafkaServer
+from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
 REDIS_TIMEOUT = 10.0
@@ -66,10 +69,18 @@ class Foundation:
         return self.catalog.broker.metrics_max_share_partitions
 
 
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """How others are met: the door for Kafka clients, if there is one, and TLS, if that is used."""
+
+    kafka: KafkaServer | None
+    tls: Tls | None
+
+
 async def lay(
     settings: ServeSettings,
     address: str,
-    kafka: KafkaServer | None,
+    edge: Edge,
     watching: Watching,
     stack: contextlib.AsyncExitStack,
 ) -> Foundation:
@@ -88,7 +99,9 @@ async def lay(
     keys = Keys.of_cluster(settings.config.cluster_id)
     log, records = _logs(link, writes, keys, watching if settings.metrics else None)
     identity = _identity(settings, address)
-    member = Member(identity.owner, identity.node_id, settings.roles, address, kafka.address if kafka else "")
+    member = Member(
+        identity.owner, identity.node_id, settings.roles, address, edge.kafka.address if edge.kafka else ""
+    )
     leases = RedisLeaseStore(link, keys, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
@@ -107,8 +120,11 @@ async def lay(
         group_shards=settings.config.offsets_topic_num_partitions,
         share_shards=settings.config.share_coordinator_state_topic_num_partitions,
         transaction_shards=settings.config.transaction_state_log_num_partitions,
+        dial=in_the_clear if edge.tls is None else edge.tls.channel,
     )
     stack.push_async_callback(router.close)
+    if edge.tls is not None:
+        _follow_files(edge.tls, router, stack)
     return Foundation(
         settings,
         keys,
@@ -119,10 +135,15 @@ async def lay(
         catalog,
         router,
         DefaultPersister(router),
-        kafka,
+        edge.kafka,
         rechecks=checks,
         watching=watching,
     )
+
+
+def _follow_files(tls: Tls, router: Router, stack: contextlib.AsyncExitStack) -> None:
+    tls.changed.append(router.redial)
+    stack.push_async_callback(end, [asyncio.create_task(tls.watch(), name="TLS files")])
 
 
 def _logs(link: Link, writes: Link, keys: Keys, watching: Watching | None) -> tuple[StreamLog, RecordStore]:

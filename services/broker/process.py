@@ -17,8 +17,9 @@ import structlog
 from libs.leases.holder import LeaseHolder
 from libs.rpc.limits import UnderWay
 from libs.rpc.server import GrpcServer
+from libs.rpc.tls import Tls
 from services.broker import roles
-from services.broker.foundation import Foundation, lay
+from services.broker.foundation import Edge, Foundation, lay
 from services.broker.logs import follow_level
 from services.broker.settings import ServeSettings, parse_address
 from services.broker.watching import Watching
@@ -71,11 +72,12 @@ class Process:
             self.watched_at = watching.address
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
-        server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes))
+        tls = None if self._settings.tls is None else Tls(self._settings.tls)
+        server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes), tls)
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
-        kafka = self._bind_kafka(self.address)
-        base = await lay(self._settings, self.address, kafka, watching, self._stack)
+        kafka = self._bind_kafka(self.address, tls)
+        base = await lay(self._settings, self.address, Edge(kafka, tls), watching, self._stack)
         follow_level(base.catalog)
         watching.metrics.add(server.counts.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
@@ -96,11 +98,11 @@ class Process:
         """What other processes can use: a host that stands for every address names no machine."""
         return socket.gethostname() if self._settings.redis and host in EVERYWHERE else host
 
-    def _bind_kafka(self, address: str) -> KafkaServer | None:
+    def _bind_kafka(self, address: str, tls: Tls | None) -> KafkaServer | None:
         if not self._settings.opens_kafka:
             return None
         host, asked = parse_address(self._settings.kafka, "--kafka")
-        server = KafkaServer()
+        server = KafkaServer(None if tls is None else tls.context)
         self._stack.callback(server.close)
         port = server.bind(host, asked)
         name = address.rpartition(":")[0] if host in EVERYWHERE else host

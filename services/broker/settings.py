@@ -13,6 +13,7 @@ from libs.config.broker import BROKER_KEYS, BrokerConfig
 from libs.redis_link.errors import RedisUrlInvalid
 from libs.redis_link.target import Target
 from libs.rpc.router import GATEWAY, ROLES
+from libs.rpc.tls import TlsFiles
 from sharebroker.errors import ErrorCode, KafkaError
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
@@ -30,7 +31,8 @@ class ServeSettings:
     """How one process serves. Without `redis` it starts a Valkey of its own below `data`.
 
     Only a process with the gateway's role opens a Kafka door; `features` are the levels in force there.
-    At `metrics` (HOST:PORT) it tells over HTTP how it is.
+    At `metrics` (HOST:PORT) it tells over HTTP how it is. With `tls` both doors and all calls to others
+    are encrypted.
     """
 
     data: Path = DEFAULT_DATA
@@ -44,6 +46,7 @@ class ServeSettings:
     fsync: Fsync = "always"
     ready_file: Path | None = None
     metrics: str | None = None
+    tls: TlsFiles | None = None
     config: BrokerConfig
 
     @property
@@ -81,6 +84,25 @@ def parse_config(assignments: Sequence[str]) -> BrokerConfig:
     return BrokerConfig.parse(assignments)
 
 
+def parse_tls(
+    certificate: Path | None, key: Path | None, ca: Path | None, name: str | None, config: BrokerConfig
+) -> TlsFiles | None:
+    """Of --tls-cert and its companions; None without them. Raises KafkaError INVALID_CONFIG."""
+    asked = config.ssl_client_auth == "required"
+    if certificate is None and key is None and ca is None and name is None and not asked:
+        return None
+    if certificate is None or key is None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, "TLS needs both --tls-cert and --tls-key, or none of its options."
+        )
+    if asked and ca is None:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "ssl.client.auth=required needs --tls-ca: who signs clients' certificates.",
+        )
+    return TlsFiles(certificate, key, ca, asked, name)
+
+
 def describe(settings: ServeSettings) -> str:
     """All settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
     try:
@@ -94,6 +116,13 @@ def describe(settings: ServeSettings) -> str:
         },
         **{name: getattr(settings, name) for name in ("features", "fsync", "ready_file", "metrics")},
         "redis": redis,
+        "tls": settings.tls
+        and {
+            "certificate": settings.tls.certificate,
+            "key": settings.tls.key,
+            "authorities": settings.tls.authorities,
+            "server_name": settings.tls.server_name,
+        },
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }

@@ -74,6 +74,15 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("redis.url=redis://elsewhere", "redis.builtIn.enabled must be false"),
         ("redis.builtIn.enabled=false", "redis.url or redis.urlSecret.name is needed"),
         ("kafka.external.type=LoadBalancer", "kafka.external.advertise is needed"),
+        ("tls.clientAuth=requested", "'/tls/clientAuth': value must be one of"),
+        (
+            "kafka.external.type=NodePort,kafka.external.ingress.className=a",
+            "for kafka.external.type ClusterIP",
+        ),
+        (
+            "kafka.external.type=ClusterIP,kafka.external.advertise=k:1,kafka.external.ingress.className=a",
+            "tls.secret is needed",
+        ),
         ("kafka.external.type=NodePort,roles.gateway.replicas=11", "at most 10 gateways"),
     ],
 )

@@ -57,6 +57,10 @@ def status_message(error: KafkaError) -> str:
     return error.message[:_LONGEST_MESSAGE]
 
 
+_TLS = re.compile(r"(?:OPENSSL_internal|UNAUTHENTICATED): ?(.*?)(?:: OK)?\.?$")
+"""Why there was no agreement, as gRPC tells it."""
+
+
 def from_rpc_error(failure: grpc.RpcError) -> KafkaError:
     """The error that a failed call stands for; a failure of the transport becomes the nearest Kafka code."""
     code = (
@@ -82,7 +86,9 @@ def _trailers(failure: grpc.RpcError) -> list[tuple[str, str | bytes]]:
 def _readable(code: grpc.StatusCode, text: str) -> str:
     unreachable = re.search(r"ipv[46]:(\S+:\d+)", text)
     if code is grpc.StatusCode.UNAVAILABLE and unreachable:
-        return f"The server at {unreachable.group(1)} cannot be reached."
+        refused = _TLS.search(text)
+        why = f" over TLS: {refused.group(1)}" if refused else ""
+        return f"The server at {unreachable.group(1)} cannot be reached{why}."
     return text or DESCRIPTIONS[_FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)].text
 
 

@@ -39,6 +39,7 @@ class Limits:
     answers: Untaken
     max_idle: float | None
     patience: float = 30.0
+    tls: bool = False
 
     @property
     def calm(self) -> float:
@@ -77,6 +78,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
+        self._tls = transport.get_extra_info("sslcontext") is not None
         if self._closing:
             self._go_on()
 
@@ -98,7 +100,7 @@ class Connection(asyncio.Protocol):
         """A client that says no more wants no more: what it asked is done, what it would wait for is not."""
         self._closing = True
         self._go_on()
-        return True
+        return not self._tls
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends a wait that only this client wanted; what runs is finished first."""
@@ -134,6 +136,8 @@ class Connection(asyncio.Protocol):
         """Close where the client kept silent for too long."""
         limits = self._limits
         if not self._made:  # the loop has it, and its client has just come
+            if limits.tls and now - self._active_at > limits.patience:
+                self._ended(self)  # or it did not agree on TLS: then nobody hears of it again
             return
         if now - self._active_at < limits.calm and self._incoming.empty and not self._outgoing.full:
             return

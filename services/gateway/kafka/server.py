@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
@@ -21,6 +22,10 @@ _BACKLOG: Final = 1024
 _CHECK_INTERVAL: Final = 1.0
 """Seconds between two looks at connections that may keep us waiting."""
 
+_HANDSHAKE: Final = 10.0
+_FAREWELL: Final = 1.0
+"""Seconds that clients get to say who they are, and to say good-bye."""
+
 _SPARE_FILES: Final = 256
 """Files that are kept for Redis, gRPC and logs."""
 
@@ -28,8 +33,9 @@ _SPARE_FILES: Final = 256
 class KafkaServer:
     """`bind`, `open`, `start`; `stop` finishes what is under way. `address` is where clients reach it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.address = ""
+        self._tls = tls
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
@@ -63,6 +69,7 @@ class KafkaServer:
             Budget(config.queued_max_request_bytes),
             Untaken(config.queued_max_request_bytes),
             config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
+            tls=self._tls is not None,
         )
         refusing = _Refusing(door.complaints, most)
 
@@ -80,8 +87,15 @@ class KafkaServer:
         """Let clients in."""
         assert self._connect is not None, "open it first"
         assert self._socket is not None, "bind it first"
+        if self._tls is not None:
+            self._tls.sslobject_class = _handshakes(self._complaints)
         self._server = await asyncio.get_running_loop().create_server(
-            self._connect, sock=self._socket, backlog=_BACKLOG
+            self._connect,
+            sock=self._socket,
+            backlog=_BACKLOG,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE,
+            ssl_shutdown_timeout=None if self._tls is None else _FAREWELL,
         )
         self._watching = asyncio.create_task(self._watch(), name="Kafka connections")
 
@@ -143,6 +157,23 @@ class _Refusing(asyncio.Protocol):
         """Says nothing to the client."""
         self._complaints.tell("refused a connection", most=self._most)
         transport.close()
+
+
+def _handshakes(complaints: Complaints) -> type[ssl.SSLObject]:
+    """What asyncio makes for each client; nobody else would hear why a handshake failed."""
+
+    class Handshake(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                raise
+            except ssl.SSLError as failure:
+                reason = (failure.reason or "it ended early").lower().replace("_", " ")
+                complaints.tell("refused a connection", reason=f"TLS: {reason}")
+                raise
+
+    return Handshake
 
 
 def _room_for_files() -> int:

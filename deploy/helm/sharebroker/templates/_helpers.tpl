@@ -55,6 +55,37 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- end }}
 
+{{- define "sharebroker.serverName" -}}
+{{- default (printf "%s.%s.svc" (include "sharebroker.fullname" .) .Release.Namespace) .Values.tls.serverName }}
+{{- end }}
+
+{{- /* The gRPC door, as `sharebroker --server` takes it, for pods that have the Secret mounted. */}}
+{{- define "sharebroker.server" -}}
+{{- $door := printf "%s:9090" (include "sharebroker.fullname" .) }}
+{{- $files := "/etc/sharebroker/tls" }}
+{{- if not .Values.tls.secret }}{{ $door }}
+{{- else -}}
+tls://{{ $door }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files }}/tls.key&name={{ include "sharebroker.serverName" . }}
+{{- end }}
+{{- end }}
+
+{{- define "sharebroker.tlsMount" -}}
+{{- if .Values.tls.secret -}}
+- name: tls
+  mountPath: /etc/sharebroker/tls
+  readOnly: true
+{{- end }}
+{{- end }}
+
+{{- define "sharebroker.tlsVolume" -}}
+{{- if .Values.tls.secret -}}
+- name: tls
+  secret:
+    secretName: {{ .Values.tls.secret }}
+    defaultMode: 0440
+{{- end }}
+{{- end }}
+
 {{- /* YAML's numbers are floating in Helm: 1048576 would be written as 1.048576e+06. */}}
 {{- define "sharebroker.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}

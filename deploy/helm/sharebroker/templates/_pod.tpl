@@ -42,6 +42,9 @@ containers:
 volumes:
   - name: tmp
     emptyDir: {}
+  {{- with include "sharebroker.tlsVolume" $root }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
     secret:
@@ -72,6 +75,13 @@ args:
   - --kafka-advertise={{ include "sharebroker.kafkaAdvertise" $root }}
   {{- else if eq .role "gateway" }}
   - --kafka=none
+  {{- end }}
+  {{- if $root.Values.tls.secret }}
+  - --tls-cert=/etc/sharebroker/tls/tls.crt
+  - --tls-key=/etc/sharebroker/tls/tls.key
+  - --tls-ca=/etc/sharebroker/tls/ca.crt
+  - --tls-server-name={{ include "sharebroker.serverName" $root }}
+  - --set=ssl.client.auth={{ $root.Values.tls.clientAuth }}
   {{- end }}
   {{- if $numbered }}
   - --set=node.id=$(POD_INDEX)
@@ -135,6 +145,9 @@ resources:
 volumeMounts:
   - name: tmp
     mountPath: /tmp
+  {{- with include "sharebroker.tlsMount" $root }}
+  {{- . | nindent 2 }}
+  {{- end }}
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
     mountPath: /etc/sharebroker/redis-ca

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker.address import Address
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
@@ -33,8 +32,6 @@ _OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
 )
 
-_ADDRESS: Final = re.compile(r"(\S+:\d{1,5})|([a-z0-9-]+:\S*/\S+)")  # the latter is a URI, as gRPC takes it
-
 A = TypeVar("A")
 
 
@@ -42,13 +39,8 @@ class Connection:
     """A channel and the gateway's services on it. Made within the event loop that uses it."""
 
     def __init__(self, address: str) -> None:
-        """Raises INVALID_CONFIG for what is no address."""
-        if not _ADDRESS.fullmatch(address):
-            text = f"The server's address must be HOST:PORT, not {address!r}."
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, text, violations=[FieldViolation("address", "must be HOST:PORT")]
-            )
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        """Raises INVALID_CONFIG for what is no address (see sharebroker.address)."""
+        self._channel = Address.parse(address).open(_OPTIONS)
         self.share: ShareServiceAsyncStub = ShareServiceStub(self._channel)
         self.produce: ProduceServiceAsyncStub = ProduceServiceStub(self._channel)
         self.admin: AdminServiceAsyncStub = AdminServiceStub(self._channel)
