@@ -19,6 +19,8 @@ MAX_ACQUIRE_RECORDS: Final = 1_000
 MAX_PLAN_RECORDS: Final = 1_000_000
 MAX_PLAN_RANGES: Final = 100_000
 """Ranges that one call may commit or renew."""
+MAX_STAGED_RANGES: Final = 20_000
+"""Ranges that one call may stage; the transaction coordinator keeps no more for a batch."""
 
 READ_RANGE_BYTES: Final = 1024 * 1024
 MAX_READ_RANGE_BYTES: Final = 16 * 1024 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from libs.testkit.brokers import Cluster, one_process
-from tests.support.client import Client, connected
+from tests.support.client import REJECT, RELEASE, Client, connected
 from tests.support.planned import Driver
 
 pytestmark = pytest.mark.xdist_group("fault-killed")
@@ -65,6 +65,21 @@ async def test_a_batch_that_is_worked_on_is_taken_back(cluster: Cluster) -> None
         others = await client.acquire_all(driver.group_id, driver.topic, 10, "other")
         assert [record.offset for record in others] == list(range(10, 20))
         assert await driver.plan(10) == batch
+
+
+async def test_what_was_staged_survives_whoever_kept_it(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        driver, topic_id = await planned(client)
+        batch = await driver.plan(10)
+        await driver.stage([(0, 0, 4)], REJECT)
+        await driver.stage([(0, 9, 9)], RELEASE)
+        await restart(cluster)
+        assert await client.finished(driver.group_id, topic_id) == set()
+        await driver.commit(batch, batch="1")
+        assert await client.finished(driver.group_id, topic_id) == set(range(9))
+        await restart(cluster)
+        await driver.commit(batch, batch="1")
+        assert await client.finished(driver.group_id, topic_id) == set(range(9))
 
 
 async def test_a_fenced_driver_stays_fenced(cluster: Cluster) -> None:

@@ -17,11 +17,14 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.verdicts import BatchToken, Said
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
 from sharebroker_spark.positions import log_spans
+from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.staging import stage
 from tests.support.client import TIMEOUT, Client, connected
 
-RECORDS = 20
+RECORDS, PUBLISHED = 20, 60_000
 
 
 @dataclass
@@ -169,6 +172,53 @@ async def test_the_server_may_be_away_for_a_while(world: World) -> None:
         waiting = asyncio.create_task(call(driver.plan, planned, None, 0))
         await asyncio.to_thread(world.serve.start)
         assert spans(await waiting) == [(8, 15)]
+
+
+async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(world: World) -> None:
+    with world.driver() as driver, PlanClient.closing(world.serve.address) as client:
+        planned = await call(driver.plan, Batch("s"), None, 0)
+        token = driver.token(planned)
+        await call(stage, client, token, [Said(world.topic, 0, 0, 3, 2), Said(world.topic, 0, 6, 7, 3)])
+        assert await world.finished() == set()
+    await world.restart()
+    with world.driver() as driver, PlanClient.closing(world.serve.address) as client:
+        await call(driver.resume, planned)
+        following = await call(driver.plan, planned, None, 0)
+        assert spans(following) == [(0, 3), (8, 11)]
+        assert [one.delivery_count for one in following.ranges] == [2, 1]
+        assert BatchToken.parse(token.text()).epoch < driver.token(following).epoch
+        with pytest.raises(KafkaError, match="newer driver"):
+            await call(stage, client, token, [])
+
+
+async def test_what_is_published_is_there_once_though_the_server_dies_under_it(world: World) -> None:
+    def publish(client: PlanClient) -> tuple[int, int]:
+        publisher = Publisher(client)
+        for number in range(PUBLISHED):
+            publisher.send(world.topic, b"%100d" % number, None if number % 3 else b"%d" % number)
+        publisher.flush()
+        return publisher.records, publisher.bytes
+
+    async def some() -> bool:
+        ends = await call(log_spans, client, [world.topic])
+        return bool(sum(end for _, end in ends.values()) > RECORDS)
+
+    with PlanClient.closing(world.serve.address) as client:
+        publishing = asyncio.create_task(call(publish, client))
+        await eventually(some, TIMEOUT)
+        await world.restart()
+        keys = sum(len(b"%d" % number) for number in range(0, PUBLISHED, 3))
+        assert await publishing == (PUBLISHED, 100 * PUBLISHED + keys)
+        ends = await call(log_spans, client, [world.topic])
+        assert sum(end for _, end in ends.values()) == RECORDS + PUBLISHED
+
+
+async def test_what_cannot_be_published_is_said(world: World) -> None:
+    with PlanClient.closing(world.serve.address) as client:
+        publisher = await call(Publisher, client)
+        for topic, partition, text in (("nowhere", None, "no topic"), (world.topic, 7, "partition is 7")):
+            with pytest.raises(KafkaError, match=text):
+                await call(publisher.send, topic, b"x", None, (), partition)
 
 
 async def test_only_some_partitions_are_planned_from(world: World) -> None:

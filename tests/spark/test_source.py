@@ -2,69 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
+from typing import Any
 
-import pytest
+from tests.spark.tour import PARTITIONS, RECORDS, TOUR, Tour
 
-from libs.testkit.brokers import one_process
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1 import share_pb2 as share
-from tests.spark.environment import START_SECONDS, Program, needs_spark, running
-from tests.support.client import TIMEOUT, Client, connected
-
-PARTITIONS, RECORDS = 3, 400
-pytestmark = [
-    needs_spark,
-    pytest.mark.slow,
-    pytest.mark.timeout(3 * START_SECONDS),
-    pytest.mark.xdist_group("spark tour"),
-]
-
-
-class Tour:
-    """What the program said, and what the server knows afterwards."""
-
-    def __init__(self, program: Program, finished: list[set[int]], target: list[str]) -> None:
-        self.program = program
-        self.finished = finished
-        self.target = target
-
-
-async def prepare(client: Client) -> tuple[str, str, str, str, str]:
-    topic, topic_id = await client.create(PARTITIONS)
-    target, _ = await client.create(2)
-    empty, _ = await client.create(2)
-    for partition in range(PARTITIONS):
-        records = [
-            produce.PublishRecord(
-                text=f"value {number}",
-                partition=partition,
-                key=b"key",
-                headers=[share.RecordHeader(key="from", value=b"test")] if number == 7 else [],
-            )
-            for number in range(RECORDS)
-        ]
-        await client.produce.Publish(produce.PublishRequest(topic=topic, records=records), timeout=TIMEOUT)
-    return topic, topic_id, target, empty, await client.group()
-
-
-async def take_tour(folder: Path) -> Tour:
-    with one_process() as cluster:
-        async with connected(cluster.address) as client:
-            topic, topic_id, target, empty, group = await prepare(client)
-            arguments = (cluster.address, topic, group, target, empty, str(folder))
-            with running("tour", folder / "tour", *arguments) as program:
-                await asyncio.to_thread(program.says, "done")
-                await asyncio.to_thread(program.ends)
-            finished = [await client.finished(group, topic_id, index) for index in range(PARTITIONS)]
-            written = await client.acquire_all(await client.group(), target, 50, "reader")
-            return Tour(program, finished, sorted(record.text for record in written))
-
-
-@pytest.fixture(scope="module")
-def tour(tmp_path_factory: pytest.TempPathFactory) -> Tour:
-    return asyncio.run(take_tour(tmp_path_factory.mktemp("spark")))
+pytestmark = TOUR
 
 
 def test_the_columns(tour: Tour) -> None:
@@ -81,7 +23,9 @@ def test_the_columns(tour: Tour) -> None:
     ]
 
 
-EVERYTHING = [[p, offset, f"value {offset}"] for p in range(PARTITIONS) for offset in range(RECORDS)]
+EVERYTHING: list[Any] = [
+    [p, offset, f"value {offset}"] for p in range(PARTITIONS) for offset in range(RECORDS)
+]
 
 
 def test_a_table_takes_nothing_and_has_as_many_tasks_as_asked(tour: Tour) -> None:
@@ -113,12 +57,28 @@ def test_rows_are_published(tour: Tour) -> None:
     assert tour.target == sorted(f"out {number}" for number in range(50))
 
 
+def test_a_stream_is_published_and_counted(tour: Tour) -> None:
+    assert tour.program.value("streamed") == sorted(value for _, _, value in EVERYTHING)
+    assert tour.program.value("streamed_keys") == ["key"]
+    assert tour.program.value("streamed_headers") == PARTITIONS
+    size = sum(len(f"key{value}") for _, _, value in EVERYTHING)
+    told = [line for line in tour.program.errors.splitlines() if "sharebroker: published" in line]
+    written = sum(len(f"k{number}out {number}") for number in range(50))
+    assert f"sharebroker: published 50 records, {written} bytes of keys and values, by " in "\n".join(told)
+    batches = [line.split() for line in told if " of batch " in line]
+    assert [int(words[2]) for words in batches] == [900, 300]
+    assert sum(int(words[7]) for words in batches) == size
+
+
 def test_a_topic_without_records_is_an_empty_table(tour: Tour) -> None:
     assert tour.program.value("empty") == 0
 
 
 def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
-    number, address, column = tour.program.value("refusals")
+    number, address, column, stream, kind, promise = tour.program.value("refusals")
     assert "option maxRecordsPerTrigger is 0; 1 to 1000000 is allowed" in number
     assert "option bootstrap" in address
     assert "column value is missing" in column
+    assert "column value is missing" in stream
+    assert "option value.schema cannot be read from JSON" in kind
+    assert "option value.schema says NOT NULL of id" in promise

@@ -56,7 +56,13 @@ class Driver:
         return Driver(self.client, self.group_id, self.topic, self.session)
 
     async def plan(
-        self, most: int = 1000, commit: Sequence[Placed] = (), *, kind: int = ACCEPT, wait: float = 0.0
+        self,
+        most: int = 1000,
+        commit: Sequence[Placed] = (),
+        *,
+        kind: int = ACCEPT,
+        wait: float = 0.0,
+        batch: str = "",
     ) -> list[Placed]:
         """Commit, and plan the next batch; what was left stands in `left`."""
         request = pb.PlanRequest(
@@ -65,15 +71,21 @@ class Driver:
             commit=self.verdicts(commit, kind),
             max_records=most,
             max_wait_ms=round(wait * 1000),
+            batch=batch,
         )
         answer = await self.client.plans.Plan(request, timeout=TIMEOUT)
         self._note(answer.left)
         return places(answer.ranges)
 
-    async def commit(self, ranges: Sequence[Placed], kind: int = ACCEPT) -> None:
+    async def commit(self, ranges: Sequence[Placed], kind: int = ACCEPT, batch: str = "") -> None:
         """Commit alone."""
-        request = pb.CommitRequest(session=self.key, commit=self.verdicts(ranges, kind))
+        request = pb.CommitRequest(session=self.key, commit=self.verdicts(ranges, kind), batch=batch)
         self._note((await self.client.plans.Commit(request, timeout=TIMEOUT)).left)
+
+    async def stage(self, ranges: Sequence[Placed], kind: int, batch: str = "1") -> None:
+        """Say something of records of the open batch."""
+        request = pb.StageRequest(session=self.key, batch=batch, verdicts=self.verdicts(ranges, kind))
+        await self.client.plans.Stage(request, timeout=TIMEOUT)
 
     async def renew(self, ranges: Sequence[Placed] = ()) -> int:
         """Renew; until when, in milliseconds."""

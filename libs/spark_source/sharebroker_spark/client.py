@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ import grpc
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
+from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker.rpc_status import from_rpc_error
 
 A = TypeVar("A")
@@ -51,6 +53,7 @@ class Client:
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
         self.plans = PlanServiceStub(self._channel)
         self.admin = AdminServiceStub(self._channel)
+        self.produce = ProduceServiceStub(self._channel)
 
     def call(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
         """The answer. Raises KafkaError where asking again is of no use."""
@@ -68,23 +71,54 @@ class Client:
 
     def repeated(self, method: Callable[..., Any], request: Any, seconds: float = CALL_SECONDS) -> Answer:
         """As `call`, telling whether it was repeated."""
-        began, pause, first_try = monotonic(), _FIRST_PAUSE, True
+        tries = Tries(self)
         while True:
             try:
-                return Answer(self.once(method, request, seconds), first_try)
+                return Answer(self.once(method, request, seconds), tries.first)
             except KafkaError as error:
-                late = self._closed.is_set() or (not self._waits and monotonic() - began > PATIENCE)
-                if not error.retriable or error.code in _GONE or late:
-                    raise
-            first_try = False
-            if self._closed.wait(pause):
-                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.")
-            pause = min(2 * pause, _LONGEST_PAUSE)
+                tries.again(error)
+
+    def late(self, began: float) -> bool:
+        """Whether what was begun then is to be given up."""
+        return self._closed.is_set() or (not self._waits and monotonic() - began > PATIENCE)
+
+    def pause(self, seconds: float) -> None:
+        """Wait before asking again. Raises KafkaError when the connection is closed."""
+        if self._closed.wait(seconds):
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.")
+
+    @classmethod
+    @contextmanager
+    def closing(cls, address: str) -> Iterator[Client]:
+        """A client that waits, closed at the end."""
+        client = cls(address, waits=True)
+        try:
+            yield client
+        finally:
+            client.close()
 
     def close(self) -> None:
         """Close the connection; calls under way fail."""
         self._closed.set()
         self._channel.close()
+
+
+class Tries:
+    """Asking again: for how long, and after which pauses."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._began = monotonic()
+        self._pause = _FIRST_PAUSE
+        self.first = True
+
+    def again(self, error: KafkaError) -> None:
+        """Wait for the next try after an error. Raises it where another try is of no use, or too late."""
+        if not error.retriable or error.code in _GONE or self._client.late(self._began):
+            raise error
+        self.first = False
+        self._client.pause(self._pause)
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
 
 _shared: dict[tuple[int, str, bool], Client] = {}

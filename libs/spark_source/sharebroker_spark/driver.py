@@ -15,6 +15,7 @@ from sharebroker_spark.client import CALL_SECONDS, Client
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.core.tasks import Partition
+from sharebroker_spark.core.verdicts import BatchToken
 
 _log = logging.getLogger(__name__)
 _RENEWALS_A_LOCK: Final = 3
@@ -66,6 +67,7 @@ class Driver:
             commit=self._verdicts(start),
             max_records=self._options.max_records,
             max_wait_ms=wait_ms,
+            batch=start.name,
         )
         answer: pb.PlanResponse
         answer, sure = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
@@ -94,9 +96,16 @@ class Driver:
         verdicts = self._verdicts(batch)
         if verdicts:
             answer, sure = self._ask(
-                batch.session, self._client.plans.Commit, pb.CommitRequest(commit=verdicts)
+                batch.session, self._client.plans.Commit, pb.CommitRequest(commit=verdicts, batch=batch.name)
             )
             self._done(batch, answer.left, sure=sure and not answer.repeated)
+
+    def token(self, batch: Batch) -> BatchToken:
+        """What verdicts about records of a batch need, which is being worked on."""
+        key, options = self._key or self._open_session(batch.session), self._options
+        return BatchToken(
+            options.bootstrap, options.group, batch.session, key.epoch, batch.name, options.waits
+        )
 
     def close(self) -> None:
         """Renew nothing any more; what is held stays so until its locks run out."""
@@ -147,7 +156,7 @@ class Driver:
                 raise
             return answer.value, sure and answer.first_try
 
-    def _open_session(self, session: str) -> None:
+    def _open_session(self, session: str) -> pb.PlanSession:
         request = pb.OpenSessionRequest(group_id=self._options.group, session_id=session)
         opened = self._client.call(self._client.plans.OpenSession, request)
         begins = self._key is None
@@ -155,6 +164,7 @@ class Driver:
         self._lock_seconds = opened.lock_duration_ms / 1000
         if begins:
             threading.Thread(target=self._keep, name="sharebroker-renewal", daemon=True).start()
+        return self._key
 
     def _check_fenced(self, error: KafkaError) -> None:
         if error.code is ErrorCode.FENCED_MEMBER_EPOCH:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.arrow import Columns
+from sharebroker_spark.arrow import Columns, Delivery, Frame, Rejected
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.positions import log_spans
@@ -21,13 +22,21 @@ class DataLossError(RuntimeError):
     """Records that were planned are no longer in the log."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What becomes of records that are gone (`strict`: fail), and who is told of those that are left out."""
+
+    strict: bool
+    rejected: Rejected
+
+
 def read_ranges(
-    client: Client, ranges: Sequence[Range], schema: pa.Schema, deadline_ms: int | None, *, strict: bool
+    client: Client, ranges: Sequence[Range], frame: Frame, delivery: Delivery, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ranges in Arrow batches. Raises DataLossError where `strict`, KafkaError."""
+    """The records of ranges in Arrow batches. Raises DataLossError, MalformedError, KafkaError."""
     for one in ranges:
-        columns = Columns(schema, one, deadline_ms)
-        for content in _content(client, one, committed=deadline_ms is None, strict=strict):
+        columns = Columns(frame, one, delivery, reading.rejected)
+        for content in _content(client, one, committed=delivery.deadline_ms is None, strict=reading.strict):
             yield from columns.add(content)
         yield from columns.rest()
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sharebroker.blocking.producer import Producer
+from sharebroker_spark.client import shared
+from sharebroker_spark.publishing import Publisher
+
+_COLUMNS: Final = ("topic", "value", "key", "headers", "partition")
 
 
 @dataclass
 class Published(WriterCommitMessage):
-    """How much a task published."""
+    """How much a task published; bytes are those of keys and values."""
 
     records: int
+    bytes: int
 
 
 @dataclass
@@ -24,40 +29,37 @@ class _Publishing:
     """What a task needs: where to, and the topic; empty: each row names it."""
 
     address: str
+    waits: bool
     topic: str
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         """Publish rows; returns when they are durable. Raises KafkaError."""
-        records = 0
-        with Producer(self.address) as producer:
-            waiting: list[Any] = []
-            for batch in iterator:
-                columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-                rows = (
-                    {name: column[row] for name, column in columns.items()} for row in range(batch.num_rows)
-                )
-                waiting += [self._send(producer, row) for row in rows]
-                records += batch.num_rows
-            producer.flush()
-            for sent in waiting:
-                sent.result()
-        return Published(records)
+        publisher = Publisher(shared(self.address, waits=self.waits))
+        for batch in iterator:
+            for row in zip(*(_column(batch, name) for name in _COLUMNS), strict=True):
+                self._send(publisher, *row)
+        publisher.flush()
+        return Published(publisher.records, publisher.bytes)
 
-    def _send(self, producer: Producer, row: dict[str, Any]) -> Any:
-        return producer.send(
-            row.get("topic") or self.topic,
-            _bytes(row["value"]),
-            key=_bytes(row.get("key")),
-            headers=[(one["key"], one["value"]) for one in row.get("headers") or ()],
-            partition=row.get("partition"),
-        )
+    def _send(
+        self,
+        publisher: Publisher,
+        topic: str | None,
+        value: Any,
+        key: Any,
+        headers: Any,
+        partition: int | None,
+    ) -> None:
+        named = [(one["key"], one["value"]) for one in headers] if headers else ()
+        publisher.send(topic or self.topic, _bytes(value), _bytes(key), named, partition)
 
 
 class BatchSink(_Publishing, DataSourceArrowWriter):
     """`df.write`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: records are durable when their task ends."""
+        """Tell how much was published; records are durable when their task ends."""
+        _tell("", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """What was published stays."""
@@ -67,10 +69,30 @@ class StreamSink(_Publishing, DataSourceStreamArrowWriter):
     """`df.writeStream`. A micro-batch that is repeated publishes its rows again."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Nothing is left to do: records are durable when their task ends."""
+        """Tell how much was published; records are durable when their task ends."""
+        _tell(f" of batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """What was published stays."""
+
+
+def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
+    """A column; nulls where there is none."""
+    if name not in batch.schema.names:
+        return [None] * batch.num_rows
+    values: list[Any] = batch.column(name).to_pylist()
+    return values
+
+
+def _tell(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Into standard error, whatever the level of loggers: Spark has no metrics for such sinks."""
+    done = [one for one in messages if isinstance(one, Published)]
+    records, size = sum(one.records for one in done), sum(one.bytes for one in done)
+    sys.stderr.write(
+        f"sharebroker: published {records} records{what}, {size} bytes of keys and values, "
+        f"by {len(done)} tasks\n"
+    )
+    sys.stderr.flush()
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

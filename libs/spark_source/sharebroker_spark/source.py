@@ -24,25 +24,26 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sharebroker_spark.arrow import schema_text
+from sharebroker_spark.arrow import Delivery, Frame, schema_text
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
 from sharebroker_spark.core.options import Options, reading, writing
 from sharebroker_spark.core.tasks import Partition, cut, unreached
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.positions import log_spans
-from sharebroker_spark.reading import read_ranges
+from sharebroker_spark.reading import Reading, read_ranges
 from sharebroker_spark.sink import BatchSink, StreamSink
+from sharebroker_spark.staging import LeftOut
 
 FORMAT = "sharegroup"
 
 
 @dataclass
 class Task(InputPartition):
-    """What one task reads. `deadline_ms` None: nothing was acquired."""
+    """What one task reads."""
 
     ranges: list[Range]
-    deadline_ms: int | None
+    delivery: Delivery
 
 
 class ShareGroupDataSource(DataSource):
@@ -55,7 +56,7 @@ class ShareGroupDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns; that of `value` follows value.format."""
-        return schema_text(reading(self.options, streaming=False).value_format)
+        return schema_text(reading(self.options, streaming=False))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A read that takes nothing from anybody."""
@@ -68,12 +69,12 @@ class ShareGroupDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Publishes rows."""
         options, topic = writing(self.options, _columns(schema))
-        return BatchSink(options.bootstrap, topic)
+        return BatchSink(options.bootstrap, options.waits, topic)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Publishes rows, micro-batch for micro-batch."""
         options, topic = writing(self.options, _columns(schema))
-        return StreamSink(options.bootstrap, topic)
+        return StreamSink(options.bootstrap, options.waits, topic)
 
 
 class _Reading:
@@ -82,16 +83,19 @@ class _Reading:
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
+        Frame(to_arrow_schema(schema, timezone="UTC"), options)  # what cannot be read is said here
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a task; may be called as often as Spark likes."""
         if not isinstance(partition, Task):
             return  # Spark makes one of its own where there is no task
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        frame = Frame(to_arrow_schema(self._schema, timezone="UTC"), self._options)
         client = shared(self._options.bootstrap, waits=self._options.waits)
-        yield from read_ranges(
-            client, partition.ranges, schema, partition.deadline_ms, strict=self._options.fails_on_data_loss
-        )
+        left_out = LeftOut(client, partition.delivery.token)
+        how = Reading(self._options.fails_on_data_loss, left_out.add)
+        for batch in read_ranges(client, partition.ranges, frame, partition.delivery, how):
+            left_out.stage()
+            yield batch
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -103,7 +107,7 @@ class BatchReader(_Reading, DataSourceReader):
         spans = log_spans(client, self._options.topics)
         ranges = [Range(*part, first, end - 1) for part, (first, end) in sorted(spans.items()) if first < end]
         tasks = cut(ranges, self._options.records_per_task, self._options.min_tasks)
-        return [Task(task, None) for task in tasks]
+        return [Task(task, Delivery()) for task in tasks]
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -153,8 +157,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if start == end or not batch.ranges:
             return []
         self._driver().resume(batch)
+        delivery = Delivery(batch.deadline_ms, self._driver().token(batch).text())
         tasks = cut(batch.ranges, self._options.records_per_task, self._options.min_tasks)
-        return [Task(task, batch.deadline_ms) for task in tasks]
+        return [Task(task, delivery) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has done it; mostly it was committed with the next plan already."""

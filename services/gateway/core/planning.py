@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from libs.spans import parts
 from services.gateway.core.validation import check_bounds, refused
 
 ACCEPT: Final = 1
@@ -56,6 +57,30 @@ def _check_apart(partition: Partition, pieces: Sequence[Piece], field: str) -> N
         if piece.first <= end:
             raise refused(field, f"Offset {piece.first} of {partition[0]}-{partition[1]} is named twice.")
         end = piece.last
+
+
+def with_staged(
+    pieces: Mapping[Partition, Sequence[Piece]], staged: Sequence[Piece], *, settled: bool
+) -> Mapping[Partition, Sequence[Piece]]:
+    """Pieces by partition, with what was staged in their place where both speak of an offset.
+
+    `settled`: it was carried out before. What was released then is not spoken of again: it may be in the
+    next batch.
+    """
+    by_part: dict[Partition, list[Piece]] = {}
+    for one in sorted(staged):
+        by_part.setdefault((one.topic, one.partition), []).append(one)
+    found = dict(pieces)
+    for partition in by_part.keys() & pieces.keys():
+        over = by_part[partition]
+        spans = [(one.first, one.last) for one in over]
+        found[partition] = [
+            piece._replace(first=first, last=last, kind=piece.kind if index is None else over[index].kind)
+            for piece in pieces[partition]
+            for first, last, index in parts(piece.first, piece.last, spans)
+            if index is None or not (settled and over[index].kind == RELEASE)
+        ]
+    return found
 
 
 def still(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> list[Piece]:

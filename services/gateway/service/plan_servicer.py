@@ -36,6 +36,11 @@ class PlanServicer(PlanServiceServicer):
         """See the proto."""
         return await self._planner.renew(request, Deadline.of(context))
 
+    async def Stage(self, request: pb.StageRequest, context: Any) -> pb.StageResponse:
+        """See the proto."""
+        await self._planner.stage(request, Deadline.of(context))
+        return pb.StageResponse()
+
     async def Commit(self, request: pb.CommitRequest, context: Any) -> pb.CommitResponse:
         """See the proto."""
         return await self._planner.commit(request, Deadline.of(context))

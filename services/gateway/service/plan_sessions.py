@@ -6,21 +6,43 @@ and epoch for a transactional id made of its name. See services/decisions/0039.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from libs.catalog.names import check_group_id
 from services.gateway.clients.deadline import Deadline
-from services.gateway.core.validation import check_member_id
+from services.gateway.core.planning import Piece
+from services.gateway.core.validation import check_bounds, check_member_id
 from services.gateway.core.values import SessionKey
 from services.gateway.service.gateway import Gateway
-from services.gateway.service.transactions import add_partitions_to_txn, init_producer_id
+from services.gateway.service.transactions import (
+    add_partitions_to_txn,
+    init_producer_id,
+    read_staged_verdicts,
+    stage_verdicts,
+)
+from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 
 PREFIX: Final = "plan-session"
 _EPOCH_BITS: Final = 16
+_EPOCH_MASK: Final = (1 << _EPOCH_BITS) - 1
 _TIMEOUT_MS: Final = 60_000
+_BATCH_LENGTH: Final = 64
+
+
+class StagedBatch(NamedTuple):
+    """What was staged for a batch; `settled`: it was carried out before."""
+
+    pieces: Sequence[Piece] = ()
+    settled: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to carry out."""
+        return bool(self.pieces) and not self.settled
 
 
 async def open_session(gateway: Gateway, key: SessionKey, deadline: Deadline) -> int:
@@ -40,7 +62,7 @@ async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadl
     request = transactions.AddPartitionsToTxnRequest(
         transactional_id=_transactional_id(key),
         producer_id=session.epoch >> _EPOCH_BITS,
-        producer_epoch=session.epoch & ((1 << _EPOCH_BITS) - 1),
+        producer_epoch=session.epoch & _EPOCH_MASK,
         verify_only=True,
     )
     try:
@@ -48,6 +70,63 @@ async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadl
     except KafkaError as error:
         raise _told(error, key) from error
     return key
+
+
+async def stage(
+    gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[Piece], deadline: Deadline
+) -> None:
+    """Keep what is said of records until their batch is committed. Raises KafkaError."""
+    key = SessionKey(session.group_id, session.session_id)
+    _check(key)
+    check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
+    request = transactions.StageVerdictsRequest(
+        transactional_id=_transactional_id(key),
+        producer_id=session.epoch >> _EPOCH_BITS,
+        producer_epoch=session.epoch & _EPOCH_MASK,
+        batch=batch,
+        verdicts=(
+            transactions.StagedVerdict(
+                topic=one.topic,
+                partition=one.partition,
+                first_offset=one.first,
+                last_offset=one.last,
+                type=delivery.AcknowledgeType.ValueType(one.kind),
+            )
+            for one in pieces
+        ),
+    )
+    try:
+        await stage_verdicts(gateway, request, deadline)
+    except KafkaError as error:
+        raise _told(error, key) from error
+
+
+async def staged(
+    gateway: Gateway, session: pb.PlanSession, batch: str, deadline: Deadline, *, settle: bool = False
+) -> StagedBatch:
+    """What was staged for a batch, where it has a name. Raises KafkaError.
+
+    `settle`: it is carried out; note that.
+    """
+    if not batch:
+        return StagedBatch()
+    check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
+    key = SessionKey(session.group_id, session.session_id)
+    request = transactions.ReadStagedVerdictsRequest(
+        transactional_id=_transactional_id(key),
+        producer_id=session.epoch >> _EPOCH_BITS,
+        producer_epoch=session.epoch & _EPOCH_MASK,
+        batch=batch,
+        settle=settle,
+    )
+    try:
+        found = await read_staged_verdicts(gateway, request, deadline)
+    except KafkaError as error:
+        raise _told(error, key) from error
+    pieces = [
+        Piece(one.topic, one.partition, one.first_offset, one.last_offset, one.type) for one in found.verdicts
+    ]
+    return StagedBatch(pieces, found.settled)
 
 
 def _told(error: KafkaError, key: SessionKey) -> KafkaError:

@@ -10,12 +10,18 @@ from libs.catalog.records import Topic
 from libs.share_calls.messages import add_acquired
 from libs.share_calls.values import Acquisition, TopicPartition
 from services.gateway.clients.deadline import Backoff, Deadline
-from services.gateway.config import MAX_PLAN_RANGES, MAX_PLAN_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
-from services.gateway.core.planning import RENEW, Partition, Piece, by_partition, still
+from services.gateway.config import (
+    MAX_PLAN_RANGES,
+    MAX_PLAN_RECORDS,
+    MAX_STAGED_RANGES,
+    MAX_WAIT,
+    REQUEST_TIMEOUT,
+)
+from services.gateway.core.planning import RENEW, Partition, Piece, by_partition, still, with_staged
 from services.gateway.core.validation import check_bounds, check_topic_names, refused
 from services.gateway.core.values import SessionKey
 from services.gateway.service.gateway import Gateway
-from services.gateway.service.plan_sessions import session_key
+from services.gateway.service.plan_sessions import session_key, stage, staged
 from services.gateway.service.topic_acquire import NO_STATE, TopicAcquire, Wanted, Wish, parts_of
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
@@ -62,7 +68,7 @@ class Planner:
         key = await session_key(self._gateway, request.session, deadline)
         everything = [(topic, ()) for topic, _ in topics]
         await self._acquire.ensure(key.group_id, everything, deadline)
-        left, held, repeated = await self._settle(key, everything, verdicts, deadline, renew=True)
+        left, held, repeated = await self._finish(request, key, everything, verdicts, deadline)
         if not any(held.values()):
             wanted = Wanted(request.max_records, request.max_wait_ms / 1000, without_records=True)
             held = _held(topics, await self._acquire.acquire(key, topics, wanted, deadline))
@@ -72,8 +78,14 @@ class Planner:
         """Settle what is done. Raises KafkaError."""
         verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
-        left, _, repeated = await self._settle(key, [], verdicts, deadline)
+        left, _, repeated = await self._finish(request, key, [], verdicts, deadline)
         return pb.CommitResponse(left=left, repeated=repeated)
+
+    async def stage(self, request: pb.StageRequest, deadline: Deadline) -> None:
+        """Keep what is said of the open batch until it is committed. Raises KafkaError."""
+        verdicts = by_partition(_verdicts(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
+        pieces = [piece for some in verdicts.values() for piece in some]
+        await stage(self._gateway, request.session, request.batch, pieces, deadline)
 
     async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
         """Renew what is held, and take back what was lost. Raises KafkaError."""
@@ -113,6 +125,23 @@ class Planner:
             for partition in partitions:
                 check_bounds("topics.partitions", partition, 0, topic.partitions - 1)
         return wish
+
+    async def _finish(
+        self,
+        request: pb.PlanRequest | pb.CommitRequest,
+        key: SessionKey,
+        topics: Wish,
+        pieces: Mapping[Partition, Sequence[Piece]],
+        deadline: Deadline,
+    ) -> Outcome:
+        """Settle what is done, as it was staged; noted before anything else is planned. Raises KafkaError."""
+        kept = await staged(self._gateway, request.session, request.batch if pieces else "", deadline)
+        pieces = with_staged(pieces, kept.pieces, settled=kept.settled)
+        renew = isinstance(request, pb.PlanRequest)
+        outcome = await self._settle(key, topics, pieces, deadline, renew=renew)
+        if kept.waits:
+            await staged(self._gateway, request.session, request.batch, deadline, settle=True)
+        return outcome._replace(repeated=outcome.repeated or kept.settled)
 
     async def _settle(
         self,
@@ -230,10 +259,10 @@ class _Settling:
         )
 
 
-def _verdicts(verdicts: Iterable[pb.PlanVerdict]) -> list[Piece]:
+def _verdicts(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list[Piece]:
     pieces = [_piece(one.range, one.type) for one in verdicts]
     if any(piece.kind == RENEW for piece in pieces):
-        raise refused("commit", "A batch that is done is not renewed.")
+        raise refused(field, "A batch that is done is not renewed.")
     return pieces
 
 

@@ -10,8 +10,10 @@ from services.gateway.service.gateway import Gateway
 from services.gateway.service.produce import produce
 from services.gateway.service.produce_stream import produce_stream
 from services.gateway.service.publish import publish
+from services.gateway.service.transactions import init_producer_id
 from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 
 
 class ProduceServicer(ProduceServiceServicer):
@@ -29,6 +31,12 @@ class ProduceServicer(ProduceServiceServicer):
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
         """See the proto."""
         return await produce(self._gateway, request, Deadline.of(context))
+
+    async def InitProducerId(
+        self, request: transactions.InitProducerIdRequest, context: Any
+    ) -> transactions.InitProducerIdResponse:
+        """See the proto."""
+        return await init_producer_id(self._gateway, request, Deadline.of(context))
 
     def ProduceStream(
         self,

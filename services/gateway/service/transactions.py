@@ -64,6 +64,25 @@ async def end_txn(gateway: Gateway, request: pb.EndTxnRequest, deadline: Deadlin
     )
 
 
+async def stage_verdicts(gateway: Gateway, request: pb.StageVerdictsRequest, deadline: Deadline) -> None:
+    """Keeps verdicts of a session, durable.
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_REQUEST.
+    """
+    await gateway.coordinators.of_transaction(
+        request.transactional_id, lambda stub, left: stub.StageVerdicts(request, timeout=left), deadline
+    )
+
+
+async def read_staged_verdicts(
+    gateway: Gateway, request: pb.ReadStagedVerdictsRequest, deadline: Deadline
+) -> pb.ReadStagedVerdictsResponse:
+    """What a session staged for a batch. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+    return await gateway.coordinators.of_transaction(
+        request.transactional_id, lambda stub, left: stub.ReadStagedVerdicts(request, timeout=left), deadline
+    )
+
+
 async def describe_transactions(
     gateway: Gateway, transactional_ids: Sequence[str], deadline: Deadline
 ) -> list[Described]:

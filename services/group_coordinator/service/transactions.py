@@ -13,6 +13,7 @@ from services.group_coordinator.core.transactions import rules
 from services.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
+    AskStaged,
     Describe,
     End,
     Initialize,
@@ -20,9 +21,16 @@ from services.group_coordinator.core.transactions.commands import (
     OfTransaction,
     Producer,
     Reply,
+    Stage,
     VerifyPartitions,
 )
-from services.group_coordinator.core.transactions.model import NONE, Transaction, TransactionState
+from services.group_coordinator.core.transactions.model import (
+    NONE,
+    Staged,
+    Transaction,
+    TransactionState,
+    Verdict,
+)
 from services.group_coordinator.service.endings import Endings
 from services.group_coordinator.service.transaction_shards import (
     TransactionHost,
@@ -114,6 +122,29 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
             shards=shards,
         )
 
+    async def StageVerdicts(
+        self, request: pb.StageVerdictsRequest, _context: Any
+    ) -> pb.StageVerdictsResponse:
+        """See the proto."""
+        producer = Producer(request.producer_id, request.producer_epoch)
+        verdicts = tuple(
+            Verdict(one.topic, one.partition, one.first_offset, one.last_offset, one.type)
+            for one in request.verdicts
+        )
+        await self._shards.ask(Stage(request.transactional_id, producer, request.batch, verdicts))
+        return pb.StageVerdictsResponse()
+
+    async def ReadStagedVerdicts(
+        self, request: pb.ReadStagedVerdictsRequest, _context: Any
+    ) -> pb.ReadStagedVerdictsResponse:
+        """See the proto."""
+        producer = Producer(request.producer_id, request.producer_epoch)
+        command = AskStaged(request.transactional_id, producer, request.batch, request.settle)
+        staged = expected(await self._shards.ask(command), Staged)
+        return pb.ReadStagedVerdictsResponse(
+            verdicts=map(_staged_verdict, staged.verdicts), settled=staged.settled
+        )
+
     async def _settled(self, command: OfTransaction) -> Reply:
         """The reply once the transaction before is ended; waits for that, but not for long.
 
@@ -157,6 +188,16 @@ def _added(partition: TopicPartition, is_part: bool) -> pb.AddPartitionsToTxnRes
         topic_id=partition.topic_id,
         partition=partition.partition,
         error_code=wire(ErrorCode.NONE if is_part else ErrorCode.TRANSACTION_ABORTABLE),
+    )
+
+
+def _staged_verdict(one: Verdict) -> pb.StagedVerdict:
+    return pb.StagedVerdict(
+        topic=one.topic,
+        partition=one.partition,
+        first_offset=one.first,
+        last_offset=one.last,
+        type=delivery.AcknowledgeType.ValueType(one.kind),
     )
 
 

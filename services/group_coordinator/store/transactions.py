@@ -8,7 +8,12 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import Transaction, TransactionState
+from services.group_coordinator.core.transactions.model import (
+    Staged,
+    Transaction,
+    TransactionState,
+    Verdict,
+)
 from services.group_coordinator.core.transactions.records import (
     ProducerIdsRecord,
     Record,
@@ -64,6 +69,7 @@ def _metadata(transaction: Transaction) -> pb.TransactionMetadata:
         start_timestamp_ms=transaction.start_ms,
         last_update_timestamp_ms=transaction.updated_ms,
         client_transaction_version=transaction.version,
+        staged=_staged(transaction.staged) if transaction.staged is not None else None,
     )
 
 
@@ -95,4 +101,27 @@ def _transaction(metadata: pb.TransactionMetadata) -> Transaction:
         metadata.start_timestamp_ms,
         metadata.last_update_timestamp_ms,
         metadata.client_transaction_version,
+        _staged_batch(metadata.staged) if metadata.HasField("staged") else None,
     )
+
+
+def _staged(staged: Staged) -> pb.StagedBatch:
+    message = pb.StagedBatch(batch=staged.batch, producer_epoch=staged.producer_epoch, settled=staged.settled)
+    by_partition: dict[tuple[str, int], pb.StagedPartition] = {}
+    for topic, partition, first, last, kind in staged.verdicts:
+        part = by_partition.get((topic, partition))
+        if part is None:
+            part = by_partition[topic, partition] = message.partitions.add(topic=topic, partition=partition)
+        part.first_offsets.append(first)
+        part.last_offsets.append(last)
+        part.types.append(kind)
+    return message
+
+
+def _staged_batch(message: pb.StagedBatch) -> Staged:
+    verdicts = tuple(
+        Verdict(part.topic, part.partition, first, last, kind)
+        for part in message.partitions
+        for first, last, kind in zip(part.first_offsets, part.last_offsets, part.types, strict=True)
+    )
+    return Staged(message.batch, message.producer_epoch, verdicts, message.settled)

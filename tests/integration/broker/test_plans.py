@@ -10,6 +10,7 @@ import pytest
 
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import admin_pb2 as admin
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, refusal, unique
 from tests.support.planned import Driver, count, texts
@@ -82,6 +83,55 @@ async def test_verdicts_count_with_the_batch(client: Client) -> None:
     await driver.commit([(0, 4, 4)], RELEASE)
     await driver.commit([(0, 5, 9)])
     assert await driver.plan(3) == [(0, 4, 4), (0, 10, 11)]
+
+
+async def test_what_was_staged_is_carried_out_with_the_batch_and_once(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(10)
+    await driver.stage([(0, 0, 1)], REJECT)
+    await driver.stage([(0, 1, 1)], ACCEPT)
+    await driver.stage([(0, 4, 5), (0, 15, 19)], RELEASE)  # the latter are no part of the batch
+    assert await driver.plan(10) == planned
+    following = await driver.plan(10, planned, batch="1")
+    assert following == [(0, 4, 5), (0, 10, 17)]
+    # Whoever commits the first batch again must not touch what of it is part of the next.
+    assert await driver.plan(10, planned, batch="1") == following
+    told = await refusal(driver.stage([(0, 4, 5)], REJECT))
+    assert (told.code, told.fields) == (ErrorCode.INVALID_REQUEST, ("batch",))
+    await driver.commit(following, batch="2")
+    assert await driver.plan(10) == [(0, 18, 19)]
+    topic = (
+        await client.admin.Metadata(admin.MetadataRequest(topics=[driver.topic]), timeout=TIMEOUT)
+    ).topics
+    assert await client.finished(driver.group_id, topic[0].topic_id) == set(range(18))
+
+
+async def test_a_staged_rejection_is_one(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(3)
+    await driver.stage([(0, 0, 0)], RELEASE)
+    await driver.stage([(0, 2, 2)], REJECT)
+    await driver.commit(planned, batch="1")
+    topic = (
+        await client.admin.Metadata(admin.MetadataRequest(topics=[driver.topic]), timeout=TIMEOUT)
+    ).topics
+    state = (await client.inspect(driver.group_id, topic[0].topic_id)).folded
+    assert [(one.first_offset, one.last_offset, one.delivery_state) for one in state.state_batches] == [
+        (0, 0, 0),
+        (1, 1, 2),
+        (2, 2, 4),
+    ]
+
+
+async def test_what_is_staged_is_fenced_and_begun_anew_by_the_next_driver(client: Client) -> None:
+    driver = await driver_of(client)
+    planned = await driver.plan(10)
+    await driver.stage([(0, 0, 1)], REJECT)
+    newer = await driver.another().open()
+    assert (await refusal(driver.stage([(0, 0, 1)], REJECT))).code is ErrorCode.FENCED_MEMBER_EPOCH
+    assert (await refusal(driver.plan(10, planned, batch="1"))).code is ErrorCode.FENCED_MEMBER_EPOCH
+    await newer.stage([(0, 8, 9)], RELEASE)
+    assert await newer.plan(4, planned, batch="1") == [(0, 8, 9), (0, 10, 11)]
 
 
 async def test_what_was_lost_is_taken_back_unless_somebody_has_it(client: Client) -> None:
@@ -185,6 +235,8 @@ async def test_bad_plans_are_refused(client: Client) -> None:
         "commit": driver.plan(commit=[(0, 0, 4), (0, 4, 5)]),
         "commit[0]": driver.plan(commit=[(0, 5, 4)]),
         "commit[0].type": driver.plan(commit=[(0, 5, 6)], kind=5),
+        "verdicts[0].type": driver.stage([(0, 0, 1)], 5),
+        "batch": driver.stage([(0, 0, 1)], REJECT, batch="x" * 65),
         "ranges[0]": driver.renew([(-1, 0, 1)]),
         "range": client.plans.ReadRange(pb.ReadRangeRequest(range=driver.range(0, 3, 2)), timeout=TIMEOUT),
         "range.partition": driver.read((7, 0, 2)),

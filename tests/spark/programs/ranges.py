@@ -1,4 +1,4 @@
-"""Reads a range of a log as a task would, strictly and not, without starting Spark."""
+"""Reads ranges of logs (TOPIC:FIRST:LAST) as a task would, strictly and not, without starting Spark."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sharebroker_spark.arrow import Delivery, Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
-from sharebroker_spark.reading import DataLossError, read_ranges
+from sharebroker_spark.core.options import reading
+from sharebroker_spark.reading import DataLossError, Reading, read_ranges
 from tests.spark.programs.session import say
 
-ADDRESS, TOPIC, FIRST, LAST = sys.argv[1:]
+ADDRESS, *ASKED = sys.argv[1:]
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 SCHEMA = StructType(
     [
@@ -39,23 +41,33 @@ SCHEMA = StructType(
 )
 
 
-def read(client: Client, deadline_ms: int | None, *, strict: bool) -> list[Any]:
+def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
     """Offset and value of each record."""
-    ranges = [Range(TOPIC, 0, int(FIRST), int(LAST), 3)]
-    schema = to_arrow_schema(SCHEMA, timezone="UTC")
-    batches = list(read_ranges(client, ranges, schema, deadline_ms, strict=strict))
+    topic, first, last = asked.split(":")
+    options = reading({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
+    frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
+    ranges = [Range(topic, 0, int(first), int(last), 3)]
+    how = Reading(strict, lambda _: None)
+    batches = list(read_ranges(client, ranges, frame, Delivery(deadline_ms), how))
     return [[row["offset"], row["value"]] for batch in batches for row in batch.to_pylist()]
+
+
+def read_all(client: Client, asked: str) -> dict[str, Any]:
+    """The range strictly, not so, and what is committed of it."""
+    try:
+        strict: list[Any] | str = read(client, asked, 1000, strict=True)
+    except DataLossError as error:
+        strict = str(error)
+    return {
+        "strict": strict,
+        "lenient": read(client, asked, 1000, strict=False),
+        "committed": read(client, asked, None, strict=False),
+    }
 
 
 def main() -> None:
     client = Client(ADDRESS, waits=True)
-    try:
-        strict: list[Any] | str = read(client, 1000, strict=True)
-    except DataLossError as error:
-        strict = str(error)
-    say(strict=strict)
-    say(lenient=read(client, 1000, strict=False))
-    say(committed=read(client, None, strict=False))
+    say(read=[read_all(client, asked) for asked in ASKED])
     client.close()
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
+import pyarrow as pa
+
+import sharebroker_spark
 from tests.spark.programs.session import say, session
 
-BOOTSTRAP, TOPIC, GROUP, TARGET, EMPTY, FOLDER = sys.argv[1:]
-SERVER = {"bootstrap": BOOTSTRAP}
-READ = {**SERVER, "topics": TOPIC, "group": GROUP}
+SETUP = json.loads(sys.argv[1])
+TOPIC, TARGET, FOLDER = SETUP["topic"], SETUP["target"], SETUP["folder"]
+SERVER = {"bootstrap": SETUP["bootstrap"]}
+JSON = {
+    "value.format": "json",
+    "value.schema": "id BIGINT, name STRING, at TIMESTAMP, on DATE, tags ARRAY<STRING>",
+}
+ARROW = {"value.format": "arrow", "value.schema": "id INT, name STRING"}
 spark = session()
 
 
@@ -22,74 +31,187 @@ def refusal(work: Any) -> str:
     return ""
 
 
-# The topic as a table, which takes nothing.
-table = spark.read.format("sharegroup").options(**SERVER, topics=TOPIC, recordsPerTask="400").load()
-say(columns=[f"{field.name} {field.dataType.simpleString()}" for field in table.schema.fields])
-rows = table.collect()
-say(
-    table=sorted((row.partition, row.offset, bytes(row.value).decode()) for row in rows),
-    tasks=table.rdd.getNumPartitions(),
-    unacquired=all(row.delivery_count is None and row.lock_deadline is None for row in rows),
-)
-
-# The group as a stream, in batches, each read by two actions.
-batches: list[dict[str, Any]] = []
+def table(topic: str, **options: str) -> Any:
+    return spark.read.format("sharegroup").options(**SERVER, topics=topic, **options).load()
 
 
-def work(frame: Any, number: int) -> None:
-    found = frame.collect()
-    batches.append(
-        {
-            "records": sorted((row.partition, row.offset, row.value) for row in found),
-            "again": frame.count(),
-            "counts": sorted({row.delivery_count for row in found}),
-            "locked": all(row.lock_deadline > row.timestamp for row in found),
-            "headers": sorted({(one.key, bytes(one.value).decode()) for row in found for one in row.headers}),
-            "keys": sorted({bytes(row.key).decode() for row in found if row.key is not None}),
-        }
-    )
-
-
-def stream(**options: str) -> Any:
+def stream(topic: str, group: str, **options: str) -> Any:
     return (
-        spark.readStream.format("sharegroup").options(**READ, **{"value.format": "string"}, **options).load()
+        spark.readStream.format("sharegroup").options(**SERVER, topics=topic, group=group, **options).load()
     )
 
 
-def run(checkpoint: str) -> None:
-    query = stream(maxRecordsPerTrigger="500", recordsPerTask="200").writeStream.foreachBatch(work)
-    query = query.option("checkpointLocation", f"{FOLDER}/{checkpoint}").trigger(availableNow=True).start()
+def run(frame: Any, work: Any, checkpoint: str) -> None:
+    """Work off what there is."""
+    query = frame.writeStream.foreachBatch(work).option("checkpointLocation", f"{FOLDER}/{checkpoint}")
+    query.trigger(availableNow=True).start().awaitTermination()
+
+
+def show_a_table() -> None:
+    """The topic as a table, which takes nothing."""
+    whole = table(TOPIC, recordsPerTask="400")
+    say(columns=[f"{field.name} {field.dataType.simpleString()}" for field in whole.schema.fields])
+    rows = whole.collect()
+    say(
+        table=sorted((row.partition, row.offset, bytes(row.value).decode()) for row in rows),
+        tasks=whole.rdd.getNumPartitions(),
+        unacquired=all(row.delivery_count is None and row.lock_deadline is None for row in rows),
+        empty=table(SETUP["empty"]).count(),
+    )
+
+
+def show_a_stream() -> None:
+    """The group as a stream, in batches, each read by two actions."""
+    batches: list[dict[str, Any]] = []
+
+    def work(frame: Any, number: int) -> None:
+        found = frame.collect()
+        headers = {(one.key, bytes(one.value).decode()) for row in found for one in row.headers}
+        batches.append(
+            {
+                "records": sorted((row.partition, row.offset, row.value) for row in found),
+                "again": frame.count(),
+                "counts": sorted({row.delivery_count for row in found}),
+                "locked": all(row.lock_deadline > row.timestamp for row in found),
+                "headers": sorted(headers),
+                "keys": sorted({bytes(row.key).decode() for row in found if row.key is not None}),
+            }
+        )
+
+    options = {"value.format": "string", "maxRecordsPerTrigger": "500", "recordsPerTask": "200"}
+    run(stream(TOPIC, SETUP["group"], **options), work, "first")
+    say(batches=batches)
+    batches.clear()
+    run(stream(TOPIC, SETUP["group"], **options), work, "first")
+    say(idle=len(batches))
+
+
+def show_verdicts() -> None:
+    """A run that fails after it has rejected all, and one that says otherwise and gets what it released."""
+    seen: list[Any] = []
+    judged = stream(SETUP["judged"], SETUP["judges"], verdicts="true")
+
+    def fail(frame: Any, number: int) -> None:
+        sharebroker_spark.verdicts(frame.selectExpr("*", "'reject' verdict"))
+        raise RuntimeError("the job fails")
+
+    def judge(frame: Any, number: int) -> None:
+        seen.append(sorted((row.offset, row.delivery_count) for row in frame.collect()))
+        bad = frame.where("offset % 4 = 1").selectExpr("*", "'Reject' verdict")
+        again = frame.where("offset = 0 or delivery_count = 1 and (offset % 4 = 2 or offset = 11)")
+        counts = [
+            sharebroker_spark.verdicts(rows) for rows in (bad, again.selectExpr("*", "'release' verdict"))
+        ]
+        say(counts=counts)
+
+    def refuse(frame: Any, number: int) -> None:
+        rows = frame.limit(1)
+        wrong = (
+            rows,
+            rows.selectExpr("*", "'keep' verdict"),
+            rows.selectExpr("*", "'accept' verdict").drop("batch"),
+        )
+        say(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
+
+    say(failed=refusal(lambda: run(judged, fail, "judged")))
+    run(judged, judge, "judged")
+    say(judged=seen)
+    run(stream(SETUP["judged"], SETUP["readers"], verdicts="true"), refuse, "refused")
+
+
+def show_formats() -> None:
+    """Values that are JSON or Arrow, and those that are not."""
+
+    def keep(frame: Any, number: int) -> None:
+        rows = sorted(frame.collect(), key=lambda row: row.offset)
+        say(
+            json=[
+                None if row.value is None else json.loads(json.dumps(row.value.asDict(), default=str))
+                for row in rows
+            ],
+            reasons=[row.rejected_reason for row in rows],
+            raw=[None if row.rejected_value is None else bytes(row.rejected_value).hex() for row in rows],
+        )
+
+    def take(frame: Any, number: int) -> None:
+        say(taken=sorted(row.offset for row in frame.collect()))
+        sharebroker_spark.verdicts(frame.where("offset = 0").selectExpr("*", "'release' verdict"))
+
+    run(stream(SETUP["json"], SETUP["readers"], **JSON), keep, "kept")
+    rejecting = {"onMalformed": "reject", "verdicts": "true", **JSON}
+    run(stream(SETUP["json"], SETUP["rejecters"], **rejecting), take, "rejected")
+    say(strict=refusal(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
+    streams = [ipc(id=[1, 2], name=["a", None]), b"no stream", ipc(id=[], name=[]), ipc(other=[1]), None]
+    values = spark.createDataFrame([(value, 0) for value in streams], "value binary, partition int").coalesce(
+        1
+    )
+    values.write.format("sharegroup").options(**SERVER, topic=SETUP["arrow"]).mode("append").save()
+    rows = sorted(table(SETUP["arrow"], **ARROW).collect(), key=lambda row: row.offset)
+    say(
+        arrow=[None if row.value is None else [list(one) for one in row.value] for row in rows],
+        unread=[row.rejected_reason is not None for row in rows],
+    )
+
+
+def ipc(**columns: list[Any]) -> bytes:
+    """An Arrow stream of one batch."""
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def show_writing() -> None:
+    """Rows to a topic, and from a stream to a topic."""
+    rows_out = spark.createDataFrame([(f"k{n}", f"out {n}") for n in range(50)], "key string, value string")
+    rows_out.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("append").save()
+    say(written=table(TARGET).count())
+    copied = stream(TOPIC, SETUP["streamers"], maxRecordsPerTrigger="900").select("key", "value", "headers")
+    query = copied.writeStream.format("sharegroup").options(**SERVER, topic=SETUP["streamed"])
+    query = query.option("checkpointLocation", f"{FOLDER}/copied").trigger(availableNow=True).start()
     query.awaitTermination()
+    rows = table(SETUP["streamed"], **{"value.format": "string"}).collect()
+    say(
+        streamed=sorted(row.value for row in rows),
+        streamed_keys=sorted({bytes(row.key).decode() for row in rows}),
+        streamed_headers=sum(len(row.headers) for row in rows),
+    )
 
 
-run("first")
-say(batches=batches)
-batches.clear()
-run("first")
-say(idle=len(batches))
+def show_refusals() -> None:
+    """What cannot be is said before anything runs."""
 
-# Rows to a topic, and from a stream to a topic.
-rows_out = spark.createDataFrame([(f"k{n}", f"out {n}") for n in range(50)], "key string, value string")
-rows_out.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("append").save()
-say(written=spark.read.format("sharegroup").options(**SERVER, topics=TARGET).load().count())
+    def save(frame: Any, **options: str) -> Any:
+        return frame.write.format("sharegroup").options(**SERVER, **options).mode("append").save
 
-say(empty=spark.read.format("sharegroup").options(**SERVER, topics=EMPTY).load().count())
+    def start() -> None:
+        keys = stream(TOPIC, SETUP["group"]).select("key").writeStream.format("sharegroup")
+        keys.options(**SERVER, topic=TARGET, checkpointLocation=f"{FOLDER}/keys").start().awaitTermination()
 
-# What cannot be is said before anything runs.
-say(
-    refusals=[
-        refusal(lambda: stream(maxRecordsPerTrigger="0").writeStream.format("noop").start()),
-        refusal(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
-        refusal(
-            lambda: (
-                spark.range(3)
-                .write.format("sharegroup")
-                .options(**SERVER, topic=TARGET)
-                .mode("append")
-                .save()
-            )
-        ),
-    ]
-)
+    say(
+        refusals=[
+            refusal(lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()),
+            refusal(lambda: spark.read.format("sharegroup").options(topics=TOPIC).load()),
+            refusal(save(spark.range(3), topic=TARGET)),
+            refusal(start),
+            refusal(
+                lambda: table(
+                    TOPIC, **{"value.format": "json", "value.schema": "m MAP<STRING, INT>"}
+                ).collect()
+            ),
+            refusal(
+                lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id INT NOT NULL"}).collect()
+            ),
+        ]
+    )
+
+
+show_a_table()
+show_a_stream()
+show_verdicts()
+show_formats()
+show_writing()
+show_refusals()
 spark.stop()
 say(done=True)

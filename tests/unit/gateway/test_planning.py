@@ -10,7 +10,16 @@ from libs.record_log.core.batch import assign, parse_headers
 from libs.record_log.core.control import marker_batch
 from libs.record_log.core.producers import Marker
 from services.gateway.core.committed import headers_of, shown
-from services.gateway.core.planning import ACCEPT, RENEW, Piece, by_partition, still
+from services.gateway.core.planning import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Piece,
+    by_partition,
+    still,
+    with_staged,
+)
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -60,6 +69,23 @@ def test_what_is_still_meant_is_what_lies_in_both(named: list[int], kept: list[i
     offsets = [offset for one in found for offset in range(one.first, one.last + 1)]
     inside = {offset for first, last in pairs(kept) for offset in range(first, last + 1)}
     assert offsets == [x for first, last in pairs(named) for x in range(first, last + 1) if x in inside]
+
+
+def test_what_was_staged_is_said_instead() -> None:
+    pieces = {("t", 0): [piece(0, 9), piece(20, 29)], ("u", 0): [piece(0, 0, topic="u")]}
+    staged = [piece(25, 40, kind=REJECT), piece(3, 4, kind=RELEASE), piece(0, 9, 7, REJECT)]
+    rest = {("u", 0): [piece(0, 0, topic="u")]}
+    assert with_staged(pieces, staged, settled=False) == {
+        ("t", 0): [
+            piece(0, 2), piece(3, 4, kind=RELEASE), piece(5, 9), piece(20, 24), piece(25, 29, kind=REJECT),
+        ],
+        **rest,
+    }  # fmt: skip
+    assert with_staged(pieces, staged, settled=True) == {
+        ("t", 0): [piece(0, 2), piece(5, 9), piece(20, 24), piece(25, 29, kind=REJECT)],
+        **rest,
+    }
+    assert with_staged(pieces, [], settled=False) == pieces
 
 
 def spans(records: bytes) -> list[tuple[int, int]]:

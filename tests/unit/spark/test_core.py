@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
-from sharebroker_spark.core.options import NAMES, OptionError, Options, reading, writing
+from sharebroker_spark.core.options import CHOICES, NAMES, NUMBERS, OptionError, Options, reading, writing
 from sharebroker_spark.core.tasks import cut, unreached
+from sharebroker_spark.core.verdicts import BatchToken, Row, Said, VerdictError, runs
+from tests.architecture.sources import ROOT
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
 RANGES = st.lists(
@@ -134,6 +136,7 @@ def test_names_are_told_whatever_their_case() -> None:
         streaming=True,
     )
     assert (options.max_records, options.value_format) == (5, "string")
+    assert options.value_schema == ""
     assert (options.fails_on_lost_lease, options.waits, options.fails_on_data_loss) == (False, False, False)
 
 
@@ -149,7 +152,11 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"recordsPerTask": "-1"}, "recordsPerTask"),
         ({"minPartitions": "10001"}, "1 to 10000"),
         ({"maxWaitMs": "60001"}, "0 to 60000"),
-        ({"value.format": "avro"}, "bytes or string"),
+        ({"value.format": "avro"}, "bytes or string or json or arrow"),
+        ({"value.format": "json"}, "value.schema is missing"),
+        ({"value.format": "arrow", "value.schema": " "}, "value.schema is missing"),
+        ({"value.schema": "a INT"}, "value.schema is for value.format json or arrow"),
+        ({"onMalformed": "drop"}, "keep or reject or fail"),
         ({"sessionId": "x" * 37}, "1 to 36"),
         ({"topcis": "t"}, "no option topcis"),
     ],
@@ -157,6 +164,13 @@ def test_names_are_told_whatever_their_case() -> None:
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         reading({**NEEDED, **given}, streaming=True)
+
+
+def test_a_schema_goes_with_the_format() -> None:
+    options = reading(
+        {**NEEDED, "value.format": "json", "value.schema": " a INT ", "verdicts": "true"}, streaming=True
+    )
+    assert (options.value_format, options.value_schema, options.verdicts) == ("json", "a INT", True)
 
 
 def test_a_batch_read_needs_no_group() -> None:
@@ -188,3 +202,62 @@ def test_the_topic_is_an_option_or_a_column() -> None:
 
 def test_every_option_has_a_name() -> None:
     assert len(set(map(str.lower, NAMES))) == len(NAMES)
+
+
+# Verdicts
+
+
+def row(offset: int, verdict: str, partition: int = 0) -> Row:
+    return Row("t", partition, offset, verdict)
+
+
+def test_neighbours_of_which_the_same_is_said_are_one() -> None:
+    rows = [row(4, "reject"), row(1, "release"), row(0, "Release"), row(0, "reject", 1), row(2, "reject"),
+            row(2, "reject"), row(3, "accept"), row(9, "accept"), row(11, "accept")]  # fmt: skip
+    assert runs(rows) == [
+        Said("t", 0, 0, 1, 2),
+        Said("t", 0, 2, 2, 3),
+        Said("t", 0, 3, 3, 1),
+        Said("t", 0, 4, 4, 3),
+        Said("t", 0, 9, 9, 1),
+        Said("t", 0, 11, 11, 1),
+        Said("t", 1, 0, 0, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(1, "keep")], "'keep'; it must be accept, release, reject"),
+        ([Row("t", 0, 1, None)], "a null"),  # type: ignore[arg-type]
+        ([row(1, "accept"), row(1, "reject")], "two different verdicts about offset 1 of t-0"),
+    ],
+)
+def test_what_is_no_verdict_is_refused(rows: list[Row], said: str) -> None:
+    with pytest.raises(VerdictError, match=said):
+        runs(rows)
+
+
+def test_a_row_says_which_batch_it_is_of() -> None:
+    token = BatchToken("h:1", "g", "s", 7, Batch("s", 3, (), 99).name, True)
+    assert BatchToken.parse(token.text()) == token
+    assert token.name == "3-99"
+    for text in ("", "{}", "[]", '{"x": 1}'):
+        with pytest.raises(VerdictError, match="column batch"):
+            BatchToken.parse(text)
+
+
+# The table of options in the README
+
+
+def test_the_readme_tells_every_option_with_its_default_and_bounds() -> None:
+    told = {}
+    for line in (ROOT / "libs/spark_source/README.md").read_text().splitlines():
+        if line.startswith("| `"):
+            name, default, allowed, _ = (cell.strip() for cell in line.strip("|").split("|"))
+            told[name.strip("`")] = (default, allowed)
+    assert set(told) == set(NAMES)
+    for name, (number, low, high) in NUMBERS.items():
+        assert told[name] == (str(number), f"{low} to {high}")
+    for name, choices in CHOICES.items():
+        assert told[name] == (choices[0], ", ".join(choices))

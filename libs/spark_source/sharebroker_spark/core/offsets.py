@@ -45,6 +45,11 @@ class Batch:
         """Number of offsets."""
         return sum(one.size for one in self.ranges)
 
+    @property
+    def name(self) -> str:
+        """What the server keeps verdicts under; no two batches of a session have the same."""
+        return f"{self.number}-{self.deadline_ms}"
+
     def next(self, ranges: Iterable[Range], deadline_ms: int) -> Batch:
         """The batch after this one."""
         return Batch(self.session, self.number + 1, tuple(sorted(ranges)), deadline_ms)

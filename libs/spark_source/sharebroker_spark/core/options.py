@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, cast
 
 _ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
-_NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
+NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxRecordsPerTrigger": (10_000, 1, 1_000_000),
     "recordsPerTask": (5_000, 1, 1_000_000),
     "minPartitions": (1, 1, 10_000),
@@ -16,16 +16,19 @@ _NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxBatchDurationMs": (3_600_000, 1_000, 7 * 86_400_000),
 }
 """Default, lowest and highest value."""
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "value.format": ("bytes", "string"),
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "value.format": ("bytes", "string", "json", "arrow"),
+    "onMalformed": ("keep", "reject", "fail"),
+    "verdicts": ("false", "true"),
     "onLeaseLost": ("fail", "continue"),
     "onUnavailable": ("wait", "fail"),
     "failOnDataLoss": ("true", "false"),
 }
 """The first is the default."""
-_TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId")
+_TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.schema")
 _SESSION_LENGTH: Final = 36
-NAMES: Final = (*_TEXTS, *_NUMBERS, *_CHOICES)
+_WITH_SCHEMA: Final = ("json", "arrow")
+NAMES: Final = (*_TEXTS, *NUMBERS, *CHOICES)
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
 """Options that Spark hands on without meaning us."""
 
@@ -47,7 +50,10 @@ class Options:
     min_tasks: int = 0
     max_wait_ms: int = 0
     max_batch_duration_ms: int = 0
-    value_format: Literal["bytes", "string"] = "bytes"
+    value_format: Literal["bytes", "string", "json", "arrow"] = "bytes"
+    value_schema: str = ""
+    on_malformed: Literal["keep", "reject", "fail"] = "keep"
+    verdicts: bool = False
     fails_on_lost_lease: bool = True
     waits: bool = True
     fails_on_data_loss: bool = True
@@ -93,8 +99,8 @@ def _parsed(given: Mapping[str, str]) -> Options:
     unknown = sorted(lower.keys() - {name.lower() for name in NAMES} - _SPARKS)
     if unknown:
         raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(NAMES)}")
-    numbers = {name: _number(name, lower.get(name.lower())) for name in _NUMBERS}
-    choices = {name: _choice(name, lower.get(name.lower())) for name in _CHOICES}
+    numbers = {name: _number(name, lower.get(name.lower())) for name in NUMBERS}
+    choices = {name: _choice(name, lower.get(name.lower())) for name in CHOICES}
     bootstrap = lower.get("bootstrap", "").strip()
     if not _ADDRESS.fullmatch(bootstrap):
         raise OptionError(
@@ -116,15 +122,31 @@ def _parsed(given: Mapping[str, str]) -> Options:
         numbers["minPartitions"],
         numbers["maxWaitMs"],
         numbers["maxBatchDurationMs"],
-        cast('Literal["bytes", "string"]', choices["value.format"]),
+        cast('Literal["bytes", "string", "json", "arrow"]', choices["value.format"]),
+        _schema(lower.get("value.schema", "").strip(), choices["value.format"]),
+        cast('Literal["keep", "reject", "fail"]', choices["onMalformed"]),
+        choices["verdicts"] == "true",
         choices["onLeaseLost"] == "fail",
         choices["onUnavailable"] == "wait",
         choices["failOnDataLoss"] == "true",
     )
 
 
+def _schema(text: str, value_format: str) -> str:
+    if value_format in _WITH_SCHEMA and not text:
+        raise OptionError(
+            f"option value.schema is missing: the fields of a value as value.format={value_format} has them, "
+            "such as 'id BIGINT, name STRING'"
+        )
+    if text and value_format not in _WITH_SCHEMA:
+        raise OptionError(
+            f"option value.schema is for value.format {' or '.join(_WITH_SCHEMA)}; it is {value_format}"
+        )
+    return text
+
+
 def _number(name: str, text: str | None) -> int:
-    default, low, high = _NUMBERS[name]
+    default, low, high = NUMBERS[name]
     try:
         value = default if text is None else int(text)
     except ValueError:
@@ -135,7 +157,7 @@ def _number(name: str, text: str | None) -> int:
 
 
 def _choice(name: str, text: str | None) -> str:
-    allowed = _CHOICES[name]
+    allowed = CHOICES[name]
     value = allowed[0] if text is None else text.strip().lower()
     if value not in allowed:
         raise OptionError(f"option {name} is {text!r}; it must be {' or '.join(allowed)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import Transaction, TransactionState
+from services.group_coordinator.core.transactions.model import Staged, Transaction, TransactionState, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,34 @@ class ListTransactions:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """Keeps verdicts about a planned batch."""
+
+    transactional_id: str
+    producer: Producer
+    batch: str
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskStaged:
+    """Asks for what is `Staged` for a batch. `settle`: it was carried out; note that."""
+
+    transactional_id: str
+    producer: Producer
+    batch: str
+    settle: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NewProducer:
     """Asks for a `Producer` without a transactional id."""
 
 
-OfTransaction = Initialize | AddPartitions | VerifyPartitions | End | AskEnding | Ended | Describe
+OfTransaction = (
+    Initialize | AddPartitions | VerifyPartitions | End | AskEnding | Ended | Describe | Stage | AskStaged
+)
 """What is about one transactional id."""
 
 Command = OfTransaction | ListTransactions | NewProducer
-Reply = Producer | Aborting | Transaction | frozenset[TopicPartition] | dict[str, Transaction] | None
+Reply = Producer | Aborting | Transaction | Staged | frozenset[TopicPartition] | dict[str, Transaction] | None

@@ -9,10 +9,11 @@ from typing import Any, Final
 from libs.compaction.live_keys import LiveKeys
 from libs.coordinator_runtime.machine import Decision
 from services.group_coordinator.core.clocks import Deadlines
-from services.group_coordinator.core.transactions import rules
+from services.group_coordinator.core.transactions import rules, staging
 from services.group_coordinator.core.transactions.commands import (
     AddPartitions,
     AskEnding,
+    AskStaged,
     Command,
     Describe,
     End,
@@ -22,6 +23,7 @@ from services.group_coordinator.core.transactions.commands import (
     NewProducer,
     Producer,
     Reply,
+    Stage,
     VerifyPartitions,
 )
 from services.group_coordinator.core.transactions.ids import ProducerIds
@@ -75,6 +77,8 @@ class TransactionMachine:
                 Describe: self._describe,
                 ListTransactions: self._list,
                 NewProducer: self._new_producer,
+                Stage: self._stage,
+                AskStaged: self._ask_staged,
             }
         )
 
@@ -218,6 +222,15 @@ class TransactionMachine:
             )
 
         return Decision((), {name: one for name, one in self.transactions.items() if wanted(one)})
+
+    def _stage(self, command: Stage, now_ms: int) -> _Decision:
+        before = self.transactions.get(command.transactional_id)
+        return self._changed(command.transactional_id, staging.stage(before, command, now_ms), None)
+
+    def _ask_staged(self, command: AskStaged, now_ms: int) -> _Decision:
+        before = self.transactions.get(command.transactional_id)
+        after, staged = staging.staged_of(before, command, now_ms)
+        return self._changed(command.transactional_id, after, staged)
 
     def _new_producer(self, command: NewProducer, now_ms: int) -> _Decision:
         return Decision((), Producer(self._new_id(), 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from services.group_coordinator.core.model import TopicPartition
 
@@ -56,13 +56,37 @@ class IllegalTransitionError(Exception):
     """A transaction was asked to go where the table does not lead."""
 
 
+class Verdict(NamedTuple):
+    """Offsets first..last of a topic's partition, and what is said of them (an AcknowledgeType)."""
+
+    topic: str
+    partition: int
+    first: int
+    last: int
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What was said of records of a planned batch, ascending, and by which producer epoch.
+
+    It is in force when the batch is committed. `settled`: it was carried out.
+    """
+
+    batch: str
+    producer_epoch: int
+    verdicts: tuple[Verdict, ...] = ()
+    settled: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A transactional id's producer and its latest transaction; -1 stands for no id, no epoch, no time.
 
     `last_producer_epoch` is the epoch that was replaced by the present one on the producer's own wish: it may
     ask again. `previous_producer_id` is the one before the epochs ran out, `next_producer_id` the one after a
-    transaction that is being ended. `version` is the transaction.version of who wrote last.
+    transaction that is being ended. `version` is the transaction.version of who wrote last. `staged`: of a
+    session of planned batches.
     """
 
     producer_id: int
@@ -76,6 +100,7 @@ class Transaction:
     start_ms: int = NONE
     updated_ms: int = NONE
     version: int = 0
+    staged: Staged | None = None
 
     @property
     def exhausted(self) -> bool:

@@ -62,7 +62,7 @@ def add_partitions(
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    transaction = _current(transaction, command.transactional_id, command.producer)
+    transaction = current(transaction, command.transactional_id, command.producer)
     if command.partitions <= transaction.partitions:
         return None
     if transaction.state is ONGOING:
@@ -81,7 +81,7 @@ def verify_partitions(
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    transaction = _current(transaction, command.transactional_id, command.producer)
+    transaction = current(transaction, command.transactional_id, command.producer)
     return command.partitions & transaction.partitions if transaction.state is ONGOING else frozenset()
 
 
@@ -140,6 +140,20 @@ def producer_of(transaction: Transaction) -> Producer:
     return Producer(transaction.producer_id, transaction.producer_epoch)
 
 
+def current(transaction: Transaction | None, transactional_id: str, producer: Producer) -> Transaction:
+    """The transaction that the producer may go on with.
+
+    Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+    """
+    if transaction is None:
+        raise _unmapped(transactional_id)
+    # With the end of this transaction the producer may have got another id.
+    if transaction.state in ENDING and _next_of(transaction) == producer:
+        raise concurrent(transactional_id)
+    _check_producer(transaction, transactional_id, producer)
+    return transaction
+
+
 def fenced(transactional_id: str) -> KafkaError:
     """Somebody else has taken the transactional id over."""
     return KafkaError(
@@ -187,17 +201,6 @@ def _renewed(transaction: Transaction, command: Initialize, new_id: NewId, now_m
         timeout_ms=command.timeout_ms,
         start_ms=NONE,
     )
-
-
-def _current(transaction: Transaction | None, transactional_id: str, producer: Producer) -> Transaction:
-    """The transaction that the producer may go on with."""
-    if transaction is None:
-        raise _unmapped(transactional_id)
-    # With the end of this transaction the producer may have got another id.
-    if transaction.state in ENDING and _next_of(transaction) == producer:
-        raise concurrent(transactional_id)
-    _check_producer(transaction, transactional_id, producer)
-    return transaction
 
 
 def _check_producer(transaction: Transaction, transactional_id: str, producer: Producer) -> None:

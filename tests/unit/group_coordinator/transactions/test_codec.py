@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import Transaction, TransactionState
+from services.group_coordinator.core.transactions.model import (
+    Staged,
+    Transaction,
+    TransactionState,
+    Verdict,
+)
 from services.group_coordinator.core.transactions.records import (
     ProducerIdsRecord,
     Record,
@@ -19,6 +24,18 @@ RECORDS: list[Record] = [
     ProducerIdsRecord(3000),
     TransactionRecord("x", None),
     TransactionRecord("", Transaction(0, 0, 1)),
+    TransactionRecord(
+        "x",
+        Transaction(
+            0,
+            0,
+            1,
+            staged=Staged(
+                "7-9", 4, (Verdict("a", 0, 1, 2, 3), Verdict("a", 0, 5, 5, 1), Verdict("b", 1, 0, 9, 2))
+            ),
+        ),
+    ),
+    TransactionRecord("x", Transaction(0, 0, 1, staged=Staged("", 4, (), True))),
     *(
         TransactionRecord("x", Transaction(7, 3, 60_000, state, PARTITIONS, 2, 6, 8, 10, 11, 2))
         for state in TransactionState

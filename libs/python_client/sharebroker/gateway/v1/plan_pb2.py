@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from sharebroker.delivery.v1 import delivery_pb2 as sharebroker_dot_delivery_dot_v1_dot_delivery__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sharebroker/gateway/v1/plan.proto\x12\x16sharebroker.gateway.v1\x1a&sharebroker/delivery/v1/delivery.proto\"B\n\x0bPlanSession\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"X\n\tPlanRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0blast_offset\x18\x04 \x01(\x03\"r\n\x0cPlannedRange\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x16\n\x0e\x64\x65livery_count\x18\x02 \x01(\x05\x12\x18\n\x10lock_deadline_ms\x18\x03 \x01(\x03\"q\n\x08PlanLeft\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x33\n\x06reason\x18\x02 \x01(\x0e\x32#.sharebroker.delivery.v1.LeftReason\"w\n\x0bPlanVerdict\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x36\n\x04type\x18\x02 \x01(\x0e\x32(.sharebroker.delivery.v1.AcknowledgeType\":\n\x12OpenSessionRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\">\n\x13OpenSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x18\n\x10lock_duration_ms\x18\x02 \x01(\x05\"\x88\x02\n\x0bPlanRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x39\n\x06topics\x18\x02 \x03(\x0b\x32).sharebroker.gateway.v1.PlanRequest.Topic\x12\x33\n\x06\x63ommit\x18\x03 \x03(\x0b\x32#.sharebroker.gateway.v1.PlanVerdict\x12\x13\n\x0bmax_records\x18\x04 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\x1a)\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\x86\x01\n\x0cPlanResponse\x12\x34\n\x06ranges\x18\x01 \x03(\x0b\x32$.sharebroker.gateway.v1.PlannedRange\x12.\n\x04left\x18\x02 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x10\n\x08repeated\x18\x03 \x01(\x08\"\x87\x01\n\x0cRenewRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x31\n\x06ranges\x18\x03 \x03(\x0b\x32!.sharebroker.gateway.v1.PlanRange\"Y\n\rRenewResponse\x12.\n\x04left\x18\x01 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x18\n\x10lock_deadline_ms\x18\x02 \x01(\x03\"z\n\rCommitRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x33\n\x06\x63ommit\x18\x02 \x03(\x0b\x32#.sharebroker.gateway.v1.PlanVerdict\"R\n\x0e\x43ommitResponse\x12.\n\x04left\x18\x01 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"V\n\x0eReleaseRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\x11\n\x0fReleaseResponse\"j\n\x10ReadRangeRequest\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x11\n\tcommitted\x18\x02 \x01(\x08\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\"@\n\x11ReadRangeResponse\x12\x16\n\x0erecord_batches\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x32\xb5\x04\n\x0bPlanService\x12\x66\n\x0bOpenSession\x12*.sharebroker.gateway.v1.OpenSessionRequest\x1a+.sharebroker.gateway.v1.OpenSessionResponse\x12Q\n\x04Plan\x12#.sharebroker.gateway.v1.PlanRequest\x1a$.sharebroker.gateway.v1.PlanResponse\x12T\n\x05Renew\x12$.sharebroker.gateway.v1.RenewRequest\x1a%.sharebroker.gateway.v1.RenewResponse\x12W\n\x06\x43ommit\x12%.sharebroker.gateway.v1.CommitRequest\x1a&.sharebroker.gateway.v1.CommitResponse\x12Z\n\x07Release\x12&.sharebroker.gateway.v1.ReleaseRequest\x1a\'.sharebroker.gateway.v1.ReleaseResponse\x12`\n\tReadRange\x12(.sharebroker.gateway.v1.ReadRangeRequest\x1a).sharebroker.gateway.v1.ReadRangeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!sharebroker/gateway/v1/plan.proto\x12\x16sharebroker.gateway.v1\x1a&sharebroker/delivery/v1/delivery.proto\"B\n\x0bPlanSession\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\x12\r\n\x05\x65poch\x18\x03 \x01(\x03\"X\n\tPlanRange\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0c\x66irst_offset\x18\x03 \x01(\x03\x12\x13\n\x0blast_offset\x18\x04 \x01(\x03\"r\n\x0cPlannedRange\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x16\n\x0e\x64\x65livery_count\x18\x02 \x01(\x05\x12\x18\n\x10lock_deadline_ms\x18\x03 \x01(\x03\"q\n\x08PlanLeft\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x33\n\x06reason\x18\x02 \x01(\x0e\x32#.sharebroker.delivery.v1.LeftReason\"w\n\x0bPlanVerdict\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x36\n\x04type\x18\x02 \x01(\x0e\x32(.sharebroker.delivery.v1.AcknowledgeType\":\n\x12OpenSessionRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nsession_id\x18\x02 \x01(\t\">\n\x13OpenSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x18\n\x10lock_duration_ms\x18\x02 \x01(\x05\"\x97\x02\n\x0bPlanRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x39\n\x06topics\x18\x02 \x03(\x0b\x32).sharebroker.gateway.v1.PlanRequest.Topic\x12\x33\n\x06\x63ommit\x18\x03 \x03(\x0b\x32#.sharebroker.gateway.v1.PlanVerdict\x12\x13\n\x0bmax_records\x18\x04 \x01(\x05\x12\x13\n\x0bmax_wait_ms\x18\x05 \x01(\x05\x12\r\n\x05\x62\x61tch\x18\x06 \x01(\t\x1a)\n\x05Topic\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\"\x86\x01\n\x0cPlanResponse\x12\x34\n\x06ranges\x18\x01 \x03(\x0b\x32$.sharebroker.gateway.v1.PlannedRange\x12.\n\x04left\x18\x02 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x10\n\x08repeated\x18\x03 \x01(\x08\"\x87\x01\n\x0cRenewRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x0e\n\x06topics\x18\x02 \x03(\t\x12\x31\n\x06ranges\x18\x03 \x03(\x0b\x32!.sharebroker.gateway.v1.PlanRange\"Y\n\rRenewResponse\x12.\n\x04left\x18\x01 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x18\n\x10lock_deadline_ms\x18\x02 \x01(\x03\"\x89\x01\n\rCommitRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x33\n\x06\x63ommit\x18\x02 \x03(\x0b\x32#.sharebroker.gateway.v1.PlanVerdict\x12\r\n\x05\x62\x61tch\x18\x03 \x01(\t\"\x8a\x01\n\x0cStageRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\t\x12\x35\n\x08verdicts\x18\x03 \x03(\x0b\x32#.sharebroker.gateway.v1.PlanVerdict\"\x0f\n\rStageResponse\"R\n\x0e\x43ommitResponse\x12.\n\x04left\x18\x01 \x03(\x0b\x32 .sharebroker.gateway.v1.PlanLeft\x12\x10\n\x08repeated\x18\x02 \x01(\x08\"V\n\x0eReleaseRequest\x12\x34\n\x07session\x18\x01 \x01(\x0b\x32#.sharebroker.gateway.v1.PlanSession\x12\x0e\n\x06topics\x18\x02 \x03(\t\"\x11\n\x0fReleaseResponse\"j\n\x10ReadRangeRequest\x12\x30\n\x05range\x18\x01 \x01(\x0b\x32!.sharebroker.gateway.v1.PlanRange\x12\x11\n\tcommitted\x18\x02 \x01(\x08\x12\x11\n\tmax_bytes\x18\x03 \x01(\x05\"@\n\x11ReadRangeResponse\x12\x16\n\x0erecord_batches\x18\x01 \x01(\x0c\x12\x13\n\x0bnext_offset\x18\x02 \x01(\x03\x32\x8b\x05\n\x0bPlanService\x12\x66\n\x0bOpenSession\x12*.sharebroker.gateway.v1.OpenSessionRequest\x1a+.sharebroker.gateway.v1.OpenSessionResponse\x12Q\n\x04Plan\x12#.sharebroker.gateway.v1.PlanRequest\x1a$.sharebroker.gateway.v1.PlanResponse\x12T\n\x05Renew\x12$.sharebroker.gateway.v1.RenewRequest\x1a%.sharebroker.gateway.v1.RenewResponse\x12T\n\x05Stage\x12$.sharebroker.gateway.v1.StageRequest\x1a%.sharebroker.gateway.v1.StageResponse\x12W\n\x06\x43ommit\x12%.sharebroker.gateway.v1.CommitRequest\x1a&.sharebroker.gateway.v1.CommitResponse\x12Z\n\x07Release\x12&.sharebroker.gateway.v1.ReleaseRequest\x1a\'.sharebroker.gateway.v1.ReleaseResponse\x12`\n\tReadRange\x12(.sharebroker.gateway.v1.ReadRangeRequest\x1a).sharebroker.gateway.v1.ReadRangeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -47,27 +47,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPENSESSIONRESPONSE']._serialized_start=671
   _globals['_OPENSESSIONRESPONSE']._serialized_end=733
   _globals['_PLANREQUEST']._serialized_start=736
-  _globals['_PLANREQUEST']._serialized_end=1000
-  _globals['_PLANREQUEST_TOPIC']._serialized_start=959
-  _globals['_PLANREQUEST_TOPIC']._serialized_end=1000
-  _globals['_PLANRESPONSE']._serialized_start=1003
-  _globals['_PLANRESPONSE']._serialized_end=1137
-  _globals['_RENEWREQUEST']._serialized_start=1140
-  _globals['_RENEWREQUEST']._serialized_end=1275
-  _globals['_RENEWRESPONSE']._serialized_start=1277
-  _globals['_RENEWRESPONSE']._serialized_end=1366
-  _globals['_COMMITREQUEST']._serialized_start=1368
-  _globals['_COMMITREQUEST']._serialized_end=1490
-  _globals['_COMMITRESPONSE']._serialized_start=1492
-  _globals['_COMMITRESPONSE']._serialized_end=1574
-  _globals['_RELEASEREQUEST']._serialized_start=1576
-  _globals['_RELEASEREQUEST']._serialized_end=1662
-  _globals['_RELEASERESPONSE']._serialized_start=1664
-  _globals['_RELEASERESPONSE']._serialized_end=1681
-  _globals['_READRANGEREQUEST']._serialized_start=1683
-  _globals['_READRANGEREQUEST']._serialized_end=1789
-  _globals['_READRANGERESPONSE']._serialized_start=1791
-  _globals['_READRANGERESPONSE']._serialized_end=1855
-  _globals['_PLANSERVICE']._serialized_start=1858
-  _globals['_PLANSERVICE']._serialized_end=2423
+  _globals['_PLANREQUEST']._serialized_end=1015
+  _globals['_PLANREQUEST_TOPIC']._serialized_start=974
+  _globals['_PLANREQUEST_TOPIC']._serialized_end=1015
+  _globals['_PLANRESPONSE']._serialized_start=1018
+  _globals['_PLANRESPONSE']._serialized_end=1152
+  _globals['_RENEWREQUEST']._serialized_start=1155
+  _globals['_RENEWREQUEST']._serialized_end=1290
+  _globals['_RENEWRESPONSE']._serialized_start=1292
+  _globals['_RENEWRESPONSE']._serialized_end=1381
+  _globals['_COMMITREQUEST']._serialized_start=1384
+  _globals['_COMMITREQUEST']._serialized_end=1521
+  _globals['_STAGEREQUEST']._serialized_start=1524
+  _globals['_STAGEREQUEST']._serialized_end=1662
+  _globals['_STAGERESPONSE']._serialized_start=1664
+  _globals['_STAGERESPONSE']._serialized_end=1679
+  _globals['_COMMITRESPONSE']._serialized_start=1681
+  _globals['_COMMITRESPONSE']._serialized_end=1763
+  _globals['_RELEASEREQUEST']._serialized_start=1765
+  _globals['_RELEASEREQUEST']._serialized_end=1851
+  _globals['_RELEASERESPONSE']._serialized_start=1853
+  _globals['_RELEASERESPONSE']._serialized_end=1870
+  _globals['_READRANGEREQUEST']._serialized_start=1872
+  _globals['_READRANGEREQUEST']._serialized_end=1978
+  _globals['_READRANGERESPONSE']._serialized_start=1980
+  _globals['_READRANGERESPONSE']._serialized_end=2044
+  _globals['_PLANSERVICE']._serialized_start=2047
+  _globals['_PLANSERVICE']._serialized_end=2698
 # @@protoc_insertion_point(module_scope)

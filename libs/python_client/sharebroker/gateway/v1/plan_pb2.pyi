@@ -234,10 +234,13 @@ class PlanRequest(_message.Message):
     COMMIT_FIELD_NUMBER: _builtins.int
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
     max_records: _builtins.int
     """At most this many offsets, 1 to 1000000; the open batch is given as it is."""
     max_wait_ms: _builtins.int
     """How long to wait for a first record; at most 60000."""
+    batch: _builtins.str
+    """The name of the batch that `commit` is about: what was staged under it is said instead. Empty: nothing was."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
@@ -254,10 +257,11 @@ class PlanRequest(_message.Message):
         commit: _abc.Iterable[Global___PlanVerdict] | None = ...,
         max_records: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
+        batch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -357,6 +361,9 @@ class CommitRequest(_message.Message):
 
     SESSION_FIELD_NUMBER: _builtins.int
     COMMIT_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    batch: _builtins.str
+    """As in PlanRequest."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
@@ -366,14 +373,62 @@ class CommitRequest(_message.Message):
         *,
         session: Global___PlanSession | None = ...,
         commit: _abc.Iterable[Global___PlanVerdict] | None = ...,
+        batch: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "commit", b"commit", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommitRequest: _TypeAlias = CommitRequest  # noqa: Y015
+
+@_typing.final
+class StageRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    BATCH_FIELD_NUMBER: _builtins.int
+    VERDICTS_FIELD_NUMBER: _builtins.int
+    batch: _builtins.str
+    """The caller's name for its open batch, 1 to 64 characters, never used for another."""
+    @_builtins.property
+    def session(self) -> Global___PlanSession: ...
+    @_builtins.property
+    def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
+        """Added to what this epoch staged for the batch, in its place where both speak of an offset. What an earlier epoch staged, or what
+        was staged for another batch, is forgotten. At most 20000 ranges in all.
+        """
+
+    def __init__(
+        self,
+        *,
+        session: Global___PlanSession | None = ...,
+        batch: _builtins.str = ...,
+        verdicts: _abc.Iterable[Global___PlanVerdict] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "session", b"session", "verdicts", b"verdicts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageRequest: _TypeAlias = StageRequest  # noqa: Y015
+
+@_typing.final
+class StageResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StageResponse: _TypeAlias = StageResponse  # noqa: Y015
 
 @_typing.final
 class CommitResponse(_message.Message):

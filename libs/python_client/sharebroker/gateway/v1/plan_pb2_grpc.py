@@ -55,6 +55,11 @@ class PlanServiceStub:
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewResponse.FromString,
                 _registered_method=True)
+        self.Stage = channel.unary_unary(
+                '/sharebroker.gateway.v1.PlanService/Stage',
+                request_serializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageResponse.FromString,
+                _registered_method=True)
         self.Commit = channel.unary_unary(
                 '/sharebroker.gateway.v1.PlanService/Commit',
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.CommitRequest.SerializeToString,
@@ -103,6 +108,13 @@ class PlanServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Stage(self, request, context):
+        """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Commit(self, request, context):
         """Commits without planning; may be repeated.
         """
@@ -141,6 +153,11 @@ def add_PlanServiceServicer_to_server(servicer, server):
                     servicer.Renew,
                     request_deserializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewRequest.FromString,
                     response_serializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewResponse.SerializeToString,
+            ),
+            'Stage': grpc.unary_unary_rpc_method_handler(
+                    servicer.Stage,
+                    request_deserializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageRequest.FromString,
+                    response_serializer=sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageResponse.SerializeToString,
             ),
             'Commit': grpc.unary_unary_rpc_method_handler(
                     servicer.Commit,
@@ -245,6 +262,33 @@ class PlanService:
             '/sharebroker.gateway.v1.PlanService/Renew',
             sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewRequest.SerializeToString,
             sharebroker_dot_gateway_dot_v1_dot_plan__pb2.RenewResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Stage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.PlanService/Stage',
+            sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageRequest.SerializeToString,
+            sharebroker_dot_gateway_dot_v1_dot_plan__pb2.StageResponse.FromString,
             options,
             channel_credentials,
             insecure,

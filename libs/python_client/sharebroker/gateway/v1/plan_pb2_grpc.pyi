@@ -47,6 +47,8 @@ class PlanServiceStub:
     """
     Renew: _grpc.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]
     """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+    Stage: _grpc.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]
+    """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
     Commit: _grpc.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]
     """Commits without planning; may be repeated."""
     Release: _grpc.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]
@@ -73,6 +75,8 @@ class PlanServiceAsyncStub(PlanServiceStub):
     """
     Renew: _aio.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]  # type: ignore[assignment]
     """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+    Stage: _aio.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]  # type: ignore[assignment]
+    """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
     Commit: _aio.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]  # type: ignore[assignment]
     """Commits without planning; may be repeated."""
     Release: _aio.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]  # type: ignore[assignment]
@@ -114,6 +118,14 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.RenewResponse, _abc.Awaitable[_plan_pb2.RenewResponse]]:
         """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+
+    @_abc_1.abstractmethod
+    def Stage(
+        self,
+        request: _plan_pb2.StageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_plan_pb2.StageResponse, _abc.Awaitable[_plan_pb2.StageResponse]]:
+        """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
 
     @_abc_1.abstractmethod
     def Commit(

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from sharebroker.gateway.v1 import produce_pb2 as sharebroker_dot_gateway_dot_v1_dot_produce__pb2
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -50,6 +51,11 @@ class ProduceServiceStub:
                 request_serializer=sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamResponse.FromString,
                 _registered_method=True)
+        self.InitProducerId = channel.unary_unary(
+                '/sharebroker.gateway.v1.ProduceService/InitProducerId',
+                request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.FromString,
+                _registered_method=True)
 
 
 class ProduceServiceServicer:
@@ -79,6 +85,14 @@ class ProduceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def InitProducerId(self, request, context):
+        """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
+        InitProducerId (22).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProduceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +110,11 @@ def add_ProduceServiceServicer_to_server(servicer, server):
                     servicer.ProduceStream,
                     request_deserializer=sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamRequest.FromString,
                     response_serializer=sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamResponse.SerializeToString,
+            ),
+            'InitProducerId': grpc.unary_unary_rpc_method_handler(
+                    servicer.InitProducerId,
+                    request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.FromString,
+                    response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +199,33 @@ class ProduceService:
             '/sharebroker.gateway.v1.ProduceService/ProduceStream',
             sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamRequest.SerializeToString,
             sharebroker_dot_gateway_dot_v1_dot_produce__pb2.ProduceStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def InitProducerId(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.ProduceService/InitProducerId',
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.SerializeToString,
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ isort:skip_file
 from collections import abc as _abc
 from grpc import aio as _aio
 from sharebroker.gateway.v1 import produce_pb2 as _produce_pb2
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as _transaction_coordinator_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -43,6 +44,10 @@ class ProduceServiceStub:
     """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
     appended in the order of the requests: one that names a partition waits for those before it that do.
     """
+    InitProducerId: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]
+    """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
+    InitProducerId (22).
+    """
 
 @_typing.type_check_only
 class ProduceServiceAsyncStub(ProduceServiceStub):
@@ -58,6 +63,10 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
     """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
     appended in the order of the requests: one that names a partition waits for those before it that do.
+    """
+    InitProducerId: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]  # type: ignore[assignment]
+    """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
+    InitProducerId (22).
     """
 
 class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -89,6 +98,16 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_produce_pb2.ProduceStreamResponse], _abc.AsyncIterator[_produce_pb2.ProduceStreamResponse]]:
         """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
         appended in the order of the requests: one that names a partition waits for those before it that do.
+        """
+
+    @_abc_1.abstractmethod
+    def InitProducerId(
+        self,
+        request: _transaction_coordinator_pb2.InitProducerIdRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_coordinator_pb2.InitProducerIdResponse, _abc.Awaitable[_transaction_coordinator_pb2.InitProducerIdResponse]]:
+        """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
+        InitProducerId (22).
         """
 
 def add_ProduceServiceServicer_to_server(servicer: ProduceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -45,6 +45,79 @@ class TransactionPartitions(_message.Message):
 Global___TransactionPartitions: _TypeAlias = TransactionPartitions  # noqa: Y015
 
 @_typing.final
+class StagedPartition(_message.Message):
+    """Verdicts about offsets of a partition; the lists run beside each other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSETS_FIELD_NUMBER: _builtins.int
+    LAST_OFFSETS_FIELD_NUMBER: _builtins.int
+    TYPES_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    partition: _builtins.int
+    @_builtins.property
+    def first_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def last_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Inclusive."""
+
+    @_builtins.property
+    def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """1 accept, 2 release, 3 reject."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partition: _builtins.int = ...,
+        first_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        last_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        types: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offsets", b"first_offsets", "last_offsets", b"last_offsets", "partition", b"partition", "topic", b"topic", "types", b"types"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StagedPartition: _TypeAlias = StagedPartition  # noqa: Y015
+
+@_typing.final
+class StagedBatch(_message.Message):
+    """What a session staged for its latest batch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    SETTLED_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    batch: _builtins.str
+    producer_epoch: _builtins.int
+    """The producer epoch that staged it."""
+    settled: _builtins.bool
+    """Carried out."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedPartition]: ...
+    def __init__(
+        self,
+        *,
+        batch: _builtins.str = ...,
+        producer_epoch: _builtins.int = ...,
+        settled: _builtins.bool = ...,
+        partitions: _abc.Iterable[Global___StagedPartition] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "partitions", b"partitions", "producer_epoch", b"producer_epoch", "settled", b"settled"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StagedBatch: _TypeAlias = StagedBatch  # noqa: Y015
+
+@_typing.final
 class TransactionMetadata(_message.Message):
     """A transactional id. Ids, epochs and times are -1 where there are none."""
 
@@ -84,6 +157,7 @@ class TransactionMetadata(_message.Message):
     START_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     LAST_UPDATE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     CLIENT_TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    STAGED_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     timeout_ms: _builtins.int
@@ -97,6 +171,10 @@ class TransactionMetadata(_message.Message):
     """The transaction.version of who wrote last."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionPartitions]: ...
+    @_builtins.property
+    def staged(self) -> Global___StagedBatch:
+        """Absent: nothing is staged."""
+
     def __init__(
         self,
         *,
@@ -111,10 +189,11 @@ class TransactionMetadata(_message.Message):
         start_timestamp_ms: _builtins.int = ...,
         last_update_timestamp_ms: _builtins.int = ...,
         client_transaction_version: _builtins.int = ...,
+        staged: Global___StagedBatch | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["staged", b"staged"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_transaction_version", b"client_transaction_version", "last_producer_epoch", b"last_producer_epoch", "last_update_timestamp_ms", b"last_update_timestamp_ms", "next_producer_id", b"next_producer_id", "partitions", b"partitions", "previous_producer_id", b"previous_producer_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "start_timestamp_ms", b"start_timestamp_ms", "status", b"status", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_transaction_version", b"client_transaction_version", "last_producer_epoch", b"last_producer_epoch", "last_update_timestamp_ms", b"last_update_timestamp_ms", "next_producer_id", b"next_producer_id", "partitions", b"partitions", "previous_producer_id", b"previous_producer_id", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "staged", b"staged", "start_timestamp_ms", b"start_timestamp_ms", "status", b"status", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

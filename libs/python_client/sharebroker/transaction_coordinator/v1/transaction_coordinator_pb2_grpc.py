@@ -60,6 +60,16 @@ class TransactionCoordinatorServiceStub:
                 request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsResponse.FromString,
                 _registered_method=True)
+        self.StageVerdicts = channel.unary_unary(
+                '/sharebroker.transaction_coordinator.v1.TransactionCoordinatorService/StageVerdicts',
+                request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsResponse.FromString,
+                _registered_method=True)
+        self.ReadStagedVerdicts = channel.unary_unary(
+                '/sharebroker.transaction_coordinator.v1.TransactionCoordinatorService/ReadStagedVerdicts',
+                request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsResponse.FromString,
+                _registered_method=True)
 
 
 class TransactionCoordinatorServiceServicer:
@@ -101,6 +111,20 @@ class TransactionCoordinatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StageVerdicts(self, request, context):
+        """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReadStagedVerdicts(self, request, context):
+        """What was staged for a batch. No Kafka equivalent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TransactionCoordinatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +152,16 @@ def add_TransactionCoordinatorServiceServicer_to_server(servicer, server):
                     servicer.ListTransactions,
                     request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsRequest.FromString,
                     response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsResponse.SerializeToString,
+            ),
+            'StageVerdicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.StageVerdicts,
+                    request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsRequest.FromString,
+                    response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsResponse.SerializeToString,
+            ),
+            'ReadStagedVerdicts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReadStagedVerdicts,
+                    request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsRequest.FromString,
+                    response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +300,60 @@ class TransactionCoordinatorService:
             '/sharebroker.transaction_coordinator.v1.TransactionCoordinatorService/ListTransactions',
             sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsRequest.SerializeToString,
             sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ListTransactionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StageVerdicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.transaction_coordinator.v1.TransactionCoordinatorService/StageVerdicts',
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsRequest.SerializeToString,
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.StageVerdictsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadStagedVerdicts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.transaction_coordinator.v1.TransactionCoordinatorService/ReadStagedVerdicts',
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsRequest.SerializeToString,
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.ReadStagedVerdictsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,10 @@ class TransactionCoordinatorServiceStub:
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]
     """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+    StageVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]
+    """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+    ReadStagedVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]
+    """What was staged for a batch. No Kafka equivalent."""
 
 @_typing.type_check_only
 class TransactionCoordinatorServiceAsyncStub(TransactionCoordinatorServiceStub):
@@ -59,6 +63,10 @@ class TransactionCoordinatorServiceAsyncStub(TransactionCoordinatorServiceStub):
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]  # type: ignore[assignment]
     """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+    StageVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]  # type: ignore[assignment]
+    """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+    ReadStagedVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]  # type: ignore[assignment]
+    """What was staged for a batch. No Kafka equivalent."""
 
 class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it."""
@@ -102,5 +110,21 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.ListTransactionsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ListTransactionsResponse]]:
         """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+
+    @_abc_1.abstractmethod
+    def StageVerdicts(
+        self,
+        request: _transaction_coordinator_pb2.StageVerdictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_coordinator_pb2.StageVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.StageVerdictsResponse]]:
+        """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+
+    @_abc_1.abstractmethod
+    def ReadStagedVerdicts(
+        self,
+        request: _transaction_coordinator_pb2.ReadStagedVerdictsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_coordinator_pb2.ReadStagedVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ReadStagedVerdictsResponse]]:
+        """What was staged for a batch. No Kafka equivalent."""
 
 def add_TransactionCoordinatorServiceServicer_to_server(servicer: TransactionCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

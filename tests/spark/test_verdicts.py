@@ -1,0 +1,63 @@
+"""Verdicts from within a job, and values that cannot be read, in a real Spark against a real server."""
+
+from __future__ import annotations
+
+from tests.spark.tour import GOOD, JSON, JUDGED, TOUR, Tour
+
+pytestmark = TOUR
+ACCEPTED, REJECTED = 2, 4
+
+
+def test_what_is_released_comes_again_and_what_is_rejected_never(tour: Tour) -> None:
+    first, second = tour.program.value("judged")
+    # Nothing of what the run said that failed; its locks were renewed, not taken anew.
+    assert first == [[offset, 1] for offset in range(JUDGED)]
+    assert second == [[offset, 2] for offset in (0, 2, 6, 10, 11)]
+
+
+def test_the_rest_is_accepted(tour: Tour) -> None:
+    assert tour.judged == {0: 0} | {
+        offset: REJECTED if offset % 4 == 1 else ACCEPTED for offset in range(1, JUDGED)
+    }
+
+
+def test_verdicts_are_counted(tour: Tour) -> None:
+    counts = [one["counts"] for one in tour.program.said if "counts" in one]
+    assert counts == [[{"reject": 3}, {"release": 5}], [{}, {"release": 1}]]
+    assert "the job fails" in tour.program.value("failed")
+
+
+def test_what_is_no_verdict_is_refused(tour: Tour) -> None:
+    no_verdict, unknown, no_batch = tour.program.value("unsayable")
+    assert "column verdict is missing" in no_verdict
+    assert "verdict is 'keep'; it must be accept, release, reject" in unknown
+    assert "column batch is missing" in no_batch
+    assert "option verdicts=true" in no_batch
+
+
+def test_json_is_read_and_what_is_none_is_set_apart_with_the_reason(tour: Tour) -> None:
+    rows = tour.program.value("json")
+    assert rows[0] == {
+        "id": 1, "name": "ada", "at": rows[0]["at"], "on": "2026-01-02", "tags": ["a"],
+    }  # fmt: skip
+    assert rows[2]["id"] == 3
+    reasons = tour.program.value("reasons")
+    assert {offset for offset, reason in enumerate(reasons) if reason is None} == GOOD
+    assert [row is None for row in rows] == [offset not in GOOD - {4} for offset in range(len(JSON))]
+    assert tour.program.value("raw") == [
+        None if offset in GOOD or value is None else value.hex() for offset, value in enumerate(JSON)
+    ]
+
+
+def test_what_cannot_be_read_is_rejected_with_its_batch(tour: Tour) -> None:
+    assert tour.program.value("taken") == sorted(GOOD)
+    assert {offset for offset, state in tour.rejected.items() if state == REJECTED} == set(
+        range(1, len(JSON))
+    ) - GOOD
+    assert "The value at offset 1 of" in tour.program.value("strict")
+    assert "onMalformed=keep or reject" in tour.program.value("strict")
+
+
+def test_arrow_streams_are_read(tour: Tour) -> None:
+    assert tour.program.value("arrow") == [[[1, "a"], [2, None]], None, [], None, None]
+    assert tour.program.value("unread") == [False, True, False, True, False]
