@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go simulate simulate-mutants chaos soak languages helm chart image sbom spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -103,6 +103,12 @@ franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go
 	@mkdir -p $(@D)
 	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
 
+jaeger: .cache/bin/jaeger ## build Jaeger for the tests that use it (needs Go; nine minutes of CPU)
+
+.cache/bin/jaeger:
+	@mkdir -p $(@D)
+	sh tests/support/jaeger.sh $@
+
 languages: $(READY) ## a worker in Python, Go, Java, TypeScript and Rust, each built and run (LANGUAGE=go: one; ten minutes at first)
 	@$(BIN)/python -m tests.languages.build $(LANGUAGE)
 	$(BIN)/python -m pytest -q tests/languages $(if $(LANGUAGE),-k $(LANGUAGE))
@@ -139,7 +145,8 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) $(PROJECTS) -c requirements.lock -o deploy/runtime.lock
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
-	$(LOCK) --all-extras libs/spark_source/pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker \
+	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/python_client/pyproject.toml \
+	  --no-emit-package sharebroker \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
 clean: ## remove the environment and caches (data stays)

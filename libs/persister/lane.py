@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import Any
 
 from libs.persister.port import ShareKey
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.tracing import switch
+from sharebroker.tracing.context import TraceContext
 
 _logger = logging.getLogger(__name__)
 
@@ -30,6 +33,7 @@ class Lane:
         self._group_id = group_id
         self._on_idle = on_idle
         self._waiting: _Asked = {}
+        self._traced: TraceContext | None = None
         self._sender: asyncio.Task[None] | None = None
 
     async def ask(self, key: ShareKey, payload: Any, timeout: float) -> Any:
@@ -42,6 +46,8 @@ class Lane:
             await asyncio.wait([self._waiting[key][1]])
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[key] = (payload, answer)
+        if switch.on is not None:
+            self._traced = self._traced or switch.on.current()
         if self._sender is None:
             self._sender = asyncio.create_task(self._run(timeout))
         return await answer
@@ -50,12 +56,18 @@ class Lane:
         try:
             while self._waiting:
                 asked, self._waiting = self._waiting, {}
-                results = await self._results(asked, timeout)
+                # The first one's trace, not that of whoever was there when this task began.
+                with nullcontext() if switch.on is None else switch.on.within(self._take_trace()):
+                    results = await self._results(asked, timeout)
                 for key, (_, answer) in asked.items():
                     _settle(answer, results.get(key))
         finally:
             self._sender = None
             self._on_idle()
+
+    def _take_trace(self) -> TraceContext | None:
+        traced, self._traced = self._traced, None
+        return traced
 
     async def _results(self, asked: _Asked, timeout: float) -> dict[ShareKey, Any]:
         try:

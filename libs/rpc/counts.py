@@ -17,10 +17,11 @@ CANCELLED: Final = "CANCELLED"
 class MethodCounts:
     """Calls of one method. Durations are of unary calls: of a stream it would say how long clients stay."""
 
-    __slots__ = ("codes", "errors", "method", "seconds", "under_way")
+    __slots__ = ("codes", "errors", "method", "path", "seconds", "under_way")
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, path: str) -> None:
         self.method = method
+        self.path = path
         self.under_way = 0
         self.codes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -52,7 +53,7 @@ class CallCounts:
         short = method.rpartition(".")[2]
         found = self._methods.get(short)
         if found is None:
-            found = self._methods[short] = MethodCounts(short)
+            found = self._methods[short] = MethodCounts(short, method)
         return found
 
     def families(self) -> Iterable[Family]:

@@ -15,6 +15,7 @@ from libs.rpc.limits import UnderWay
 from libs.rpc.reading import holding, reading
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker.tracing import switch
 
 _log = structlog.get_logger()
 
@@ -80,7 +81,7 @@ def _unary(behaviour: Callable[..., Any], limits: UnderWay, counts: MethodCounts
                 raise request
             with limits.call(_size(request)):
                 async with limit:
-                    answer = await behaviour(request, context)
+                    answer = await _served(counts.path, behaviour, request, context)
             outcome = OK
             return answer
         except Exception as failure:
@@ -91,6 +92,16 @@ def _unary(behaviour: Callable[..., Any], limits: UnderWay, counts: MethodCounts
             counts.seconds.add_seconds(perf_counter() - begun)
 
     return handle
+
+
+def _served(
+    method: str, behaviour: Callable[..., Awaitable[Any]], request: Any, context: Any
+) -> Awaitable[Any]:
+    if switch.on is None:
+        return behaviour(request, context)
+    from libs.telemetry.tracing import calls  # brings OpenTelemetry in
+
+    return calls.serve(switch.on, method, behaviour, request, context)
 
 
 def _size(request: Any) -> int:

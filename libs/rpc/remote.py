@@ -10,6 +10,7 @@ import grpc
 from libs.rpc.reading import MAX_MESSAGE
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.rpc_status import from_rpc_error
+from sharebroker.tracing import switch
 
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -61,11 +62,20 @@ class RemoteStub:
     def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             try:
-                return await _begun(callable_, request, timeout=timeout)
+                return await _begun(callable_, request, timeout=timeout, metadata=_told())
             except grpc.aio.AioRpcError as failure:
                 raise _error(failure) from failure
 
         return call
+
+
+def _told() -> tuple[tuple[str, str], ...] | None:
+    """What a call says of the trace that it is made in."""
+    if switch.on is None:
+        return None
+    from libs.telemetry.tracing import calls  # brings OpenTelemetry in
+
+    return calls.outgoing(switch.on)
 
 
 def _begun(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:

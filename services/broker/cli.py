@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +27,7 @@ from services.broker.settings import (
 from services.gateway.kafka.features import parse_features
 from sharebroker.cli.options import examples
 from sharebroker.errors import KafkaError
+from sharebroker.tracing.settings import parse as parse_telemetry
 
 _EXAMPLES = (
     "sharebroker serve",
@@ -144,6 +146,7 @@ def serve(
             fsync=fsync,
             ready_file=ready_file,
             metrics=metrics,
+            telemetry=parse_telemetry(os.environ),
             tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
             config=config,
         )

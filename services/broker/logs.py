@@ -13,6 +13,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from libs.catalog.follower import CatalogFollower
 from libs.catalog.records import CatalogRecord, ConfigRecord
+from sharebroker.tracing import switch
 
 Format = Literal["auto", "json", "text"]
 """`auto` is text in a terminal, else JSON."""
@@ -46,6 +47,7 @@ def configure_logging(how: Format = "auto") -> None:
     """Sets structlog and the standard library's logging up alike; the level is `info`."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _add_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
     ]
@@ -83,6 +85,14 @@ def follow_level(catalog: CatalogFollower) -> None:
 
     set_level(catalog.broker.log_level)
     catalog.listen(changed)
+
+
+def _add_trace(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
+    """The trace, and the span in it, that the line belongs to."""
+    if switch.on is not None and (current := switch.on.current()) is not None:
+        event["trace_id"] = f"{current.trace_id:032x}"
+        event["span_id"] = f"{current.span_id:016x}"
+    return event
 
 
 def _renderers(how: Format) -> list[Processor]:

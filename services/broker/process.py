@@ -18,7 +18,7 @@ from libs.leases.holder import LeaseHolder
 from libs.rpc.limits import UnderWay
 from libs.rpc.server import GrpcServer
 from libs.rpc.tls import Tls
-from services.broker import roles
+from services.broker import roles, tracing
 from services.broker.foundation import Edge, Foundation, lay
 from services.broker.logs import follow_level
 from services.broker.settings import ServeSettings, parse_address
@@ -76,6 +76,7 @@ class Process:
         server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes), tls)
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
+        tracing.begin(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(self.address, tls)
         base = await lay(self._settings, self.address, Edge(kafka, tls), watching, self._stack)
         follow_level(base.catalog)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
@@ -15,6 +15,7 @@ from libs.redis_link.target import Target
 from libs.rpc.router import GATEWAY, ROLES
 from libs.rpc.tls import TlsFiles
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.tracing.settings import OFF, TracingSettings
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
@@ -32,7 +33,7 @@ class ServeSettings:
 
     Only a process with the gateway's role opens a Kafka door; `features` are the levels in force there.
     At `metrics` (HOST:PORT) it tells over HTTP how it is. With `tls` both doors and all calls to others
-    are encrypted.
+    are encrypted. `telemetry` is what OpenTelemetry's variables say.
     """
 
     data: Path = DEFAULT_DATA
@@ -47,6 +48,7 @@ class ServeSettings:
     ready_file: Path | None = None
     metrics: str | None = None
     tls: TlsFiles | None = None
+    telemetry: TracingSettings = OFF
     config: BrokerConfig
 
     @property
@@ -123,6 +125,7 @@ def describe(settings: ServeSettings) -> str:
             "authorities": settings.tls.authorities,
             "server_name": settings.tls.server_name,
         },
+        "telemetry": asdict(settings.telemetry),
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }

@@ -53,14 +53,14 @@ class Outcome:
         """Suspend the running task until the outcome is known."""
         if self.progress is not DONE:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._when_done(lambda: None if future.done() else future.set_result(None))
+            self.when_done(lambda: None if future.done() else future.set_result(None))
             yield from future
 
     def wait_blocking(self, timeout: float | None) -> None:
         """Block the running thread until the outcome is known, at most `timeout` seconds (TimeoutError)."""
         if not self.done:
             known = threading.Event()
-            self._when_done(known.set)
+            self.when_done(known.set)
             if not known.wait(timeout):
                 raise TimeoutError("the outcome is not known yet")
 
@@ -69,7 +69,8 @@ class Outcome:
         if self.error is not None:
             raise self.error
 
-    def _when_done(self, wake: Callable[[], None]) -> None:
+    def when_done(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called once the outcome is known, by whoever makes it known; at once if it is."""
         if self._waiters is None:
             self._waiters = []
         self._waiters.append(wake)

@@ -15,9 +15,10 @@ from services.gateway.core.validation import refused
 from services.gateway.service.gateway import Gateway
 from services.gateway.service.produce import Answer, Part, append
 from services.gateway.service.topics import create_on_demand
+from services.gateway.service.tracing import PublishTraces, publish_traces
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import produce_pb2 as pb
-from sharebroker.records.batch_builder import HEADER_BYTES, BatchBuilder
+from sharebroker.records.batch_builder import HEADER_BYTES, BatchBuilder, Header
 from sharebroker.records.compression import CODECS
 from sharebroker.records.partitioner import Partitioner
 
@@ -31,12 +32,15 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
     check_topic_name(request.topic)
     topic = await create_on_demand(gateway, request.topic, deadline)
     limit = gateway.catalog.topic_config(topic).max_message_bytes
-    placed = _placed(request.records, topic, limit)
+    traces = publish_traces(topic.name)
+    placed = _placed(request.records, topic, limit, traces)
     parts = [
         Part(topic_id=topic.topic_id, partition=index, record_batches=batches.build())
         for index, batches in placed.items()
     ]
     answers = await append(gateway, parts, deadline)
+    if traces is not None:
+        traces.answered(answers)
     _raise_failure(answers, [batches.indexes for batches in placed.values()])
     return pb.PublishResponse(positions=_positions(len(request.records), placed, answers))
 
@@ -49,13 +53,13 @@ class _Batches:
     indexes: list[int] = field(default_factory=list)
     builders: list[BatchBuilder] = field(default_factory=list)
 
-    def add(self, index: int, record: pb.PublishRecord, timestamp_ms: int) -> None:
+    def add(self, index: int, record: pb.PublishRecord, timestamp_ms: int, traced: list[Header]) -> None:
         self.indexes.append(index)
         fields = (
             record.timestamp_ms or timestamp_ms,
             record.key if record.HasField("key") else None,
             _value(record),
-            [(header.key, header.value) for header in record.headers],
+            [*((header.key, header.value) for header in record.headers), *traced],
         )
         if not self.builders or not self.builders[-1].append(*fields):
             self.builders.append(BatchBuilder(CODECS["none"], self.size))
@@ -65,7 +69,9 @@ class _Batches:
         return b"".join(builder.build() for builder in self.builders)
 
 
-def _placed(records: Sequence[pb.PublishRecord], topic: Topic, limit: int) -> dict[int, _Batches]:
+def _placed(
+    records: Sequence[pb.PublishRecord], topic: Topic, limit: int, traces: PublishTraces | None
+) -> dict[int, _Batches]:
     """The records by partition, in the order of the request."""
     size = min(PUBLISH_BATCH_BYTES, limit)
     partitioner = Partitioner(size, random.randrange)
@@ -78,7 +84,9 @@ def _placed(records: Sequence[pb.PublishRecord], topic: Topic, limit: int) -> di
         else:
             key = record.key if record.HasField("key") else None
             partition = partitioner.partition(key, weight, topic.partitions)
-        placed.setdefault(partition, _Batches(size)).add(index, record, timestamp_ms)
+        batches = placed.setdefault(partition, _Batches(size))
+        traced = [] if traces is None else traces.begin(record, partition, len(batches.indexes))
+        batches.add(index, record, timestamp_ms, traced)
     return placed
 
 

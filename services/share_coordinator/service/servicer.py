@@ -31,10 +31,12 @@ from services.share_coordinator.core.records import ShareRecord
 from services.share_coordinator.service.inspection import inspect
 from services.share_coordinator.service.messages import batches_in, read_fields, summary_fields
 from services.share_coordinator.service.state_log import Shard, fetch, find_offset
+from services.share_coordinator.service.tracing import tell_of_write
 from services.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceServicer
+from sharebroker.tracing import switch
 
 Host = ShardHost[Command, ShareRecord, Reply]
 Fields = Callable[[Any], dict[str, Any]]
@@ -215,7 +217,11 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         key, index = self._route(group_id, topic_id, partition)
         if not self._partition_exists(topic_id, partition):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
-        return self._host.shard(index).submit(command(key), timeout=self._timeout)
+        asked = command(key)
+        made = self._host.shard(index).submit(asked, timeout=self._timeout)
+        if switch.on is not None and isinstance(asked, Write):
+            tell_of_write(switch.on, made, asked)
+        return made
 
 
 async def _result(

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -45,8 +45,12 @@ from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import is_changed, load_state, share_key, state_writer
 from services.share_partition_leader.service.tallies import Tallies
+from services.share_partition_leader.service.tracing import leader_traces
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from services.share_partition_leader.service.traced_partition import PartitionTraces
 
 _log = structlog.get_logger()
 
@@ -68,7 +72,7 @@ class LedPartition:
     """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while.
 
     `readers` wait for the log to grow, without a group. `verifications` are what coordinators are asked about
-    transactions, by producer id and epoch.
+    transactions, by producer id and epoch. `traces`: where this process traces.
     """
 
     topic: Topic
@@ -77,6 +81,7 @@ class LedPartition:
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
     readers: set[asyncio.Event] = field(default_factory=set)
     verifications: dict[tuple[int, int], asyncio.Task[Verified]] = field(default_factory=dict)
+    traces: PartitionTraces | None = None
 
     @property
     def partition(self) -> int:
@@ -109,6 +114,7 @@ class Leadership:
         self._room = 0
         self.tallies = Tallies(lambda: self.broker.metrics_max_share_partitions)
         self.load_time = Histogram()
+        self._traces = leader_traces()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
@@ -269,6 +275,8 @@ class Leadership:
         topic = await self._topic(topic_id)  # it may have changed meanwhile, or been deleted
         log.settings = self._log_settings(topic)
         led = LedPartition(topic, log, tokens_of(epoch))
+        if self._traces is not None:
+            led.traces = self._traces.of(topic.name, led.partition, log.log_end_offset)
         log.on_append.append(led.wake)
         self._led[resource] = led
 
@@ -374,9 +382,8 @@ class Leadership:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         writer = state_writer(persister, group_id, led.log)
-        made = ShareGroupPartition(
-            group_id, led.topic.name, led.log, core, writer, partial(self._forget, led)
-        )
+        make = ShareGroupPartition if led.traces is None else led.traces.share_partition
+        made = make(group_id, led.topic.name, led.log, core, writer, partial(self._forget, led))
         made.tell_start()
         self.load_time.add_seconds(monotonic() - begun)
         return made

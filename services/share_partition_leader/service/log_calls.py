@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
+from libs.clock import now
+from libs.record_log.appends import Appended
 from libs.record_log.core.producers import Marker
 from libs.record_log.partition_log import PartitionLog
 from libs.rpc.in_band import wire
@@ -45,13 +47,30 @@ async def produce(
     async def append(
         led: LedPartition, asked: pb.ProduceRequest.Partition, answer: pb.ProduceResponse.Partition
     ) -> None:
-        appended = await appends.append(led, asked.record_batches, claim)
+        appended = await _append(led, appends, asked.record_batches, claim)
         answer.base_offset = appended.base_offset
         answer.last_offset = appended.last_offset
         answer.log_append_time_ms = appended.log_append_time
         answer.log_start_offset = led.log.log_start_offset
 
     return await each(leadership, request.partitions, pb.ProduceResponse.Partition, append)
+
+
+async def _append(
+    led: LedPartition, appends: TransactionalAppends, data: bytes, claim: Claim | None
+) -> Appended:
+    """Tells of traced records, where this process traces."""
+    traced = led.traces.find(data) if led.traces is not None else ()
+    if led.traces is None or not traced:
+        return await appends.append(led, data, claim)
+    begun = now()
+    try:
+        appended = await appends.append(led, data, claim)
+    except KafkaError as error:
+        led.traces.appended(traced, error, begun)
+        raise
+    led.traces.appended(traced, appended, begun)
+    return appended
 
 
 async def list_offsets(

@@ -18,6 +18,7 @@ from sharebroker.producer.buffer import RecordBuffer
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker.records.batch_builder import Header
+from sharebroker.tracing.application import record_traces
 
 
 class Publishing:
@@ -32,6 +33,7 @@ class Publishing:
         self._sender = Sender(self._connection, config, self._buffer)
         self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]
         self._closed = False
+        self._traces = record_traces()
 
     def _wake(self) -> None:
         if threading.get_ident() == self._thread:
@@ -56,7 +58,13 @@ class Publishing:
         if self._buffer.full or self._sender.is_unknown(topic, now):
             return None
         timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
-        return self._buffer.append(topic, partition, (timestamp, *record), now)
+        if self._traces is None or (span := self._traces.begin(topic, record[2])) is None:
+            return self._buffer.append(topic, partition, (timestamp, *record), now)
+        key, value, headers = record
+        traced = (timestamp, key, value, (*headers, *self._traces.headers(span)))
+        publication = self._buffer.append(topic, partition, traced, now)
+        publication.traced(self._traces, span)
+        return publication
 
     async def prepare(self, topic: str) -> None:
         """Find out about the topic, wait for room. Raises UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT."""

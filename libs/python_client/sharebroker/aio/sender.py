@@ -110,10 +110,13 @@ class Sender:
 
     def _request(self, taken: list[list[PendingBatch]]) -> ProduceStreamRequest:
         self._last_id += 1
+        now = clock.now()
         request = ProduceRequest(timeout_ms=self._config.request_timeout_ms)
         topics: dict[str, ProduceRequest.TopicData] = {}
         sent: Request = {}
         for batches in taken:
+            for batch in batches:
+                batch.sent_at = now
             of = batches[0]
             if of.topic not in topics:
                 topics[of.topic] = request.topic_data.add(name=of.topic)
@@ -121,7 +124,7 @@ class Sender:
                 index=of.partition, records=b"".join(batch.data for batch in batches)
             )
             sent[of.topic, of.partition] = batches
-        deadline = clock.now() + self._config.request_timeout_ms / 1000
+        deadline = now + self._config.request_timeout_ms / 1000
         self._in_flight[self._last_id] = _Sent(sent, deadline)
         return ProduceStreamRequest(id=self._last_id, produce=request)
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sharebroker.outcome import Outcome
 from sharebroker.records.batch_builder import BatchBuilder
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+    from sharebroker.tracing.publishing import BatchTraces, RecordTraces
 
 
 class RecordMetadata(NamedTuple):
@@ -19,7 +24,10 @@ class RecordMetadata(NamedTuple):
 
 
 class PendingBatch(Outcome):
-    """Records of one partition that travel together. `created` is in seconds by the producer's clock."""
+    """Records of one partition that travel together.
+
+    `created`, and `sent_at` (0: not yet), are in seconds by the producer's clock.
+    """
 
     __slots__ = (
         "_builder",
@@ -28,9 +36,11 @@ class PendingBatch(Outcome):
         "created",
         "not_before",
         "partition",
+        "sent_at",
         "size",
         "timestamp",
         "topic",
+        "traces",
         "tries",
     )
 
@@ -40,10 +50,12 @@ class PendingBatch(Outcome):
         self.partition = partition
         self.created = created
         self.not_before = created
+        self.sent_at = 0.0
         self.size = 0
         self.tries = 0
         self.base_offset = -1
         self.timestamp = -1
+        self.traces: BatchTraces | None = None
         self._builder = builder
         self._data: bytes | None = None
 
@@ -73,6 +85,16 @@ class Publication:
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self._batch.done
+
+    def traced(self, traces: RecordTraces, span: Span) -> None:
+        """The span is over when the outcome is known."""
+        batch = self._batch
+        if batch.traces is None:
+            batch.traces = traces.of_batch(batch)
+            batch.when_done(batch.traces.settled)
+        batch.traces.add(self._index, span)
+        if batch.done:  # by another thread, meanwhile
+            batch.traces.settled()
 
     def __await__(self) -> Generator[object, None, RecordMetadata]:
         yield from self._batch.wait()

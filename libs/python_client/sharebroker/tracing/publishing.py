@@ -1,0 +1,97 @@
+"""A record's trace begins where it is made: a `create` span each, a `send` span for all of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from opentelemetry.trace import Span, SpanKind
+
+from sharebroker.errors import KafkaError
+from sharebroker.tracing import names
+from sharebroker.tracing.context import PARENT, TraceContext
+from sharebroker.tracing.tracer import Tracer, context_of
+
+if TYPE_CHECKING:
+    from sharebroker.records.batch_builder import Header
+
+_MOST_LINKS: Final = 128
+
+
+class Placed(Protocol):
+    """A batch whose outcome is known; `sent_at` is in seconds since the Unix epoch."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    sent_at: float
+    error: KafkaError | None
+
+
+class RecordTraces:
+    """Begins the traces of records."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+
+    def begin(self, topic: str, headers: Iterable[Header]) -> Span | None:
+        """The span of a record that is traced from here on: its headers are to say so.
+
+        None for one that is not, and for one whose headers have a trace already.
+        """
+        parent = self._tracer.current()
+        if parent is None and not self._tracer.begins():
+            return None
+        if any(name == PARENT for name, _ in headers):
+            return None
+        about = names.about(names.CREATE, names.CREATE, topic)
+        span = self._tracer.start(f"create {topic}", parent, SpanKind.PRODUCER, about)
+        return span if span is not None and span.is_recording() else None
+
+    def headers(self, span: Span) -> list[Header]:
+        """What a record's headers say of its trace."""
+        return [(name, value.encode()) for name, value in context_of(span).headers]
+
+    def of_batch(self, batch: Placed) -> BatchTraces:
+        """What is to be told when the batch's outcome is known."""
+        return BatchTraces(self._tracer, batch)
+
+
+class BatchTraces:
+    """The traced records of one batch, by their place in it."""
+
+    __slots__ = ("_batch", "_spans", "_tracer")
+
+    def __init__(self, tracer: Tracer, batch: Placed) -> None:
+        self._tracer = tracer
+        self._batch = batch
+        self._spans: list[tuple[int, Span]] = []
+
+    def add(self, index: int, span: Span) -> None:
+        """A record is traced."""
+        self._spans.append((index, span))
+
+    def settled(self) -> None:
+        """The batch was appended, or given up."""
+        spans, self._spans = self._spans, []
+        if not spans:
+            return
+        batch = self._batch
+        self._sent([context_of(span) for _, span in spans])
+        for index, span in spans:
+            span.set_attribute(names.PARTITION, str(batch.partition))
+            if batch.error is None:
+                span.set_attribute(names.OFFSET, batch.base_offset + index)
+            self._tracer.end(span, batch.error)
+
+    def _sent(self, records: Sequence[TraceContext]) -> None:
+        """One span for all, in the trace of the first; it names the others."""
+        batch = self._batch
+        about = names.about(names.SEND, names.SEND, batch.topic, batch.partition)
+        about[names.COUNT] = len(records)
+        links = records[1:_MOST_LINKS]
+        sent = self._tracer.start(
+            f"send {batch.topic}", records[0], SpanKind.CLIENT, about, links, batch.sent_at or None
+        )
+        if sent is not None:
+            self._tracer.end(sent, batch.error)

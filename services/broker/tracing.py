@@ -1,0 +1,46 @@
+"""Turns traces on where OpenTelemetry's environment variables say so."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Set
+from contextlib import AsyncExitStack
+
+import structlog
+
+from libs.rpc.router import ROLES
+from libs.telemetry.process import release
+from services.broker.settings import ServeSettings
+from sharebroker.tracing import switch
+
+_log = structlog.get_logger()
+
+
+def begin(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
+    """Trace from here on, if that was asked for; `stack` ends it, after all that may be traced."""
+    if settings.telemetry.traces is None or settings.telemetry.sampling.never:
+        return
+    from sharebroker.tracing import setup  # brings OpenTelemetry in
+
+    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), _undelivered)
+    switch.turn(exporting.tracer)
+
+    async def end() -> None:
+        switch.turn(None)
+        await asyncio.to_thread(exporting.stop)
+
+    stack.push_async_callback(end)
+
+
+def attributes(roles: Set[str], address: str) -> dict[str, str]:
+    """Who tells; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES may say otherwise."""
+    named = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
+    return {
+        "service.name": f"sharebroker{named}",
+        "service.version": release(),
+        "service.instance.id": address,
+    }
+
+
+def _undelivered(logger: str, reason: str) -> None:
+    _log.warning("telemetry does not arrive; what waits too long is dropped", by=logger, reason=reason)

@@ -1,0 +1,57 @@
+"""Somebody to tell traces to, and processes that do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from libs.testkit.brokers import Cluster
+from libs.testkit.plugin import TEST_PROPERTIES
+from sharebroker.tracing import setup, switch
+from sharebroker.tracing.settings import parse
+from sharebroker.tracing.told import Told
+
+LOCK = "1000"
+CLIENT = "the-test"
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A cluster that traces, and what was told so far."""
+
+    cluster: Cluster
+    spans: Callable[[], Sequence[Told]]
+
+
+def environment(endpoint: str, **more: str) -> dict[str, str]:
+    return {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_BSP_SCHEDULE_DELAY": "200", **more}
+
+
+@contextmanager
+def serving(
+    start: Callable[..., AbstractContextManager[Cluster]], endpoint: str, *options: str, **more: str
+) -> Iterator[Cluster]:
+    """Processes that tell traces to an endpoint."""
+    properties = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
+    with patch.dict(os.environ, environment(endpoint, **more)), start(*properties, *options) as cluster:
+        yield cluster
+
+
+def _ignore(by: str, why: str) -> None:
+    """What does not arrive is for others to test."""
+
+
+@contextmanager
+def tracing_here(endpoint: str, **more: str) -> Iterator[None]:
+    """The test's own process traces, as a program of a user."""
+    settings = parse(environment(endpoint, **more))
+    exporting = setup.begin(settings, {"service.name": CLIENT}, _ignore)
+    switch.turn(exporting.tracer)
+    try:
+        yield
+    finally:
+        switch.turn(None)
+        exporting.stop()

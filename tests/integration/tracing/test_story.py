@@ -1,0 +1,223 @@
+"""One trace tells a record's way: made, appended, acquired, lock lost, acquired again, accepted, written.
+
+The same assertions on what a collector is sent, and on what a real Jaeger answers about it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from urllib.request import urlopen
+from uuid import uuid4
+
+import confluent_kafka
+import pytest
+
+from libs.testkit.brokers import four_processes, one_process
+from libs.testkit.waiting import until
+from sharebroker.aio import Producer
+from sharebroker.errors import ErrorCode
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.tracing.context import TraceContext
+from sharebroker.tracing.told import Told, of_jaeger
+from tests.integration.tracing.conftest import CLIENT, LOCK, Traced, serving, tracing_here
+from tests.support.client import Client, connected
+from tests.support.jaeger import JAEGER, MISSING, jaeger
+from tests.support.otlp import collecting
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(scope="module")
+def collected() -> Iterator[Traced]:
+    """Four processes that tell a collector."""
+    with (
+        collecting() as collector,
+        serving(four_processes, collector.url) as cluster,
+        tracing_here(collector.url),
+    ):
+        yield Traced(cluster, collector.spans)
+
+
+@pytest.fixture(scope="module")
+def in_jaeger() -> Iterator[Traced]:
+    """One process that tells Jaeger."""
+    with (
+        jaeger() as found,
+        serving(one_process, found.otlp) as cluster,
+        tracing_here(found.otlp),
+    ):
+
+        def spans() -> list[Told]:
+            with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as answer:
+                return of_jaeger(json.load(answer))
+
+        yield Traced(cluster, spans)
+
+
+@pytest.fixture(
+    params=[
+        "collected",
+        pytest.param("in_jaeger", marks=pytest.mark.skipif(JAEGER is None, reason=MISSING)),
+    ]
+)
+def traced(request: pytest.FixtureRequest) -> Traced:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, Traced)
+    return found
+
+
+async def lose_a_lock_then_accept(client: Client, topic: str, group: str) -> None:
+    """The first member never answers."""
+    first = await client.acquire(group, topic, 1, member="silent", wait=20)
+    assert [record.delivery_count for record in first.records] == [1]
+    (record,) = (await client.acquire(group, topic, 1, member="worker", wait=20)).records
+    assert record.delivery_count == 2
+    assert await client.acknowledge(group, "worker", [record]) == [ErrorCode.NONE]
+
+
+def story(traced: Traced, topic: str, *awaited: str) -> list[Told]:
+    """The spans of the traces that the topic's records have, once all that is awaited is there.
+
+    Processes tell in their own time: what one of them told last says nothing of the others.
+    """
+    found: list[Told] = []
+
+    def whole() -> bool:
+        spans = traced.spans()
+        ids = {span.name.trace for span in spans if span.operation == f"create {topic}"}
+        found[:] = [span for span in spans if span.name.trace in ids]
+        return not Counter(awaited) - Counter(operations(found, topic))
+
+    until(whole, PATIENCE)
+    return found
+
+
+def operations(spans: Sequence[Told], topic: str) -> list[str]:
+    """Their names without the topic's; of calls without the package's."""
+    return [span.operation.removesuffix(f" {topic}").rpartition(".")[2] for span in spans]
+
+
+def by_operation(spans: Sequence[Told], topic: str) -> dict[str, list[Told]]:
+    found: dict[str, list[Told]] = {}
+    for operation, span in zip(operations(spans, topic), spans, strict=True):
+        found.setdefault(operation, []).append(span)
+    return found
+
+
+async def test_a_lock_that_is_lost_shows(traced: Traced) -> None:
+    async with connected(traced.cluster.address) as client, Producer(traced.cluster.address) as producer:
+        topic, _ = await client.create()
+        group = await client.group(share_record_lock_duration_ms=LOCK)
+        sent = await producer.publish(topic, b"never told", key=b"nor this", partition=0)
+        await lose_a_lock_then_accept(client, topic, group)
+    twice = ("acquire", "write state", "append state")
+    whole = ("create", "send", "append", "lock lost", "accept", *twice, *twice)
+    spans = story(traced, topic, *whole)
+    named = by_operation(spans, topic)
+    (create,), (send,), (append,) = named["create"], named["send"], named["append"]
+    first, second = named["acquire"]
+    (lost,), (accepted,) = named["lock lost"], named["accept"]
+    written = named["write state"]
+
+    assert create.parent == ""
+    assert {span.parent for span in (send, append, first, second)} == {create.name.span}
+    assert (lost.parent, accepted.parent) == (first.name.span, second.name.span)
+    assert {span.parent for span in written} == {lost.name.span, accepted.name.span}
+    story_told = [create, append, first, lost, second, accepted]
+    assert story_told == sorted(story_told, key=lambda span: span.begun)
+    assert create.service == CLIENT
+    for span in (append, first, lost, second, accepted):
+        assert span.attributes["messaging.system"] == "sharebroker"
+        assert span.attributes["messaging.destination.name"] == topic
+        assert span.attributes["messaging.destination.partition.id"] == "0"
+        assert span.attributes["messaging.kafka.offset"] == sent.offset
+    for span, count in ((first, 1), (lost, 1), (second, 2), (accepted, 2)):
+        assert span.attributes["messaging.consumer.group.name"] == group
+        assert span.attributes["messaging.sharebroker.delivery_count"] == count
+    assert "lock" in lost.error
+    assert accepted.attributes["messaging.sharebroker.settled"] == "accept"
+    assert not any(span.error for span in spans if span is not lost)
+    assert sorted(operations(spans, topic)) == sorted((*whole, *called(spans)))
+
+
+def called(spans: Sequence[Told]) -> list[str]:
+    """Calls between processes; there are none in one."""
+    return [span.operation.rpartition(".")[2] for span in spans if "/" in span.operation]
+
+
+async def test_what_goes_together_is_linked(collected: Traced) -> None:
+    """Three records in one call: each has its trace, one write of state has them all."""
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["a", "b", "c"], partition=0)
+        records = await client.acquire_all(group, topic, 3, "worker")
+        assert await client.acknowledge(group, "worker", records, 3) == [ErrorCode.NONE] * 3
+    spans = story(collected, topic, *["create", "reject"] * 3, "send", "write state")
+    assert len({span.name.trace for span in spans}) == 3
+    (sent,) = [span for span in spans if span.operation == f"send {topic}"]
+    made = [span.name for span in spans if span.operation == f"create {topic}"]
+    assert {*sent.links} == {name for name in made if name.span != sent.parent}
+    (written,) = [span for span in spans if span.operation == f"write state {topic}"]
+    rejected = [span for span in spans if span.operation == f"reject {topic}"]
+    assert {*written.links, (written.name.trace, written.parent)} == {span.name for span in rejected}
+    assert all(written.name in span.links for span in rejected if span.name.span != written.parent)
+    assert {span.attributes["messaging.kafka.offset"] for span in rejected} == {0, 1, 2}
+
+
+async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
+    mine = TraceContext(int(uuid4()), 7)
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create()
+        record = produce.PublishRecord(text="x", partition=0)
+        request = produce.PublishRequest(topic=topic, records=[record])
+        await client.produce.Publish(request, timeout=20, metadata=mine.headers)
+    calls = ("ProduceService/Publish", "SharePartitionLeaderService/Produce")
+    spans = story(collected, topic, "create", "append", *calls)
+    assert {span.name.trace for span in spans} == {f"{mine.trace_id:032x}"}
+    (asked,), (passed,) = (by_operation(spans, topic)[call] for call in calls)
+    (made,) = by_operation(spans, topic)["create"]
+    assert (asked.parent, made.parent, passed.parent) == (f"{7:016x}", asked.name.span, asked.name.span)
+    assert [span.service for span in (asked, passed)] == [
+        "sharebroker-gateway",
+        "sharebroker-share-partition-leader",
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
+    mine = TraceContext(int(uuid4()), 7)
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create()
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": collected.cluster.kafka, "compression.type": codec}
+    )
+    for number in range(10):
+        headers: dict[str, str | bytes | None] = dict(mine.headers) if number == 4 else {}
+        producer.produce(topic, value=b"x" * 100, headers=headers, partition=0)
+    assert producer.flush(20) == 0
+    found: list[Told] = []
+
+    def told() -> bool:
+        found[:] = [span for span in collected.spans() if span.name.trace == f"{mine.trace_id:032x}"]
+        return bool(found)
+
+    until(told, PATIENCE)
+    (appended,) = found
+    assert (appended.operation, appended.parent) == (f"append {topic}", f"{7:016x}")
+    assert appended.attributes["messaging.kafka.offset"] == 4
+
+
+async def test_a_refusal_says_why(collected: Traced) -> None:
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["a"], partition=0)
+        (record,) = await client.acquire_all(group, topic, 1, "worker")
+        record.lock_token += 1
+        assert await client.acknowledge(group, "worker", [record]) == [ErrorCode.INVALID_RECORD_STATE]
+    (refused,) = by_operation(story(collected, topic, "acknowledge"), topic)["acknowledge"]
+    assert refused.attributes["error.type"] == "INVALID_RECORD_STATE"
+    assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"

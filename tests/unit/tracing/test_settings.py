@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import pytest
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.tracing.sampling import Sampling
+from sharebroker.tracing.settings import OFF, Queue, parse
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+HERE = {ENDPOINT: "http://127.0.0.1:4317"}
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"OTEL_SERVICE_NAME": "a", "PATH": "b"},
+        {ENDPOINT: ""},
+        {"OTEL_TRACES_EXPORTER": "none", **HERE},
+    ],
+)
+def test_nothing_is_told_unless_it_is_asked_for(environment: dict[str, str]) -> None:
+    found = parse(environment)
+    assert (found.traces, found.metrics) == (None, None)
+
+
+def test_disabled_is_disabled() -> None:
+    assert parse({"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_SAMPLER": "wrong", **HERE}) is OFF
+
+
+def test_an_endpoint_is_enough() -> None:
+    found = parse(HERE)
+    assert found.traces == "http://127.0.0.1:4317"
+    assert found.metrics is None
+    assert found.sampling == Sampling(1.0, parent_based=True)
+    assert found.queue == Queue(2048, 128, 5.0)
+
+
+def test_an_exporter_is_enough() -> None:
+    found = parse({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_METRICS_EXPORTER": "otlp"})
+    assert (found.traces, found.metrics) == ("http://127.0.0.1:4317", "http://127.0.0.1:4317")
+
+
+def test_each_kind_may_go_elsewhere() -> None:
+    found = parse(
+        {
+            **HERE,
+            "OTEL_METRICS_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://traces:1",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://metrics:2",
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
+        }
+    )
+    assert (found.traces, found.metrics, found.metrics_every) == ("https://traces:1", "http://metrics:2", 0.5)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "ratio", "found"),
+    [
+        ("always_off", None, Sampling(0.0, parent_based=False)),
+        ("traceidratio", "0.25", Sampling(0.25, parent_based=False)),
+        ("parentbased_traceidratio", None, Sampling(1.0, parent_based=True)),
+        ("parentbased_always_off", "7", Sampling(0.0, parent_based=True)),
+    ],
+)
+def test_samplers_go_by_their_names(sampler: str, ratio: str | None, found: Sampling) -> None:
+    asked = {**HERE, "OTEL_TRACES_SAMPLER": sampler}
+    assert parse(asked if ratio is None else asked | {"OTEL_TRACES_SAMPLER_ARG": ratio}).sampling == found
+
+
+def test_a_queue_follows_the_variables() -> None:
+    found = parse({**HERE, "OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "500"}).queue
+    assert found == Queue(100, 100, 0.5)
+    assert found.rate == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_TRACES_SAMPLER_ARG", "2"),
+        ("OTEL_TRACES_SAMPLER_ARG", "some"),
+        (ENDPOINT, "127.0.0.1:4317"),
+        (ENDPOINT, "http://"),
+        (ENDPOINT, "http://a:port"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4000"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
+    asked = {**HERE, "OTEL_TRACES_SAMPLER": "traceidratio", name: value}
+    with pytest.raises(KafkaError) as refused:
+        parse(asked)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message.startswith(f"{name} is {value!r}; it may be ")
+
+
+def test_a_password_in_an_endpoint_is_not_repeated() -> None:
+    with pytest.raises(KafkaError) as refused:
+        parse({ENDPOINT: "http://me:secret@host:4317"})
+    assert "secret" not in refused.value.message
