@@ -26,6 +26,8 @@ CHANNEL_OPTIONS = (
 )
 
 
+_NOTHING: dict[str, Any] = {}
+
 NOT_SENT = "not_sent"
 """In the metadata of an error: the server was not reached, so nothing can have been done."""
 
@@ -62,20 +64,20 @@ class RemoteStub:
     def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             try:
-                return await _begun(callable_, request, timeout=timeout, metadata=_told())
+                return await _begun(callable_, request, timeout=timeout, **_told())
             except grpc.aio.AioRpcError as failure:
                 raise _error(failure) from failure
 
         return call
 
 
-def _told() -> tuple[tuple[str, str], ...] | None:
+def _told() -> dict[str, Any]:
     """What a call says of the trace that it is made in."""
     if switch.on is None:
-        return None
+        return _NOTHING
     from libs.telemetry.tracing import calls  # brings OpenTelemetry in
 
-    return calls.outgoing(switch.on)
+    return {"metadata": calls.outgoing(switch.on)}
 
 
 def _begun(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:

@@ -1,0 +1,101 @@
+"""Nobody takes the traces: work goes on, nothing grows, it is said once a minute; nothing tells secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+
+from libs.testkit.brokers import Serve
+from libs.testkit.servers import free_port, running
+from libs.testkit.waiting import eventually
+from sharebroker.aio import Producer
+from tests.integration.tracing.conftest import environment, tracing_here
+from tests.support.client import connected
+from tests.support.otlp import collecting
+
+SMALL = {
+    "OTEL_BSP_MAX_QUEUE_SIZE": "64",
+    "OTEL_BSP_SCHEDULE_DELAY": "100",
+    "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
+}
+WARNING = "telemetry does not arrive"
+
+
+@contextmanager
+def nobody_listens() -> Iterator[str]:
+    yield f"http://127.0.0.1:{free_port()}"
+
+
+@contextmanager
+def nobody_answers() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield f"http://127.0.0.1:{silent.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("away", [nobody_listens, nobody_answers])
+async def test_work_goes_on_where_nobody_takes_traces(away: object, tmp_path: Path) -> None:
+    assert callable(away)
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), "--metrics", "127.0.0.1:0"])
+    with away() as endpoint, tracing_here(endpoint, **SMALL):
+        with patch.dict(os.environ, environment(endpoint, **SMALL)):
+            serve.start()
+        async with connected(serve.address) as client, Producer(serve.address) as producer:
+            topic, _ = await client.create()
+            group = await client.group()
+
+            async def work() -> None:
+                sent = [await producer.send(topic, b"x") for _ in range(50)]
+                for one in sent:
+                    await one
+                records = await client.acquire_all(group, topic, 50, "worker")
+                assert not any(await client.acknowledge(group, "worker", records))
+
+            async def worked_and_told() -> bool:
+                await work()
+                return WARNING in serve.log
+
+            await eventually(worked_and_told, 60)
+            for _ in range(5):
+                await work()
+        assert serve.stop() == 0
+    told = [json.loads(line) for line in serve.log.splitlines()]
+    assert [line["level"] for line in told if WARNING in line["event"]] == ["warning"]
+
+
+SECRETS = ("pass-of-redis", "token-of-collector", "what-is-in-it", "whose-it-is", "header-of-theirs")
+
+
+async def test_secrets_are_told_to_nobody(tmp_path: Path) -> None:
+    redis, token, value, key, header = SECRETS
+    with collecting() as collector, running("valkey", "--requirepass", redis) as server:
+        url = f"redis://:{redis}@127.0.0.1:{server.port}"
+        more = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization={token}"}
+        serve = Serve(tmp_path, ["--redis", url])
+        with tracing_here(collector.url):
+            with patch.dict(os.environ, environment(collector.url, **more)):
+                serve.start()
+            async with connected(serve.address) as client, Producer(serve.address) as producer:
+                topic, _ = await client.create()
+                group = await client.group()
+                await producer.publish(
+                    topic, value.encode(), key=key.encode(), headers=[("x", header.encode())], partition=0
+                )
+                (record,) = await client.acquire_all(group, topic, 1, "worker")
+                record.lock_token += 1
+                assert any(await client.acknowledge(group, "worker", [record], 3))
+                record.lock_token -= 1
+                assert not any(await client.acknowledge(group, "worker", [record], 3))
+            assert serve.stop() == 0
+    assert {"append", "acquire", "acknowledge", "reject"} <= {
+        span.operation.partition(" ")[0] for span in collector.spans()
+    }
+    assert token in {headers.get("authorization") for headers in collector.headers}
+    told = "".join(map(str, collector.requests)) + serve.log
+    assert not [secret for secret in SECRETS if secret in told]
