@@ -140,6 +140,21 @@ class BrokerConfig:
     # Group coordinator.
     offsets_topic_num_partitions: int = integer(50, 1, 10_000, "Shards of the group coordinator.")
     offsets_commit_timeout_ms: int = integer(5000, 1, INT_MAX, "Time a group coordinator's write may take.")
+    offsets_retention_minutes: int = integer(
+        7 * 24 * 60, 1, INT_MAX, "How long offsets stay that a consumer group without members has committed."
+    )
+    offsets_retention_check_interval_ms: int = integer(
+        10 * _MINUTE, 1, LONG_MAX, "How often offsets are looked through for those."
+    )
+    offset_metadata_max_bytes: int = integer(4096, 0, INT_MAX, "Longest text beside a committed offset.")
+    group_min_session_timeout_ms: int = integer(6000, 1, INT_MAX, "Least session timeout of a consumer.")
+    group_max_session_timeout_ms: int = integer(
+        30 * _MINUTE, 1, INT_MAX, "Most session timeout of a consumer."
+    )
+    group_initial_rebalance_delay_ms: int = integer(
+        0, 0, 10 * _MINUTE, "How long an empty consumer group waits for more members than one (Kafka: 3000)."
+    )
+    group_max_size: int = integer(1000, 1, INT_MAX, "Most members a consumer group has (Kafka: no limit).")
     group_share_enable: bool = boolean(True, "Offer share groups (Kafka before 4.2: false).")
     group_share_assignors: str = choice("simple", ("simple",), "The assignor of share groups.")
     group_share_max_size: int = integer(200, 1, 1000, "Most members a share group has.", dynamic=True)

@@ -52,6 +52,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._codec = codec
         self._settings = settings
         self._epoch = 0
+        self._loads = 0
         self._machine = machine()
         self._pending = Pending(0)
         self._failures = 0
@@ -71,6 +72,11 @@ class ShardRuntime(Generic[C, R, A]):
     def epoch(self) -> int:
         """The lease's epoch, which every append carries."""
         return self._epoch
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Another one after every load: what was only in memory before is gone."""
+        return self._epoch, self._loads
 
     def open(self, epoch: int) -> None:
         """Start loading under the lease's epoch; whoever held it before can append no more."""
@@ -110,6 +116,7 @@ class ShardRuntime(Generic[C, R, A]):
         elif not self._pending:
             self._check_held()
             future.set_result(decision.reply)
+            self._arm_deadline()
             return future
         deadline = loop.time() + timeout
         writes = bool(decision.records)
@@ -288,6 +295,7 @@ class ShardRuntime(Generic[C, R, A]):
         position = max(position, await self._log.last_position(self.shard))
         self._machine, self._pending, self._decided_in_vain = machine, Pending(position), False
         self._trimmed = position - records
+        self._loads += 1
         self._trim_at = asyncio.get_running_loop().time() + self._settings.trim_interval
 
     # Ends

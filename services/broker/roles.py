@@ -23,6 +23,7 @@ from services.gateway.service.share_servicer import ShareServicer
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
 from services.group_coordinator.clients.markers import LeaderMarkers
 from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.service.cluster import Cluster, make_catalog_host
 from services.group_coordinator.service.servicer import GroupCoordinator
 from services.group_coordinator.service.servicer import Ports as GroupPorts
@@ -110,10 +111,12 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it
 
-    host = make_group_host(base.log, config, base.catalog, fenced)
+    answers = Answers()
+    host = make_group_host(base.log, config, base.catalog, fenced, answers)
     await host.start(base.holder)
     stack.push_async_callback(host.stop)
-    ports = GroupPorts(base.catalog, base.persister, LeaderLogEnds(base.router), departures.member_left)
+    ends = LeaderLogEnds(base.router)
+    ports = GroupPorts(base.catalog, base.persister, ends, departures.member_left, answers)
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
     metrics = groups.metrics(base.most_series)

@@ -12,7 +12,6 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Programs that want what a server does not do; a line for each: the exception that ends it, or "nothing". */
 public final class RefusalTour {
-    private static final Duration LIMIT = Duration.ofSeconds(15);
     private static final Duration POLL = Duration.ofMillis(200);
     private static final int POLLS = 75;
 
@@ -41,24 +40,16 @@ public final class RefusalTour {
         switch (wanted) {
             case "share" -> share();
             case "transaction" -> commitInTransaction();
-            case "classic commit", "consumer commit" -> commit(wanted.split(" ")[0]);
-            default -> subscribe(wanted);
+            default -> subscribe();
         }
     }
 
-    private void subscribe(String protocol) {
-        try (var consumer = consumer(protocol)) {
+    private void subscribe() {
+        try (var consumer = consumer()) {
             consumer.subscribe(List.of(partition.topic()));
             for (int poll = 0; poll < POLLS; poll++) {
                 consumer.poll(POLL);
             }
-        }
-    }
-
-    private void commit(String protocol) {
-        try (var consumer = consumer(protocol)) {
-            consumer.assign(List.of(partition));
-            consumer.commitSync(Map.of(partition, new OffsetAndMetadata(0)), LIMIT);
         }
     }
 
@@ -83,9 +74,9 @@ public final class RefusalTour {
         }
     }
 
-    private KafkaConsumer<String, String> consumer(String protocol) {
+    private KafkaConsumer<String, String> consumer() {
         Map<String, Object> config = Map.of(
-            "bootstrap.servers", bootstrap, "group.id", protocol, "group.protocol", protocol);
+            "bootstrap.servers", bootstrap, "group.id", "refused", "group.protocol", "consumer");
         return new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer());
     }
 }

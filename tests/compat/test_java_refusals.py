@@ -14,10 +14,7 @@ from tests.support.kafka_tools import needs_kafka, run_tool
 
 TOUR = Path(__file__).with_name("RefusalTour.java")
 SAYS = {
-    "classic": "The version of API is not supported.",
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
-    "classic commit": "The node does not support OFFSET_COMMIT",
-    "consumer commit": "The node does not support OFFSET_COMMIT",
     "transaction": "The node does not support TXN_OFFSET_COMMIT",
     "share": "The cluster does not support the share group protocol ",
 }

@@ -32,6 +32,7 @@ class ErrorCode(IntEnum):
     REQUEST_TIMED_OUT = 7
     REPLICA_NOT_AVAILABLE = 9
     MESSAGE_TOO_LARGE = 10
+    OFFSET_METADATA_TOO_LARGE = 12
     NETWORK_EXCEPTION = 13
     COORDINATOR_LOAD_IN_PROGRESS = 14
     COORDINATOR_NOT_AVAILABLE = 15
@@ -39,8 +40,11 @@ class ErrorCode(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
     INVALID_REQUIRED_ACKS = 21
+    ILLEGAL_GENERATION = 22
+    INCONSISTENT_GROUP_PROTOCOL = 23
     INVALID_GROUP_ID = 24
     UNKNOWN_MEMBER_ID = 25
+    INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
@@ -76,7 +80,9 @@ class ErrorCode(IntEnum):
     UNKNOWN_LEADER_EPOCH = 75
     UNSUPPORTED_COMPRESSION_TYPE = 76
     OFFSET_NOT_AVAILABLE = 78
+    MEMBER_ID_REQUIRED = 79
     GROUP_MAX_SIZE_REACHED = 81
+    FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
@@ -157,6 +163,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.REQUEST_TIMED_OUT, "DEADLINE_EXCEEDED", True, "The request ran out of time."),
     (ErrorCode.REPLICA_NOT_AVAILABLE, "UNAVAILABLE", True, "The partition is not available."),
     (ErrorCode.MESSAGE_TOO_LARGE, "INVALID_ARGUMENT", False, "A record or batch is larger than allowed."),
+    (ErrorCode.OFFSET_METADATA_TOO_LARGE, "INVALID_ARGUMENT", False, "The text beside a committed offset is too long."),
     (ErrorCode.NETWORK_EXCEPTION, "UNAVAILABLE", True, "The connection broke before the answer came."),
     (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "UNAVAILABLE", True, "The coordinator is still loading."),
     (ErrorCode.COORDINATOR_NOT_AVAILABLE, "UNAVAILABLE", True, "No coordinator is available."),
@@ -164,8 +171,11 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.INVALID_TOPIC_EXCEPTION, "INVALID_ARGUMENT", False, "The topic name is not legal."),
     (ErrorCode.RECORD_LIST_TOO_LARGE, "INVALID_ARGUMENT", False, "The batch is larger than allowed."),
     (ErrorCode.INVALID_REQUIRED_ACKS, "INVALID_ARGUMENT", False, "The number of acknowledgements is not legal."),
+    (ErrorCode.ILLEGAL_GENERATION, "FAILED_PRECONDITION", False, "The generation is not the group's current one."),
+    (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "FAILED_PRECONDITION", False, "The group works in another way than the member."),
     (ErrorCode.INVALID_GROUP_ID, "INVALID_ARGUMENT", False, "The group id is not legal."),
     (ErrorCode.UNKNOWN_MEMBER_ID, "FAILED_PRECONDITION", False, "The group does not know this member."),
+    (ErrorCode.INVALID_SESSION_TIMEOUT, "INVALID_ARGUMENT", False, "The session timeout is out of bounds."),
     (ErrorCode.REBALANCE_IN_PROGRESS, "UNAVAILABLE", True, "The group is being changed."),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this topic."),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this group."),
@@ -201,7 +211,9 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.UNKNOWN_LEADER_EPOCH, "UNAVAILABLE", True, "The leader epoch is newer than the one known here."),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "INVALID_ARGUMENT", False, "This compression is not known."),
     (ErrorCode.OFFSET_NOT_AVAILABLE, "UNAVAILABLE", True, "No offset can be given for this at the moment."),
+    (ErrorCode.MEMBER_ID_REQUIRED, "FAILED_PRECONDITION", False, "Join again with the member id given here."),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, "RESOURCE_EXHAUSTED", False, "The group has as many members as it may have."),
+    (ErrorCode.FENCED_INSTANCE_ID, "FAILED_PRECONDITION", False, "Another member has this instance id now."),
     (ErrorCode.INVALID_RECORD, "INVALID_ARGUMENT", False, "A record is not legal."),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "RESOURCE_EXHAUSTED", True, "Too much at once; slow down."),
     (ErrorCode.PRODUCER_FENCED, "FAILED_PRECONDITION", False, "A newer producer has the same transactional id."),

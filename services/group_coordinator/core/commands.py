@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from services.group_coordinator.core.consumers.commands import ConsumerCommand, ConsumerReply
 from services.group_coordinator.core.model import Assignment, Member, TopicPartition
 from sharebroker.errors import KafkaError
 
@@ -92,9 +93,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Asks for states by group id, of groups in one of `states` (lower case; empty: all)."""
-
-    states: frozenset[str] = frozenset()
+    """Asks for the states of all share groups by group id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +170,16 @@ Command = (
     | DeleteOffsets
     | DeleteGroup
     | StateDeleted
+    | ConsumerCommand
 )
 
 Reply = (
-    HeartbeatReply | GroupDescription | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
+    HeartbeatReply
+    | GroupDescription
+    | Mapping[str, str]
+    | Assignment
+    | AlterPlan
+    | DeletePlan
+    | bool
+    | ConsumerReply
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from libs.compaction.live_keys import LiveKeys
 from libs.coordinator_runtime.machine import Decision
@@ -20,6 +20,7 @@ from services.group_coordinator.core.commands import (
     Command,
     DeleteGroup,
     DeleteOffsets,
+    DeletePlan,
     DescribeGroup,
     GroupDescription,
     Heartbeat,
@@ -30,6 +31,9 @@ from services.group_coordinator.core.commands import (
     StateInitialized,
     Stay,
 )
+from services.group_coordinator.core.consumers.commands import Answered, CommitOffsets, ConsumerCommand, Join
+from services.group_coordinator.core.consumers.machine import ConsumerGroups
+from services.group_coordinator.core.consumers.offsets import OFFSET, OffsetRecord
 from services.group_coordinator.core.draft import Draft
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import (
@@ -38,6 +42,7 @@ from services.group_coordinator.core.records import (
     GroupRecord,
     Key,
     MemberRecord,
+    OfGroup,
     Record,
     StateRecord,
     TargetEpochRecord,
@@ -57,11 +62,13 @@ Fenced = Callable[[str, str], None]
 
 class GroupMachine:
     """The groups of one shard. `fenced` is told group id and member id of members whose session ran out, when
-    that is decided. Groups that begin, begin above the epoch `floor`.
+    that is decided; `answer` gets what members of consumer groups wait for. Share groups that begin, begin
+    above the epoch `floor`.
     """
 
-    def __init__(self, view: ClusterView, fenced: Fenced) -> None:
+    def __init__(self, view: ClusterView, fenced: Fenced, answer: Callable[[int, Answered], None]) -> None:
         self.groups: dict[str, ShareGroup] = {}
+        self.consumers = ConsumerGroups(view, answer)
         self._view = view
         self._fenced = fenced
         self._live: LiveKeys[Key] = LiveKeys()
@@ -82,6 +89,7 @@ class GroupMachine:
                 DeleteOffsets: self._delete_offsets,
                 DeleteGroup: self._delete_group,
                 StateDeleted: self._state_deleted,
+                **dict.fromkeys(get_args(ConsumerCommand), self._of_consumers),
             }
         )
 
@@ -96,7 +104,13 @@ class GroupMachine:
         if isinstance(record, FloorRecord):
             self.floor = record.epoch
             self._live.put(record.key, position)
-            return
+        elif isinstance(record, OffsetRecord):
+            self.consumers.apply(record)
+            (self._live.put if record.committed else self._live.drop)(record.key, position)
+        else:
+            self._apply(record, position)
+
+    def _apply(self, record: OfGroup, position: int) -> None:
         group = self.groups.get(record.group_id)
         if group is None:
             group = self.groups[record.group_id] = ShareGroup(record.group_id)
@@ -113,8 +127,9 @@ class GroupMachine:
                 self._sessions.track(Session(record.group_id, record.member_id))
 
     def next_deadline(self) -> float | None:
-        """When a member may have to be fenced."""
-        return self._sessions.next_deadline()
+        """When a member may have to be fenced, or a consumer group goes on."""
+        deadlines = self._sessions.next_deadline(), self.consumers.next_deadline()
+        return min((when for when in deadlines if when is not None), default=None)
 
     def on_deadline(self, now: float) -> Sequence[Record]:
         """Fences members whose session ran out; gives members that came from the log a full session."""
@@ -125,14 +140,24 @@ class GroupMachine:
             draft = drafts.setdefault(session.group_id, Draft(self.groups[session.group_id]))
             heartbeat.remove(draft, session.member_id)
             self._fenced(*session)
-        return [record for draft in drafts.values() for record in draft.records]
+        fenced: list[Record] = [record for draft in drafts.values() for record in draft.records]
+        return [*fenced, *self.consumers.on_deadline(now)]
 
     def trim_before(self) -> int:
         """Records at positions below count for nothing any more."""
         return self._live.trim_before()
 
+    def _of_consumers(self, command: ConsumerCommand, now: float) -> _Decision:
+        if isinstance(command, Join):
+            self._check_not_shared(command.group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif isinstance(command, CommitOffsets):
+            self._check_not_shared(command.member.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        records, reply = self.consumers.decide(command, now)
+        return Decision(records, reply)
+
     def _heartbeat(self, command: Heartbeat, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
+        self._check_shared(command.group_id)
         heartbeat.check(group, command, self._view, len(self.groups))
         draft = Draft(group or ShareGroup(command.group_id, self.floor))
         reply = heartbeat.beat(draft, command, self._circumstances(command.group_id, now))
@@ -185,16 +210,8 @@ class GroupMachine:
             ),
         )
 
-    def _list(self, command: ListGroups, now: float) -> _Decision:
-        states = {group.group_id: group.state.value for group in self.groups.values()}
-        return Decision(
-            (),
-            {
-                group_id: state
-                for group_id, state in states.items()
-                if not command.states or state.lower() in command.states
-            },
-        )
+    def _list(self, _: ListGroups, _now: float) -> _Decision:
+        return Decision((), {group.group_id: group.state.value for group in self.groups.values()})
 
     def _offset_partitions(self, command: ListOffsetPartitions, now: float) -> _Decision:
         group = self.groups.get(command.group_id)
@@ -205,6 +222,7 @@ class GroupMachine:
 
     def _alter(self, command: AlterOffsets, now: float) -> _Decision:
         check_group_id(command.group_id)
+        self._check_shared(command.group_id)
         self._check_idle(command.group_id, now)
         draft = Draft(self.groups.get(command.group_id) or ShareGroup(command.group_id, self.floor))
         plan = offsets.alter(draft, command, self._view, int(now * 1000))
@@ -218,6 +236,8 @@ class GroupMachine:
         return Decision(tuple(draft.records), plan)
 
     def _delete_group(self, command: DeleteGroup, now: float) -> _Decision:
+        if command.group_id not in self.groups and self.consumers.knows(command.group_id):
+            return Decision(self.consumers.delete(command.group_id), DeletePlan(frozenset(), 0))
         draft = self._admin_draft(command.group_id, now)
         plan = offsets.forget_group(draft, self._view)
         self._begin(command.group_id, plan.partitions, now)
@@ -241,6 +261,23 @@ class GroupMachine:
         group = known_group(self.groups.get(group_id), group_id)
         self._check_idle(group_id, now)
         return Draft(group)
+
+    def _check_shared(self, group_id: str) -> None:
+        """Raises GROUP_ID_NOT_FOUND, as Kafka does, for the id of a consumer group."""
+        if group_id not in self.groups and self.consumers.knows(group_id):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} is not a share group.",
+                metadata={"group_id": group_id},
+            )
+
+    def _check_not_shared(self, group_id: str, code: ErrorCode) -> None:
+        if group_id in self.groups:
+            raise KafkaError(
+                code,
+                f"Group {group_id} is a share group; consumers need a group id of their own.",
+                metadata={"group_id": group_id},
+            )
 
     def _check_idle(self, group_id: str, now: float) -> None:
         """Two changes of the same share state could reach the share coordinator in the wrong order."""
@@ -283,6 +320,8 @@ class GroupMachine:
     def _record(self, kind: str, group_id: str, member_id: str) -> Record:
         if kind == "floor":
             return FloorRecord(self.floor)
+        if kind == OFFSET:
+            return self.consumers.offsets.record(group_id, member_id)
         group = self.groups[group_id]
         if kind == "group":
             return GroupRecord(group_id, group.epoch, group.metadata_hash)

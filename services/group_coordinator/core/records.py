@@ -1,4 +1,4 @@
-"""Durable facts about share groups. Each replaces the one before it with the same `key`.
+"""Durable facts about groups. Each replaces the one before it with the same `key`.
 
 Kafka: record keys 10 to 15 of `__consumer_offsets`.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from services.group_coordinator.core.consumers.offsets import OffsetRecord
 from services.group_coordinator.core.model import Assignment, Profile, TopicState
 
 Key = tuple[str, str, str]
@@ -113,4 +114,4 @@ class FloorRecord:
 
 
 OfGroup = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
-Record = OfGroup | FloorRecord
+Record = OfGroup | FloorRecord | OffsetRecord

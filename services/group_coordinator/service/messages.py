@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import GroupDescription, Heartbeat, HeartbeatReply
 from services.group_coordinator.core.model import Assignment
@@ -12,6 +15,11 @@ from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 NO_OPERATIONS = -(1 << 31)
 """Kafka's authorized operations of a request that did not ask for them, or a server without ACLs."""
 
+SHARE: Final = "share"
+CLASSIC: Final = "classic"
+"""Kafka's names of group types."""
+
+Listed = pb.ListGroupsResponse.ListedGroup
 Described = pb.ShareGroupDescribeResponse.DescribedGroup
 
 
@@ -60,6 +68,29 @@ def described(group: GroupDescription, view: ClusterView) -> Described:
         ],
         authorized_operations=NO_OPERATIONS,
     )
+
+
+def listed(
+    shared: Mapping[str, str], consumers: Mapping[str, tuple[str, str]], request: pb.ListGroupsRequest
+) -> list[Listed]:
+    """The groups a request is about, by id; of consumer groups state and protocol type are known."""
+    found = [
+        *(
+            Listed(group_id=one, protocol_type=SHARE, group_state=state, group_type=SHARE)
+            for one, state in shared.items()
+        ),
+        *(
+            Listed(group_id=one, protocol_type=kind, group_state=state, group_type=CLASSIC)
+            for one, (state, kind) in consumers.items()
+        ),
+    ]
+    states = {state.lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return [
+        one
+        for one in sorted(found, key=lambda one: one.group_id)
+        if (not states or one.group_state.lower() in states) and (not types or one.group_type in types)
+    ]
 
 
 def not_described(group_id: str, error: KafkaError) -> Described:

@@ -16,6 +16,8 @@ from services.group_coordinator.core.commands import DescribeGroup, GroupDescrip
 from services.group_coordinator.core.machine import Fenced
 from services.group_coordinator.core.view import ClusterView
 from services.group_coordinator.service.administration import Administration
+from services.group_coordinator.service.answers import Answers
+from services.group_coordinator.service.consumers import Consumers
 from services.group_coordinator.service.lag import Lags
 from services.group_coordinator.service.membership import Membership
 from services.group_coordinator.service.messages import (
@@ -23,16 +25,16 @@ from services.group_coordinator.service.messages import (
     described,
     heartbeat_in,
     heartbeat_out,
+    listed,
     not_described,
 )
 from services.group_coordinator.service.metrics import GroupMetrics
 from services.group_coordinator.service.shards import Host, Shards
 from services.group_coordinator.service.share_states import ShareStates
 from sharebroker.errors import KafkaError
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as consumers_pb
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceServicer
-
-PROTOCOL = "share"
 
 _logger = logging.getLogger(__name__)
 
@@ -41,16 +43,18 @@ _logger = logging.getLogger(__name__)
 class Ports:
     """What the group coordinator stands on. `departed` is called with group id and member id of members that
     left: leaders can free the records they hold. Without a member id, share state of the group was changed.
+    `answers` are those that the host's groups give.
     """
 
     view: ClusterView
     persister: Persister
     ends: LogEnds
     departed: Fenced
+    answers: Answers
 
 
 class GroupCoordinator(GroupCoordinatorServiceServicer):
-    """Kafka's share group RPCs. Close it before its host is stopped."""
+    """Kafka's RPCs of share groups and consumer groups. Close it before its host is stopped."""
 
     def __init__(self, host: Host, config: GroupCoordinatorConfig, ports: Ports) -> None:
         self._view = ports.view
@@ -62,6 +66,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         self._administration = Administration(
             self._shards, self._states, ports.view, lambda group_id: ports.departed(group_id, "")
         )
+        self._consumers = Consumers(self._shards, ports.answers)
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 
     async def close(self) -> None:
@@ -96,19 +101,9 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     async def ListGroups(self, request: pb.ListGroupsRequest, _context: Any) -> pb.ListGroupsResponse:
         """Kafka: ListGroups (16)."""
-        states, shards = await self._shards.list(
-            ListGroups(frozenset(state.lower() for state in request.states_filter))
-        )
-        if request.types_filter and PROTOCOL not in {kind.lower() for kind in request.types_filter}:
-            states = {}
-        listed = pb.ListGroupsResponse.ListedGroup
-        return pb.ListGroupsResponse(
-            groups=[
-                listed(group_id=group_id, protocol_type=PROTOCOL, group_state=state, group_type=PROTOCOL)
-                for group_id, state in sorted(states.items())
-            ],
-            shards=shards,
-        )
+        states, shards = await self._shards.list(ListGroups())
+        found = listed(states, await self._consumers.list(), request)
+        return pb.ListGroupsResponse(groups=found, shards=shards)
 
     async def DeleteGroups(self, request: pb.DeleteGroupsRequest, _context: Any) -> pb.DeleteGroupsResponse:
         """Kafka: DeleteGroups (42)."""
@@ -133,6 +128,40 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
     ) -> pb.DeleteShareGroupOffsetsResponse:
         """Kafka: DeleteShareGroupOffsets (92)."""
         return await self._administration.delete_offsets(request)
+
+    async def JoinGroup(self, request: consumers_pb.JoinGroupRequest, _context: Any) -> Any:
+        """Kafka: JoinGroup (11)."""
+        return await self._consumers.join(request)
+
+    async def SyncGroup(self, request: consumers_pb.SyncGroupRequest, _context: Any) -> Any:
+        """Kafka: SyncGroup (14)."""
+        return await self._consumers.sync(request)
+
+    async def Heartbeat(self, request: consumers_pb.HeartbeatRequest, _context: Any) -> Any:
+        """Kafka: Heartbeat (12)."""
+        return await self._consumers.stay(request)
+
+    async def LeaveGroup(self, request: consumers_pb.LeaveGroupRequest, _context: Any) -> Any:
+        """Kafka: LeaveGroup (13)."""
+        return await self._consumers.leave(request)
+
+    async def OffsetCommit(self, request: consumers_pb.OffsetCommitRequest, _context: Any) -> Any:
+        """Kafka: OffsetCommit (8)."""
+        return await self._consumers.commit(request)
+
+    async def OffsetFetch(self, request: consumers_pb.OffsetFetchRequest, _context: Any) -> Any:
+        """Kafka: OffsetFetch (9)."""
+        return await self._consumers.fetch(request)
+
+    async def OffsetDelete(self, request: consumers_pb.OffsetDeleteRequest, _context: Any) -> Any:
+        """Kafka: OffsetDelete (47)."""
+        return await self._consumers.forget(request)
+
+    async def ConsumerGroupDescribe(
+        self, request: consumers_pb.ConsumerGroupDescribeRequest, _context: Any
+    ) -> Any:
+        """Kafka: DescribeGroups (15), one group."""
+        return await self._consumers.describe(request.group_id)
 
     async def _fence(self, group_id: str, member_id: str) -> None:
         try:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from libs.coordinator_runtime.hashing import shard_of
 from libs.coordinator_runtime.host import ShardHost
 from libs.stream_log.port import StreamLog
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.commands import Command, ListGroups, Reply
+from services.group_coordinator.core.consumers.commands import ListConsumers
 from services.group_coordinator.core.machine import Fenced, GroupMachine
 from services.group_coordinator.core.records import Record
 from services.group_coordinator.core.view import ClusterView
+from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.store.codec import GroupCodec
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -20,16 +22,19 @@ Host = ShardHost[Command, Record, Reply]
 R = TypeVar("R", bound=Reply)
 
 
-def make_host(log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, fenced: Fenced) -> Host:
+def make_host(
+    log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, fenced: Fenced, answers: Answers
+) -> Host:
     """The group coordinator's shards; start it with the process's lease holder.
 
-    `fenced` is called with group id and member id when a session ran out, before that is durable.
+    `fenced` is called with group id and member id when a session ran out, before that is durable; `answers`
+    gets what members of consumer groups wait for.
     """
     return ShardHost(
         "group-coordinator",
         config.shards,
         log,
-        lambda _: GroupMachine(view, fenced),
+        lambda _: GroupMachine(view, fenced, answers.give),
         GroupCodec(),
         config.runtime,
     )
@@ -58,9 +63,13 @@ class Shards:
         """`ask` without waiting: decided when this returns."""
         return self._host.shard(shard_of(group_id, self._shards)).submit(command, timeout=self._timeout)
 
-    async def list(self, command: ListGroups) -> tuple[dict[str, str], list[int]]:
-        """States by group id of the groups of all shards held here, and these shards."""
-        found: dict[str, str] = {}
+    def memory(self, group_id: str) -> tuple[int, int]:
+        """See ShardRuntime: whoever waits there for something waits in vain when it is another one."""
+        return self._host.shard(shard_of(group_id, self._shards)).memory
+
+    async def list(self, command: ListGroups | ListConsumers) -> tuple[dict[str, Any], list[int]]:
+        """What is told of the groups of all shards held here, by group id, and these shards."""
+        found: dict[str, Any] = {}
         held = self._host.indices()
         for index in held:
             states = await self._host.shard(index).write(command, timeout=self._timeout)

@@ -10,7 +10,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from services.group_coordinator.core.model import Assignment, Profile, TopicState
+from services.group_coordinator.core.consumers.commands import Committed
+from services.group_coordinator.core.consumers.offsets import OffsetRecord
+from services.group_coordinator.core.model import Assignment, Profile, TopicPartition, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -76,6 +78,14 @@ def _message(record: Record) -> pb.GroupRecord:
                 member_id=member_id,
                 current_member_assignment=_current(record),
             )
+        case OffsetRecord(group_id, partition, committed):
+            return pb.GroupRecord(
+                kind=_KIND.KIND_COMMITTED_OFFSET,
+                group_id=group_id,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+                committed_offset=_committed(committed) if committed else None,
+            )
         case FloorRecord(epoch):
             return pb.GroupRecord(kind=_KIND.KIND_EPOCH_FLOOR, epoch_floor=pb.GroupEpochFloor(epoch=epoch))
         case _:
@@ -106,6 +116,15 @@ def _current(record: CurrentRecord) -> pb.GroupCurrentMemberAssignment:
         member_epoch=record.epoch,
         previous_member_epoch=record.previous_epoch,
         assigned_partitions=_partitions(record.assigned),
+    )
+
+
+def _committed(committed: Committed) -> pb.GroupCommittedOffset:
+    return pb.GroupCommittedOffset(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        committed_at_ms=committed.at_ms,
     )
 
 
@@ -162,6 +181,8 @@ def _record(message: pb.GroupRecord) -> Record:
             return StateRecord(group_id, dict(_topics(message.state_partition_metadata)))
         case "epoch_floor":
             return FloorRecord(message.epoch_floor.epoch)
+        case "committed_offset":
+            return OffsetRecord(group_id, _partition(message), _offset(message.committed_offset))
         case _:
             return _tombstone(message)
 
@@ -171,7 +192,17 @@ def _tombstone(message: pb.GroupRecord) -> Record:
         return GroupRecord(message.group_id, None)
     if message.kind == _KIND.KIND_MEMBER:
         return MemberRecord(message.group_id, message.member_id, None)
+    if message.kind == _KIND.KIND_COMMITTED_OFFSET:
+        return OffsetRecord(message.group_id, _partition(message), None)
     raise ValueError(f"a record of a group without a value: kind {message.kind}")
+
+
+def _partition(message: pb.GroupRecord) -> TopicPartition:
+    return TopicPartition(message.topic_id, message.partition)
+
+
+def _offset(kept: pb.GroupCommittedOffset) -> Committed:
+    return Committed(kept.offset, kept.leader_epoch, kept.metadata, kept.committed_at_ms)
 
 
 def _profile(member: pb.GroupMember) -> Profile:

@@ -25,7 +25,7 @@ async def consumed_offsets(router: Router) -> Mapping[TopicPartition, int]:
     lowest: dict[TopicPartition, int] = defaultdict(lambda: 1 << 62)
     shards: list[int] = []
     for peer in router.group_coordinators():
-        listed = await peer.stub.ListGroups(pb.ListGroupsRequest(), timeout=TIMEOUT)
+        listed = await peer.stub.ListGroups(pb.ListGroupsRequest(types_filter=["share"]), timeout=TIMEOUT)
         shards += listed.shards
         asked = pb.DescribeShareGroupOffsetsRequest()
         for group in listed.groups:

@@ -11,7 +11,6 @@ import (
 // refusals joins a group of each kind where none is served, and writes what polling says.
 func (t *tour) refusals() {
 	next := context.WithValue(context.Background(), "opt_in_kafka_next_gen_balancer_beta", true)
-	t.refusal("classic", kgo.ConsumerGroup(t.group))
 	t.refusal("consumer", kgo.ConsumerGroup(t.group), kgo.WithContext(next))
 	t.refusal("share", kgo.ShareGroup(t.group))
 }

@@ -1,9 +1,11 @@
-"""Kafka's consumer groups, which are not served: whoever wants one hears it at once."""
+"""Kafka's consumer groups: consumers share partitions, commit how far they came, and go on from there."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import aiokafka
@@ -11,189 +13,481 @@ import aiokafka.errors
 import confluent_kafka
 import confluent_kafka.admin
 import kafka as kafka_python
-import kafka.errors
 import pytest
 
 from libs.catalog.internal import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
 from tests.integration.kafka.logs import fetch_one, list_offset
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
 
-OFFSET_FETCH, JOIN_GROUP, CONSUMER_GROUP_HEARTBEAT = 9, 11, 68
+COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
+CONSUMER_GROUP_HEARTBEAT = 68
+LONG = 3 * TIMEOUT
+"""Seconds; on a busy machine members come to an agreement slowly."""
 
 
-def join_with_aiokafka(address: str, topic: str) -> None:
-    async def join() -> None:
-        consumer = aiokafka.AIOKafkaConsumer(topic, bootstrap_servers=address, group_id=unique("classic"))
-        try:
-            async with asyncio.timeout(TIMEOUT):
-                await consumer.start()
-        finally:
-            await consumer.stop()
-
-    asyncio.run(join())
+async def filled(world: World, partitions: int, records: int) -> str:
+    """A topic with so many records, one by one in its partitions."""
+    topic, _ = await world.client.create(partitions)
+    for number in range(partitions):
+        values = [str(one) for one in range(number, records, partitions)]
+        await world.client.publish(topic, values, partition=number)
+    return topic
 
 
-def join_with_kafka_python(address: str, topic: str) -> None:
+def librdkafka(address: str, group: str, **settings: Any) -> confluent_kafka.Consumer:
+    names = {name.replace("__", "."): value for name, value in settings.items()}
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": address,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "heartbeat.interval.ms": 200,
+            "fetch.wait.max.ms": 100,
+            **names,
+        }
+    )
+
+
+def read(consumer: confluent_kafka.Consumer, wanted: int) -> list[str]:
+    """So many values."""
+    found: list[str] = []
+    while len(found) < wanted:
+        messages = consumer.consume(wanted - len(found), LONG)
+        assert messages, f"only {found} came"
+        for message in messages:
+            assert message.error() is None, message.error()
+            found.append((message.value() or b"").decode())
+    return found
+
+
+def with_librdkafka(address: str, group: str, topic: str, wanted: int) -> list[str]:
+    consumer = librdkafka(address, group)
+    try:
+        consumer.subscribe([topic])
+        found = read(consumer, wanted)
+        consumer.commit(asynchronous=False)
+        return found
+    finally:
+        consumer.close()
+
+
+def with_kafka_python(address: str, group: str, topic: str, wanted: int) -> list[str]:
     consumer = kafka_python.KafkaConsumer(
-        topic, bootstrap_servers=address, group_id=unique("classic"), consumer_timeout_ms=TIMEOUT * 1000
+        topic,
+        bootstrap_servers=address,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        consumer_timeout_ms=LONG * 1000,
+        max_poll_records=wanted,
     )
     try:
-        next(consumer)
+        found = [next(consumer).value.decode() for _ in range(wanted)]
+        consumer.commit()
+        return found
     finally:
         consumer.close()
 
 
-def join_with_librdkafka(address: str, topic: str, **settings: str) -> None:
-    consumer = librdkafka(address, **settings)
-    consumer.subscribe([topic])
-    try:
-        message = consumer.poll(TIMEOUT)
-        assert message is not None
-        error = message.error()
-        assert error is not None
-        raise confluent_kafka.KafkaException(error)
-    finally:
-        consumer.close()
-
-
-def join_as_a_fixed_member_with_librdkafka(address: str, topic: str) -> None:
-    join_with_librdkafka(address, topic, group__instance__id="fixed")
-
-
-def join_the_new_way_with_librdkafka(address: str, topic: str) -> None:
-    join_with_librdkafka(address, topic, group__protocol="consumer")
-
-
-def librdkafka(address: str, **settings: Any) -> confluent_kafka.Consumer:
-    names = {name.replace("__", "."): value for name, value in settings.items()}
-    return confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": unique("group"), **names})
-
-
-@pytest.mark.parametrize(
-    "join",
-    [
-        join_with_aiokafka,
-        join_with_kafka_python,
-        join_with_librdkafka,
-        join_as_a_fixed_member_with_librdkafka,
-        join_the_new_way_with_librdkafka,
-    ],
-)
-async def test_consumers_that_subscribe_hear_at_once_that_they_cannot(
-    world: World, join: Callable[[str, str], None]
-) -> None:
-    topic, _ = await world.client.create()
-    errors = (aiokafka.errors.KafkaError, kafka.errors.KafkaError, confluent_kafka.KafkaException)
-    with pytest.raises(errors, match=r"(?i)unsupported ?version|version not supported"):
-        await asyncio.to_thread(join, world.address, topic)
-
-
-async def test_a_consumer_with_a_group_id_begins_where_its_settings_say(world: World) -> None:
-    """It asks for committed offsets, and there are none; it cannot commit any, and hears so."""
-    topic, _ = await world.client.create()
-    await world.client.publish(topic, ["first"])
-    consumer = librdkafka(world.address, auto__offset__reset="earliest", fetch__wait__max__ms=100)
-    try:
-        at = confluent_kafka.TopicPartition(topic, 0)
-        consumer.assign([at])
-        [message] = await asyncio.to_thread(consumer.consume, 1, TIMEOUT)
-        assert message.value() == b"first"
-        [committed] = consumer.committed([at], TIMEOUT)
-        assert committed.offset == confluent_kafka.OFFSET_INVALID
-        with pytest.raises(confluent_kafka.KafkaException, match="not supported by broker"):
-            consumer.commit(message=message, asynchronous=False)
-    finally:
-        consumer.close()
-
-
-def commit_with_aiokafka(address: str, topic: str) -> None:
-    async def commit() -> None:
-        at = aiokafka.TopicPartition(topic, 0)
-        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=address, group_id=unique("classic"))
+def with_aiokafka(address: str, group: str, topic: str, wanted: int) -> list[str]:
+    async def consume() -> list[str]:
+        consumer = aiokafka.AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=address,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await consumer.start()
         try:
-            async with asyncio.timeout(TIMEOUT):
-                await consumer.start()
-                consumer.assign([at])
-                assert await consumer.committed(at) is None
-                await consumer.commit({at: 0})
+            found = [(await consumer.getone()).value.decode() for _ in range(wanted)]
+            await consumer.commit()
+            return found
         finally:
             await consumer.stop()
 
-    asyncio.run(commit())
+    async def in_time() -> list[str]:
+        async with asyncio.timeout(LONG):
+            return await consume()
+
+    return asyncio.run(in_time())
 
 
-def commit_with_kafka_python(address: str, topic: str) -> None:
-    at = kafka_python.TopicPartition(topic, 0)
-    consumer = kafka_python.KafkaConsumer(bootstrap_servers=address, group_id=unique("classic"))
+Consume = Callable[[str, str, str, int], list[str]]
+
+
+@pytest.mark.parametrize("consume", [with_librdkafka, with_kafka_python, with_aiokafka])
+async def test_who_comes_next_goes_on_where_the_last_one_was(world: World, consume: Consume) -> None:
+    topic = await filled(world, 1, 10)
+    group = unique("consumers")
+    assert await asyncio.to_thread(consume, world.address, group, topic, 4) == ["0", "1", "2", "3"]
+    assert await asyncio.to_thread(consume, world.address, group, topic, 6) == ["4", "5", "6", "7", "8", "9"]
+
+
+class Worker:
+    """A member that reads in a thread of its own: what it has `seen`, and how many partitions it `has`."""
+
+    def __init__(self, address: str, group: str, topic: str) -> None:
+        self.seen: list[str] = []
+        self.has = 0
+        self._stop = threading.Event()
+        self._consumer = librdkafka(address, group)
+        self._consumer.subscribe([topic])
+        self._work = asyncio.create_task(asyncio.to_thread(self._read))
+
+    async def leave(self) -> None:
+        self._stop.set()
+        await self._work
+
+    def _read(self) -> None:
+        while not self._stop.is_set():
+            messages = self._consumer.consume(10, 0.1)
+            self.seen += [(one.value() or b"").decode() for one in messages if one.error() is None]
+            self.has = len(self._consumer.assignment())
+        self._consumer.close()
+
+
+async def test_members_share_the_partitions_and_take_over_from_those_that_leave(world: World) -> None:
+    topic = await filled(world, 4, 8)
+    group = unique("consumers")
+    one, two = (Worker(world.address, group, topic) for _ in range(2))
     try:
-        consumer.assign([at])
-        assert consumer.committed(at) is None
-        consumer.commit({at: kafka_python.OffsetAndMetadata(0, "", -1)})
+        await eventually(lambda: (one.has, two.has) == (2, 2), LONG)
+        await eventually(lambda: {*one.seen, *two.seen} == {str(number) for number in range(8)}, LONG)
+        for number in range(4):
+            await world.client.publish(topic, [f"shared {number}"], partition=number)
+        shared = {f"shared {number}" for number in range(4)}
+        await eventually(lambda: shared <= {*one.seen, *two.seen}, LONG)
+        await one.leave()
+        await eventually(lambda: two.has == 4, LONG)
+        for number in range(4):
+            await world.client.publish(topic, [f"left {number}"], partition=number)
+        await eventually(lambda: {f"left {number}" for number in range(4)} <= {*two.seen}, LONG)
+        times = Counter([*one.seen, *two.seen])
+        assert {times[value] for value in shared} == {1}, "nobody reads what another member has"
+    finally:
+        await asyncio.gather(one.leave(), two.leave())
+
+
+async def test_a_fixed_member_comes_back_without_the_others_noticing(world: World) -> None:
+    topic = await filled(world, 1, 4)
+    group = unique("consumers")
+
+    def consume(wanted: int) -> list[str]:
+        consumer = librdkafka(world.address, group, group__instance__id="fixed")
+        try:
+            consumer.subscribe([topic])
+            found = read(consumer, wanted)
+            consumer.commit(asynchronous=False)
+            return found
+        finally:
+            consumer.close()
+
+    assert await asyncio.to_thread(consume, 2) == ["0", "1"]
+    assert await asyncio.to_thread(consume, 2) == ["2", "3"]
+
+
+async def test_administrators_move_and_forget_offsets(world: World) -> None:
+    topic = await filled(world, 2, 4)
+    group = unique("consumers")
+    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": world.address})
+
+    def at(*offsets: int) -> list[confluent_kafka.TopicPartition]:
+        return [confluent_kafka.TopicPartition(topic, number, one) for number, one in enumerate(offsets)]
+
+    def of(partitions: Iterable[confluent_kafka.TopicPartition] | None) -> Any:
+        listed = None if partitions is None else list(partitions)
+        return confluent_kafka.ConsumerGroupTopicPartitions(group, listed)
+
+    def offsets() -> list[int]:
+        [future] = admin.list_consumer_group_offsets([of(None)]).values()
+        return [one.offset for one in future.result(TIMEOUT).topic_partitions]
+
+    [moved] = admin.alter_consumer_group_offsets([of(at(1, 2))]).values()
+    moved.result(TIMEOUT)
+    assert offsets() == [1, 2]
+    [described] = admin.describe_consumer_groups([group]).values()
+    assert described.result(TIMEOUT).state == confluent_kafka.ConsumerGroupState.EMPTY
+    listed = admin.list_consumer_groups().result(TIMEOUT).valid
+    assert group in {one.group_id for one in listed}
+    [gone] = admin.delete_consumer_groups([group]).values()
+    gone.result(TIMEOUT)
+    assert offsets() == []
+
+
+async def test_a_consumer_of_its_own_partitions_may_commit_too(world: World) -> None:
+    topic = await filled(world, 1, 4)
+    consumer = librdkafka(world.address, unique("consumers"))
+    try:
+        at = confluent_kafka.TopicPartition(topic, 0)
+        [before] = consumer.committed([at], TIMEOUT)
+        assert before.offset == confluent_kafka.OFFSET_INVALID
+        consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+        [message] = await asyncio.to_thread(consumer.consume, 1, LONG)
+        consumer.commit(message=message, asynchronous=False)
+        [after] = consumer.committed([at], TIMEOUT)
+        assert after.offset == 1
     finally:
         consumer.close()
 
 
-def commit_in_a_transaction_of_librdkafka(address: str, topic: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": unique("id")})
-    consumer = librdkafka(address)
+async def test_offsets_of_a_transaction_are_refused_at_once(world: World) -> None:
+    """A consumer group's offsets are no part of transactions here (README)."""
+    topic, _ = await world.client.create()
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": world.address, "transactional.id": unique("id")}
+    )
+    consumer = librdkafka(world.address, unique("consumers"))
     try:
         producer.init_transactions(TIMEOUT)
         producer.begin_transaction()
         offsets = [confluent_kafka.TopicPartition(topic, 0, 0)]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT)
+        with pytest.raises(confluent_kafka.KafkaException, match="not supported by broker"):
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT)
     finally:
         consumer.close()
         producer.purge()
 
 
-def commit_with_librdkafkas_admin(address: str, topic: str) -> None:
-    admin = confluent_kafka.admin.AdminClient({"bootstrap.servers": address})
-    at = confluent_kafka.TopicPartition(topic, 0, 0)
-    asked = confluent_kafka.ConsumerGroupTopicPartitions(unique("group"), [at])
-    for future in admin.alter_consumer_group_offsets([asked]).values():
-        future.result(TIMEOUT)
+async def test_a_share_group_is_no_consumer_group(world: World) -> None:
+    at = await world.readable()
+    consumer = librdkafka(world.address, at.group)
+    try:
+        consumer.subscribe([at.topic])
+        message = await asyncio.to_thread(consumer.poll, LONG)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert error.code() == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    finally:
+        consumer.close()
 
 
-@pytest.mark.parametrize(
-    "commit",
-    [
-        commit_with_aiokafka,
-        commit_with_kafka_python,
-        commit_in_a_transaction_of_librdkafka,
-        commit_with_librdkafkas_admin,
-    ],
-)
-async def test_who_commits_offsets_hears_at_once_that_it_cannot(
-    world: World, commit: Callable[[str, str], None]
-) -> None:
+async def test_the_new_protocol_is_refused_at_once(world: World) -> None:
     topic, _ = await world.client.create()
-    errors = (aiokafka.errors.KafkaError, kafka.errors.KafkaError, confluent_kafka.KafkaException)
-    with pytest.raises(errors, match=r"not supported by broker|does not support|IncompatibleBrokerVersion"):
-        await asyncio.to_thread(commit, world.address, topic)
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": world.address, "group.id": unique("group"), "group.protocol": "consumer"}
+    )
+    try:
+        consumer.subscribe([topic])
+        message = await asyncio.to_thread(consumer.poll, LONG)
+        assert message is not None
+        error = message.error()
+        assert error is not None
+        assert "API version not supported" in error.str()
+    finally:
+        consumer.close()
+
+
+def joining(group: str, member: str = "", **more: Any) -> dict[str, Any]:
+    """The fields of a JoinGroup."""
+    protocol = part(JOIN, "JoinGroupRequestProtocol", name="range", metadata=b"what I am")
+    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    return {"group_id": group, "member_id": member, "protocols": [protocol], **fields, **more}
+
+
+async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
+    """A member, whatever that takes."""
+    answer = await kafka.ask(JOIN, version, **joining(group))
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = await kafka.ask(JOIN, version, **joining(group, answer.member_id))
+    assert answer.error_code == 0
+    return answer
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    first = await kafka.ask(JOIN, version, **joining(group))
+    assert first.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else 0)
+    assert first.member_id.startswith("test-")
+    place = await joined(kafka, group, version) if version >= 4 else first
+    assert place.generation_id >= 1
+    assert (place.leader, place.protocol_name) == (place.member_id, "range")
+    assert place.protocol_type == ("consumer" if version >= 7 else None)
+    [member] = place.members
+    assert (member.member_id, bytes(member.metadata)) == (place.member_id, b"what I am")
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_syncing_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    part_of_it = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
+    agreed = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id, **agreed}
+    answer = await kafka.ask(SYNC, version, **of, assignments=[part_of_it])
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"mine")
+    wrong = await kafka.ask(SYNC, version, **{**of, "generation_id": 77}, assignments=[])
+    assert wrong.error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_heartbeats_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    of = {"group_id": group, "generation_id": place.generation_id}
+    assert (await kafka.ask(BEAT, version, **of, member_id=place.member_id)).error_code == 0
+    unknown = await kafka.ask(BEAT, version, **of, member_id="nobody")
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="nobody")
+    assert none.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+
+    async def leave(member: str) -> int:
+        if version < 3:
+            return int((await kafka.ask(LEAVE, version, group_id=group, member_id=member)).error_code)
+        named = part(LEAVE, "MemberIdentity", member_id=member)
+        [outcome] = (await kafka.ask(LEAVE, version, group_id=group, members=[named])).members
+        return int(outcome.error_code)
+
+    assert await leave("nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await leave(place.member_id) == 0
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_committing_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
+    topic, topic_id = await world.client.create()
+    group = unique("consumers")
+    rows = [
+        part(
+            COMMIT,
+            "OffsetCommitRequestPartition",
+            partition_index=number,
+            committed_offset=7,
+            committed_metadata=text,
+        )
+        for number, text in ((0, "why"), (5, None))
+    ]
+    named = {"topic_id": topic_id} if version >= 10 else {"name": topic}
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", partitions=rows, **named)
+    answer = await kafka.ask(COMMIT, version, group_id=group, member_id="", topics=[of_topic])
+    [outcome] = answer.topics
+    assert [one.error_code for one in outcome.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    asked = part(FETCH, "OffsetFetchRequestTopic", name=topic, partition_indexes=[0])
+    [found] = (await kafka.ask(FETCH, 7, group_id=group, topics=[asked])).topics
+    assert [(one.committed_offset, one.metadata) for one in found.partitions] == [(7, "why")]
+
+
+async def test_a_member_of_another_generation_commits_nothing(world: World, kafka: KafkaClient) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
+    who = {"generation_id_or_member_epoch": place.generation_id + 1, "member_id": place.member_id}
+    [outcome] = (await kafka.ask(COMMIT, 8, group_id=group, topics=[of_topic], **who)).topics
+    assert outcome.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
 
 
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_nothing_is_committed(kafka: KafkaClient, version: int) -> None:
     if version < 8:
-        topic = part(OFFSET_FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0, 7])
-        found = await kafka.ask(OFFSET_FETCH, version, group_id="any", topics=[topic])
+        topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0, 7])
+        found = await kafka.ask(FETCH, version, group_id="any", topics=[topic])
     else:
         name = {"name": "any"} if version < 10 else {}
-        topic = part(OFFSET_FETCH, "OffsetFetchRequestTopics", partition_indexes=[0, 7], **name)
-        group = part(OFFSET_FETCH, "OffsetFetchRequestGroup", group_id="any", topics=[topic])
-        all_of_it = part(OFFSET_FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
-        answer = await kafka.ask(OFFSET_FETCH, version, groups=[group, all_of_it])
-        found, everything = answer.groups
+        topic = part(FETCH, "OffsetFetchRequestTopics", partition_indexes=[0, 7], **name)
+        group = part(FETCH, "OffsetFetchRequestGroup", group_id="any", topics=[topic])
+        all_of_it = part(FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
+        illegal = part(FETCH, "OffsetFetchRequestGroup", group_id="", topics=None)
+        answer = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
+        found, everything, refused = answer.groups
         assert (everything.group_id, everything.topics) == ("other", [])
+        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
     (given,) = found.topics
     assert found.error_code == 0
     assert [(one.partition_index, one.committed_offset, one.error_code) for one in given.partitions] == [
         (0, -1, 0),
         (7, -1, 0),
     ]
+
+
+async def test_offsets_of_an_old_request_fail_in_their_partitions(kafka: KafkaClient) -> None:
+    topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0])
+    [found] = (await kafka.ask(FETCH, 1, group_id="", topics=[topic])).topics
+    assert [one.error_code for one in found.partitions] == [ErrorCode.INVALID_GROUP_ID]
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_describing_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    sync = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
+    of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}
+    await kafka.ask(SYNC, 4, **of, assignments=[sync])
+    found, none = (await kafka.ask(DESCRIBE, version, groups=[group, "none"])).groups
+    assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
+    [member] = found.members
+    assert (member.member_id, member.client_id) == (place.member_id, "test")
+    assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (b"what I am", b"mine")
+    assert none.group_state == "Dead"
+    assert none.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize(("types", "listed"), [([], True), (["classic"], True), (["share"], False)])
+async def test_groups_are_listed_with_their_type(kafka: KafkaClient, types: list[str], listed: bool) -> None:
+    group = unique("consumers")
+    await joined(kafka, group, 9)
+    found = (await kafka.ask(LIST, 5, states_filter=[], types_filter=types)).groups
+    ours = [(one.protocol_type, one.group_type) for one in found if one.group_id == group]
+    assert ours == ([("consumer", "classic")] if listed else [])
+
+
+async def test_a_group_with_members_is_not_deleted(world: World, kafka: KafkaClient) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    await joined(kafka, group, 9)
+    [outcome] = (await kafka.ask(DELETE, 2, groups_names=[group])).results
+    assert outcome.error_code == ErrorCode.NON_EMPTY_GROUP
+    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    assert (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).error_code == (
+        ErrorCode.NON_EMPTY_GROUP
+    )
+
+
+async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
+    world: World, kafka: KafkaClient
+) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
+    await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
+    rows = [part(FORGET, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
+    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
+    [found] = (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).topics
+    assert [one.error_code for one in found.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    [gone] = (await kafka.ask(DESCRIBE, 6, groups=[group])).groups
+    assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(world: World) -> None:
+    group = unique("consumers")
+    async with world.connect() as one, world.connect() as other:
+        place = await joined(one, group, 3)
+        other.send(JOIN, 3, **joining(group))
+        of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}
+
+        async def rebalancing() -> bool:
+            beat = await one.ask(BEAT, 4, **of)
+            return bool(beat.error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+
+        await eventually(rebalancing, LONG)
+        other.abort()
+        again = await one.ask(JOIN, 3, **joining(group, place.member_id))
+        assert again.error_code == 0
+        assert len(again.members) == 2, "until its session has run out"
 
 
 async def test_their_topic_has_nothing_to_read(kafka: KafkaClient) -> None:
@@ -205,16 +499,9 @@ async def test_their_topic_has_nothing_to_read(kafka: KafkaClient) -> None:
     assert by_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-@pytest.mark.parametrize("version", range(10))
-async def test_joins_are_refused(kafka: KafkaClient, version: int) -> None:
-    fields = {"group_id": "any", "session_timeout_ms": 10_000, "member_id": "me"}
-    answer = await kafka.ask(JOIN_GROUP, version, **fields, protocol_type="consumer", protocols=[])
-    assert (answer.error_code, answer.member_id) == (ErrorCode.UNSUPPORTED_VERSION, "me")
-
-
 @pytest.mark.parametrize("version", range(2))
-async def test_heartbeats_of_consumer_groups_are_refused(kafka: KafkaClient, version: int) -> None:
+async def test_heartbeats_of_the_new_protocol_are_refused(kafka: KafkaClient, version: int) -> None:
     fields = {"group_id": "any", "member_id": "me", "member_epoch": 0}
     answer = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "share groups" in answer.error_message
+    assert "group.protocol=classic" in answer.error_message

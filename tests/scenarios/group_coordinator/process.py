@@ -18,6 +18,7 @@ from libs.stream_log.memory import MemoryStreamLog
 from services.group_coordinator.clients.log_ends import Outcomes
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.service.cluster import Cluster, make_catalog_host
 from services.group_coordinator.service.servicer import GroupCoordinator, Ports
 from services.group_coordinator.service.shards import make_host
@@ -128,11 +129,12 @@ class Process:
         settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
         member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         self.holder = LeaseHolder(world.leases, member)
-        self.host = make_host(world.log, settings, self.follower, self._fenced)
+        answers = Answers()
+        self.host = make_host(world.log, settings, self.follower, self._fenced, answers)
         self.catalog_host = make_catalog_host(world.log, settings, self.follower)
         self.cluster = Cluster(self.catalog_host, settings, self.follower)
         self.groups = GroupCoordinator(
-            self.host, settings, Ports(self.follower, world.states, world.ends, self._depart)
+            self.host, settings, Ports(self.follower, world.states, world.ends, self._depart, answers)
         )
 
     def _fenced(self, group_id: str, member_id: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core.model import Profile, TopicState
+from services.group_coordinator.core.consumers.commands import Committed
+from services.group_coordinator.core.consumers.offsets import OffsetRecord
+from services.group_coordinator.core.model import Profile, TopicPartition, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -20,6 +22,9 @@ from sharebroker.storage.v1 import group_pb2 as pb
 
 RECORDS: list[Record] = [
     FloorRecord(7),
+    OffsetRecord("g", TopicPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
+    OffsetRecord("g", TopicPartition("t", 0), Committed(0)),
+    OffsetRecord("g", TopicPartition("t", 3), None),
     GroupRecord("g", 3, (1 << 63) - 1),
     GroupRecord("g", 0),
     GroupRecord("g", None),

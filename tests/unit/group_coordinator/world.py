@@ -28,6 +28,7 @@ from services.group_coordinator.core.commands import (
     StateInitialized,
     Stay,
 )
+from services.group_coordinator.core.consumers.commands import Answered
 from services.group_coordinator.core.machine import GroupMachine
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import Record
@@ -88,13 +89,14 @@ class Cluster:
 
 
 class Shard:
-    """A shard and its log; `now` is the time, `fenced` who was fenced."""
+    """A shard and its log; `now` is the time, `fenced` who was fenced, `answers` what came under tickets."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.now = 1000.0
         self.log: list[bytes] = []
         self.fenced: list[tuple[str, str]] = []
+        self.answers: dict[int, Answered] = {}
         self.machine = self._machine()
 
     def ask(self, command: Command, kind: type[R]) -> R:
@@ -179,15 +181,23 @@ class Shard:
 
     def _machine(self) -> GroupMachine:
         return GroupMachine(
-            self.cluster, lambda group_id, member_id: self.fenced.append((group_id, member_id))
+            self.cluster,
+            lambda group_id, member_id: self.fenced.append((group_id, member_id)),
+            self.answers.__setitem__,
         )
 
 
 def facts(machine: GroupMachine) -> object:
-    return machine.floor, {
-        group_id: (group.epoch, group.assignment_epoch, group.metadata_hash, group.members, group.topics)
-        for group_id, group in machine.groups.items()
-    }
+    offsets = machine.consumers.offsets
+    committed = {group_id: dict(offsets.of(group_id)) for group_id in offsets}
+    return (
+        machine.floor,
+        committed,
+        {
+            group_id: (group.epoch, group.assignment_epoch, group.metadata_hash, group.members, group.topics)
+            for group_id, group in machine.groups.items()
+        },
+    )
 
 
 def tp(topic_id: str, *partitions: int) -> frozenset[TopicPartition]:

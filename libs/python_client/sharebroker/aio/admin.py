@@ -194,7 +194,7 @@ class Admin:
 
     async def list_groups(self) -> list[GroupListing]:
         """All share groups by name."""
-        answer = await self._call(self._calls.ListGroups, groups.ListGroupsRequest())
+        answer = await self._call(self._calls.ListGroups, groups.ListGroupsRequest(types_filter=["share"]))
         if answer.error_code:
             raise KafkaError(ErrorCode(answer.error_code))
         return sorted(

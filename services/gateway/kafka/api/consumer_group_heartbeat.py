@@ -1,6 +1,6 @@
-"""ConsumerGroupHeartbeat (68): refused, for consumer groups are not served.
+"""ConsumerGroupHeartbeat (68): refused, for consumer groups are of the classic protocol.
 
-So does a Kafka that has groups of the old kind only. Where the API is not there librdkafka tries for ever.
+So does a Kafka that has groups of this kind only. Where the API is not there librdkafka tries for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ _R = response_shapes(68)
 
 async def handle(_call: Call) -> Message:
     """Raises UNSUPPORTED_VERSION."""
-    raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Consumer groups are not served; share groups are.")
+    raise KafkaError(
+        ErrorCode.UNSUPPORTED_VERSION,
+        "Consumer groups are of the classic protocol here: set group.protocol=classic.",
+    )
 
 
 def _refuse(_call: Call, error: KafkaError) -> Message:

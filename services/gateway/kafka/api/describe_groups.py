@@ -1,16 +1,17 @@
-"""DescribeGroups (15): classic groups, of which there are none here; tools ask all the same."""
+"""DescribeGroups (15): consumer groups with their members, and what these are assigned."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
+from services.gateway.kafka.consumer_groups import coordinator
 from services.gateway.kafka.own_groups import each_group
-from services.gateway.service.groups import describe_groups
 from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 _R = response_shapes(15)
 _FIRST_WITH_ERRORS: Final = 6
@@ -18,26 +19,48 @@ _FIRST_WITH_ERRORS: Final = 6
 
 
 async def handle(call: Call) -> Message:
-    """Every group is dead, as a group is in Kafka that does not exist or is of another type."""
+    """A group is dead that does not exist, or is a share group."""
 
     async def ask(group_ids: Sequence[str]) -> Iterable[Message]:
-        request = pb.ShareGroupDescribeRequest(group_ids=group_ids)
-        described = await describe_groups(call.gateway, request, call.deadline())
-        return (_dead(call, group.group_id, exists=not group.error_code) for group in described.groups)
+        return await asyncio.gather(*(_described(call, group_id) for group_id in group_ids))
 
     return _R.DescribeGroupsResponse(groups=await each_group(call, call.request.groups, ask, _refused))
 
 
-def _dead(call: Call, group_id: str, *, exists: bool) -> Message:
+async def _described(call: Call, group_id: str) -> Message:
+    request = pb.ConsumerGroupDescribeRequest(group_id=group_id)
+    try:
+        found = await coordinator(
+            call, group_id, lambda stub: stub.ConsumerGroupDescribe, request, call.deadline()
+        )
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            return _refused(group_id, error)
+        return _dead(call, group_id, error)
+    return _R.DescribedGroup(
+        group_id=group_id,
+        group_state=found.group_state,
+        protocol_type=found.protocol_type,
+        protocol_data=found.protocol_name,
+        members=[
+            _R.DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.group_instance_id if one.HasField("group_instance_id") else None,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                member_metadata=one.metadata,
+                member_assignment=one.assignment,
+            )
+            for one in found.members
+        ],
+    )
+
+
+def _dead(call: Call, group_id: str, error: KafkaError) -> Message:
     if call.version < _FIRST_WITH_ERRORS:
         return _R.DescribedGroup(group_id=group_id, group_state="Dead")
     return _R.DescribedGroup(
-        group_id=group_id,
-        group_state="Dead",
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} is not a classic group."
-        if exists
-        else f"Group {group_id} not found.",
+        group_id=group_id, group_state="Dead", error_code=error.code, error_message=error.message
     )
 
 

@@ -22,78 +22,79 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2
 from sharebroker.status.v1 import status_pb2 as sharebroker_dot_status_dot_v1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n8sharebroker/group_coordinator/v1/group_coordinator.proto\x12 sharebroker.group_coordinator.v1\x1a\"sharebroker/status/v1/status.proto\"K\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x03(\x05\"Y\n\nAssignment\x12K\n\x10topic_partitions\x18\x01 \x03(\x0b\x32\x31.sharebroker.group_coordinator.v1.TopicPartitions\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"\xef\x01\n\x1aShareGroupHeartbeatRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x05\x12\x14\n\x07rack_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x12L\n\x16subscribed_topic_names\x18\x05 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.TopicNames\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x07 \x01(\tB\n\n\x08_rack_id\"\x8e\x02\n\x1bShareGroupHeartbeatResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x05\x12\x1d\n\x15heartbeat_interval_ms\x18\x06 \x01(\x05\x12@\n\nassignment\x18\x07 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.Assignment\"U\n\x19ShareGroupDescribeRequest\x12\x11\n\tgroup_ids\x18\x01 \x03(\t\x12%\n\x1dinclude_authorized_operations\x18\x02 \x01(\x08\"\xb5\x05\n\x1aShareGroupDescribeResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12[\n\x06groups\x18\x02 \x03(\x0b\x32K.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse.DescribedGroup\x1a\xdd\x01\n\x06Member\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x14\n\x07rack_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x05\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x05 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x06 \x03(\t\x12@\n\nassignment\x18\x07 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.AssignmentB\n\n\x08_rack_id\x1a\xbf\x02\n\x0e\x44\x65scribedGroup\x12\x34\n\nerror_code\x18\x01 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x10\n\x08group_id\x18\x03 \x01(\t\x12\x13\n\x0bgroup_state\x18\x04 \x01(\t\x12\x13\n\x0bgroup_epoch\x18\x05 \x01(\x05\x12\x18\n\x10\x61ssignment_epoch\x18\x06 \x01(\x05\x12\x15\n\rassignor_name\x18\x07 \x01(\t\x12T\n\x07members\x18\x08 \x03(\x0b\x32\x43.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse.Member\x12\x1d\n\x15\x61uthorized_operations\x18\t \x01(\x05\"@\n\x11ListGroupsRequest\x12\x15\n\rstates_filter\x18\x01 \x03(\t\x12\x14\n\x0ctypes_filter\x18\x02 \x03(\t\"\xa7\x02\n\x12ListGroupsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12P\n\x06groups\x18\x03 \x03(\x0b\x32@.sharebroker.group_coordinator.v1.ListGroupsResponse.ListedGroup\x12\x0e\n\x06shards\x18\x04 \x03(\x05\x1a_\n\x0bListedGroup\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x15\n\rprotocol_type\x18\x02 \x01(\t\x12\x13\n\x0bgroup_state\x18\x03 \x01(\t\x12\x12\n\ngroup_type\x18\x04 \x01(\t\"(\n\x13\x44\x65leteGroupsRequest\x12\x11\n\tgroup_ids\x18\x01 \x03(\t\"\x85\x02\n\x14\x44\x65leteGroupsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\\\n\x07results\x18\x02 \x03(\x0b\x32K.sharebroker.group_coordinator.v1.DeleteGroupsResponse.DeletableGroupResult\x1au\n\x14\x44\x65letableGroupResult\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\"\xb7\x02\n DescribeShareGroupOffsetsRequest\x12X\n\x06groups\x18\x01 \x03(\x0b\x32H.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest.Group\x1a/\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\x1a\x87\x01\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\x12X\n\x06topics\x18\x03 \x03(\x0b\x32H.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest.Topic\"\x96\x05\n!DescribeShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12Y\n\x06groups\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Group\x1a\xa4\x01\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03lag\x18\x04 \x01(\x03\x12\x34\n\nerror_code\x18\x05 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x06 \x01(\t\x1a\x90\x01\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x61\n\npartitions\x18\x03 \x03(\x0b\x32M.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Partition\x1a\xc1\x01\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12Y\n\x06topics\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Topic\x12\x34\n\nerror_code\x18\x03 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\"\xba\x02\n\x1d\x41lterShareGroupOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12U\n\x06topics\x18\x02 \x03(\x0b\x32\x45.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest.Topic\x1a\x34\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x1az\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12]\n\npartitions\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest.Partition\"\xdf\x03\n\x1e\x41lterShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12Y\n\tresponses\x18\x04 \x03(\x0b\x32\x46.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse.Topic\x1ak\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x1a\x8d\x01\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12^\n\npartitions\x18\x03 \x03(\x0b\x32J.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse.Partition\"G\n\x1e\x44\x65leteShareGroupOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0btopic_names\x18\x02 \x03(\t\"\xe0\x02\n\x1f\x44\x65leteShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12Z\n\tresponses\x18\x04 \x03(\x0b\x32G.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsResponse.Topic\x1az\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x34\n\nerror_code\x18\x03 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t2\x9e\x08\n\x17GroupCoordinatorService\x12\x92\x01\n\x13ShareGroupHeartbeat\x12<.sharebroker.group_coordinator.v1.ShareGroupHeartbeatRequest\x1a=.sharebroker.group_coordinator.v1.ShareGroupHeartbeatResponse\x12\x8f\x01\n\x12ShareGroupDescribe\x12;.sharebroker.group_coordinator.v1.ShareGroupDescribeRequest\x1a<.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse\x12w\n\nListGroups\x12\x33.sharebroker.group_coordinator.v1.ListGroupsRequest\x1a\x34.sharebroker.group_coordinator.v1.ListGroupsResponse\x12}\n\x0c\x44\x65leteGroups\x12\x35.sharebroker.group_coordinator.v1.DeleteGroupsRequest\x1a\x36.sharebroker.group_coordinator.v1.DeleteGroupsResponse\x12\xa4\x01\n\x19\x44\x65scribeShareGroupOffsets\x12\x42.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest\x1a\x43.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse\x12\x9b\x01\n\x16\x41lterShareGroupOffsets\x12?.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest\x1a@.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse\x12\x9e\x01\n\x17\x44\x65leteShareGroupOffsets\x12@.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsRequest\x1a\x41.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n8sharebroker/group_coordinator/v1/group_coordinator.proto\x12 sharebroker.group_coordinator.v1\x1a\x36sharebroker/group_coordinator/v1/consumer_groups.proto\x1a\"sharebroker/status/v1/status.proto\"K\n\x0fTopicPartitions\x12\x10\n\x08topic_id\x18\x01 \x01(\t\x12\x12\n\ntopic_name\x18\x02 \x01(\t\x12\x12\n\npartitions\x18\x03 \x03(\x05\"Y\n\nAssignment\x12K\n\x10topic_partitions\x18\x01 \x03(\x0b\x32\x31.sharebroker.group_coordinator.v1.TopicPartitions\"\x1b\n\nTopicNames\x12\r\n\x05names\x18\x01 \x03(\t\"\xef\x01\n\x1aShareGroupHeartbeatRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x11\n\tmember_id\x18\x02 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x05\x12\x14\n\x07rack_id\x18\x04 \x01(\tH\x00\x88\x01\x01\x12L\n\x16subscribed_topic_names\x18\x05 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.TopicNames\x12\x11\n\tclient_id\x18\x06 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x07 \x01(\tB\n\n\x08_rack_id\"\x8e\x02\n\x1bShareGroupHeartbeatResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12\x11\n\tmember_id\x18\x04 \x01(\t\x12\x14\n\x0cmember_epoch\x18\x05 \x01(\x05\x12\x1d\n\x15heartbeat_interval_ms\x18\x06 \x01(\x05\x12@\n\nassignment\x18\x07 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.Assignment\"U\n\x19ShareGroupDescribeRequest\x12\x11\n\tgroup_ids\x18\x01 \x03(\t\x12%\n\x1dinclude_authorized_operations\x18\x02 \x01(\x08\"\xb5\x05\n\x1aShareGroupDescribeResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12[\n\x06groups\x18\x02 \x03(\x0b\x32K.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse.DescribedGroup\x1a\xdd\x01\n\x06Member\x12\x11\n\tmember_id\x18\x01 \x01(\t\x12\x14\n\x07rack_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0cmember_epoch\x18\x03 \x01(\x05\x12\x11\n\tclient_id\x18\x04 \x01(\t\x12\x13\n\x0b\x63lient_host\x18\x05 \x01(\t\x12\x1e\n\x16subscribed_topic_names\x18\x06 \x03(\t\x12@\n\nassignment\x18\x07 \x01(\x0b\x32,.sharebroker.group_coordinator.v1.AssignmentB\n\n\x08_rack_id\x1a\xbf\x02\n\x0e\x44\x65scribedGroup\x12\x34\n\nerror_code\x18\x01 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x02 \x01(\t\x12\x10\n\x08group_id\x18\x03 \x01(\t\x12\x13\n\x0bgroup_state\x18\x04 \x01(\t\x12\x13\n\x0bgroup_epoch\x18\x05 \x01(\x05\x12\x18\n\x10\x61ssignment_epoch\x18\x06 \x01(\x05\x12\x15\n\rassignor_name\x18\x07 \x01(\t\x12T\n\x07members\x18\x08 \x03(\x0b\x32\x43.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse.Member\x12\x1d\n\x15\x61uthorized_operations\x18\t \x01(\x05\"@\n\x11ListGroupsRequest\x12\x15\n\rstates_filter\x18\x01 \x03(\t\x12\x14\n\x0ctypes_filter\x18\x02 \x03(\t\"\xa7\x02\n\x12ListGroupsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12P\n\x06groups\x18\x03 \x03(\x0b\x32@.sharebroker.group_coordinator.v1.ListGroupsResponse.ListedGroup\x12\x0e\n\x06shards\x18\x04 \x03(\x05\x1a_\n\x0bListedGroup\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x15\n\rprotocol_type\x18\x02 \x01(\t\x12\x13\n\x0bgroup_state\x18\x03 \x01(\t\x12\x12\n\ngroup_type\x18\x04 \x01(\t\"(\n\x13\x44\x65leteGroupsRequest\x12\x11\n\tgroup_ids\x18\x01 \x03(\t\"\x85\x02\n\x14\x44\x65leteGroupsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\\\n\x07results\x18\x02 \x03(\x0b\x32K.sharebroker.group_coordinator.v1.DeleteGroupsResponse.DeletableGroupResult\x1au\n\x14\x44\x65letableGroupResult\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\"\xb7\x02\n DescribeShareGroupOffsetsRequest\x12X\n\x06groups\x18\x01 \x03(\x0b\x32H.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest.Group\x1a/\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x12\n\npartitions\x18\x02 \x03(\x05\x1a\x87\x01\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x12\n\nall_topics\x18\x02 \x01(\x08\x12X\n\x06topics\x18\x03 \x03(\x0b\x32H.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest.Topic\"\x96\x05\n!DescribeShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12Y\n\x06groups\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Group\x1a\xa4\x01\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03lag\x18\x04 \x01(\x03\x12\x34\n\nerror_code\x18\x05 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x06 \x01(\t\x1a\x90\x01\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x61\n\npartitions\x18\x03 \x03(\x0b\x32M.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Partition\x1a\xc1\x01\n\x05Group\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12Y\n\x06topics\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse.Topic\x12\x34\n\nerror_code\x18\x03 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t\"\xba\x02\n\x1d\x41lterShareGroupOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12U\n\x06topics\x18\x02 \x03(\x0b\x32\x45.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest.Topic\x1a\x34\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x1az\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12]\n\npartitions\x18\x02 \x03(\x0b\x32I.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest.Partition\"\xdf\x03\n\x1e\x41lterShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12Y\n\tresponses\x18\x04 \x03(\x0b\x32\x46.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse.Topic\x1ak\n\tPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x1a\x8d\x01\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12^\n\npartitions\x18\x03 \x03(\x0b\x32J.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse.Partition\"G\n\x1e\x44\x65leteShareGroupOffsetsRequest\x12\x10\n\x08group_id\x18\x01 \x01(\t\x12\x13\n\x0btopic_names\x18\x02 \x03(\t\"\xe0\x02\n\x1f\x44\x65leteShareGroupOffsetsResponse\x12\x18\n\x10throttle_time_ms\x18\x01 \x01(\x05\x12\x34\n\nerror_code\x18\x02 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x03 \x01(\t\x12Z\n\tresponses\x18\x04 \x03(\x0b\x32G.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsResponse.Topic\x1az\n\x05Topic\x12\x12\n\ntopic_name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\t\x12\x34\n\nerror_code\x18\x03 \x01(\x0e\x32 .sharebroker.status.v1.ErrorCode\x12\x15\n\rerror_message\x18\x04 \x01(\t2\x8e\x10\n\x17GroupCoordinatorService\x12\x92\x01\n\x13ShareGroupHeartbeat\x12<.sharebroker.group_coordinator.v1.ShareGroupHeartbeatRequest\x1a=.sharebroker.group_coordinator.v1.ShareGroupHeartbeatResponse\x12\x8f\x01\n\x12ShareGroupDescribe\x12;.sharebroker.group_coordinator.v1.ShareGroupDescribeRequest\x1a<.sharebroker.group_coordinator.v1.ShareGroupDescribeResponse\x12w\n\nListGroups\x12\x33.sharebroker.group_coordinator.v1.ListGroupsRequest\x1a\x34.sharebroker.group_coordinator.v1.ListGroupsResponse\x12}\n\x0c\x44\x65leteGroups\x12\x35.sharebroker.group_coordinator.v1.DeleteGroupsRequest\x1a\x36.sharebroker.group_coordinator.v1.DeleteGroupsResponse\x12\xa4\x01\n\x19\x44\x65scribeShareGroupOffsets\x12\x42.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsRequest\x1a\x43.sharebroker.group_coordinator.v1.DescribeShareGroupOffsetsResponse\x12\x9b\x01\n\x16\x41lterShareGroupOffsets\x12?.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsRequest\x1a@.sharebroker.group_coordinator.v1.AlterShareGroupOffsetsResponse\x12\x9e\x01\n\x17\x44\x65leteShareGroupOffsets\x12@.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsRequest\x1a\x41.sharebroker.group_coordinator.v1.DeleteShareGroupOffsetsResponse\x12t\n\tJoinGroup\x12\x32.sharebroker.group_coordinator.v1.JoinGroupRequest\x1a\x33.sharebroker.group_coordinator.v1.JoinGroupResponse\x12t\n\tSyncGroup\x12\x32.sharebroker.group_coordinator.v1.SyncGroupRequest\x1a\x33.sharebroker.group_coordinator.v1.SyncGroupResponse\x12t\n\tHeartbeat\x12\x32.sharebroker.group_coordinator.v1.HeartbeatRequest\x1a\x33.sharebroker.group_coordinator.v1.HeartbeatResponse\x12w\n\nLeaveGroup\x12\x33.sharebroker.group_coordinator.v1.LeaveGroupRequest\x1a\x34.sharebroker.group_coordinator.v1.LeaveGroupResponse\x12}\n\x0cOffsetCommit\x12\x35.sharebroker.group_coordinator.v1.OffsetCommitRequest\x1a\x36.sharebroker.group_coordinator.v1.OffsetCommitResponse\x12z\n\x0bOffsetFetch\x12\x34.sharebroker.group_coordinator.v1.OffsetFetchRequest\x1a\x35.sharebroker.group_coordinator.v1.OffsetFetchResponse\x12}\n\x0cOffsetDelete\x12\x35.sharebroker.group_coordinator.v1.OffsetDeleteRequest\x1a\x36.sharebroker.group_coordinator.v1.OffsetDeleteResponse\x12\x98\x01\n\x15\x43onsumerGroupDescribe\x12>.sharebroker.group_coordinator.v1.ConsumerGroupDescribeRequest\x1a?.sharebroker.group_coordinator.v1.ConsumerGroupDescribeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'sharebroker.group_coordinator.v1.group_coordinator_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOPICPARTITIONS']._serialized_start=130
-  _globals['_TOPICPARTITIONS']._serialized_end=205
-  _globals['_ASSIGNMENT']._serialized_start=207
-  _globals['_ASSIGNMENT']._serialized_end=296
-  _globals['_TOPICNAMES']._serialized_start=298
-  _globals['_TOPICNAMES']._serialized_end=325
-  _globals['_SHAREGROUPHEARTBEATREQUEST']._serialized_start=328
-  _globals['_SHAREGROUPHEARTBEATREQUEST']._serialized_end=567
-  _globals['_SHAREGROUPHEARTBEATRESPONSE']._serialized_start=570
-  _globals['_SHAREGROUPHEARTBEATRESPONSE']._serialized_end=840
-  _globals['_SHAREGROUPDESCRIBEREQUEST']._serialized_start=842
-  _globals['_SHAREGROUPDESCRIBEREQUEST']._serialized_end=927
-  _globals['_SHAREGROUPDESCRIBERESPONSE']._serialized_start=930
-  _globals['_SHAREGROUPDESCRIBERESPONSE']._serialized_end=1623
-  _globals['_SHAREGROUPDESCRIBERESPONSE_MEMBER']._serialized_start=1080
-  _globals['_SHAREGROUPDESCRIBERESPONSE_MEMBER']._serialized_end=1301
-  _globals['_SHAREGROUPDESCRIBERESPONSE_DESCRIBEDGROUP']._serialized_start=1304
-  _globals['_SHAREGROUPDESCRIBERESPONSE_DESCRIBEDGROUP']._serialized_end=1623
-  _globals['_LISTGROUPSREQUEST']._serialized_start=1625
-  _globals['_LISTGROUPSREQUEST']._serialized_end=1689
-  _globals['_LISTGROUPSRESPONSE']._serialized_start=1692
-  _globals['_LISTGROUPSRESPONSE']._serialized_end=1987
-  _globals['_LISTGROUPSRESPONSE_LISTEDGROUP']._serialized_start=1892
-  _globals['_LISTGROUPSRESPONSE_LISTEDGROUP']._serialized_end=1987
-  _globals['_DELETEGROUPSREQUEST']._serialized_start=1989
-  _globals['_DELETEGROUPSREQUEST']._serialized_end=2029
-  _globals['_DELETEGROUPSRESPONSE']._serialized_start=2032
-  _globals['_DELETEGROUPSRESPONSE']._serialized_end=2293
-  _globals['_DELETEGROUPSRESPONSE_DELETABLEGROUPRESULT']._serialized_start=2176
-  _globals['_DELETEGROUPSRESPONSE_DELETABLEGROUPRESULT']._serialized_end=2293
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST']._serialized_start=2296
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST']._serialized_end=2607
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_start=2422
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_end=2469
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_GROUP']._serialized_start=2472
-  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_GROUP']._serialized_end=2607
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE']._serialized_start=2610
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE']._serialized_end=3272
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_start=2765
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_end=2929
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=2932
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=3076
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_GROUP']._serialized_start=3079
-  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_GROUP']._serialized_end=3272
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST']._serialized_start=3275
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST']._serialized_end=3589
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_PARTITION']._serialized_start=2765
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_PARTITION']._serialized_end=2817
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_start=3467
-  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_end=3589
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE']._serialized_start=3592
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE']._serialized_end=4071
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_start=3820
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_end=3927
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=3930
-  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=4071
-  _globals['_DELETESHAREGROUPOFFSETSREQUEST']._serialized_start=4073
-  _globals['_DELETESHAREGROUPOFFSETSREQUEST']._serialized_end=4144
-  _globals['_DELETESHAREGROUPOFFSETSRESPONSE']._serialized_start=4147
-  _globals['_DELETESHAREGROUPOFFSETSRESPONSE']._serialized_end=4499
-  _globals['_DELETESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=4377
-  _globals['_DELETESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=4499
-  _globals['_GROUPCOORDINATORSERVICE']._serialized_start=4502
-  _globals['_GROUPCOORDINATORSERVICE']._serialized_end=5556
+  _globals['_TOPICPARTITIONS']._serialized_start=186
+  _globals['_TOPICPARTITIONS']._serialized_end=261
+  _globals['_ASSIGNMENT']._serialized_start=263
+  _globals['_ASSIGNMENT']._serialized_end=352
+  _globals['_TOPICNAMES']._serialized_start=354
+  _globals['_TOPICNAMES']._serialized_end=381
+  _globals['_SHAREGROUPHEARTBEATREQUEST']._serialized_start=384
+  _globals['_SHAREGROUPHEARTBEATREQUEST']._serialized_end=623
+  _globals['_SHAREGROUPHEARTBEATRESPONSE']._serialized_start=626
+  _globals['_SHAREGROUPHEARTBEATRESPONSE']._serialized_end=896
+  _globals['_SHAREGROUPDESCRIBEREQUEST']._serialized_start=898
+  _globals['_SHAREGROUPDESCRIBEREQUEST']._serialized_end=983
+  _globals['_SHAREGROUPDESCRIBERESPONSE']._serialized_start=986
+  _globals['_SHAREGROUPDESCRIBERESPONSE']._serialized_end=1679
+  _globals['_SHAREGROUPDESCRIBERESPONSE_MEMBER']._serialized_start=1136
+  _globals['_SHAREGROUPDESCRIBERESPONSE_MEMBER']._serialized_end=1357
+  _globals['_SHAREGROUPDESCRIBERESPONSE_DESCRIBEDGROUP']._serialized_start=1360
+  _globals['_SHAREGROUPDESCRIBERESPONSE_DESCRIBEDGROUP']._serialized_end=1679
+  _globals['_LISTGROUPSREQUEST']._serialized_start=1681
+  _globals['_LISTGROUPSREQUEST']._serialized_end=1745
+  _globals['_LISTGROUPSRESPONSE']._serialized_start=1748
+  _globals['_LISTGROUPSRESPONSE']._serialized_end=2043
+  _globals['_LISTGROUPSRESPONSE_LISTEDGROUP']._serialized_start=1948
+  _globals['_LISTGROUPSRESPONSE_LISTEDGROUP']._serialized_end=2043
+  _globals['_DELETEGROUPSREQUEST']._serialized_start=2045
+  _globals['_DELETEGROUPSREQUEST']._serialized_end=2085
+  _globals['_DELETEGROUPSRESPONSE']._serialized_start=2088
+  _globals['_DELETEGROUPSRESPONSE']._serialized_end=2349
+  _globals['_DELETEGROUPSRESPONSE_DELETABLEGROUPRESULT']._serialized_start=2232
+  _globals['_DELETEGROUPSRESPONSE_DELETABLEGROUPRESULT']._serialized_end=2349
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST']._serialized_start=2352
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST']._serialized_end=2663
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_start=2478
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_end=2525
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_GROUP']._serialized_start=2528
+  _globals['_DESCRIBESHAREGROUPOFFSETSREQUEST_GROUP']._serialized_end=2663
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE']._serialized_start=2666
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE']._serialized_end=3328
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_start=2821
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_end=2985
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=2988
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=3132
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_GROUP']._serialized_start=3135
+  _globals['_DESCRIBESHAREGROUPOFFSETSRESPONSE_GROUP']._serialized_end=3328
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST']._serialized_start=3331
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST']._serialized_end=3645
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_PARTITION']._serialized_start=2821
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_PARTITION']._serialized_end=2873
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_start=3523
+  _globals['_ALTERSHAREGROUPOFFSETSREQUEST_TOPIC']._serialized_end=3645
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE']._serialized_start=3648
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE']._serialized_end=4127
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_start=3876
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_PARTITION']._serialized_end=3983
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=3986
+  _globals['_ALTERSHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=4127
+  _globals['_DELETESHAREGROUPOFFSETSREQUEST']._serialized_start=4129
+  _globals['_DELETESHAREGROUPOFFSETSREQUEST']._serialized_end=4200
+  _globals['_DELETESHAREGROUPOFFSETSRESPONSE']._serialized_start=4203
+  _globals['_DELETESHAREGROUPOFFSETSRESPONSE']._serialized_end=4555
+  _globals['_DELETESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_start=4433
+  _globals['_DELETESHAREGROUPOFFSETSRESPONSE_TOPIC']._serialized_end=4555
+  _globals['_GROUPCOORDINATORSERVICE']._serialized_start=4558
+  _globals['_GROUPCOORDINATORSERVICE']._serialized_end=6620
 # @@protoc_insertion_point(module_scope)

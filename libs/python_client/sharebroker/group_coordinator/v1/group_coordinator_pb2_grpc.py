@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -26,7 +27,7 @@ if _version_not_supported:
 
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     def __init__(self, channel):
@@ -70,10 +71,50 @@ class GroupCoordinatorServiceStub:
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
                 _registered_method=True)
+        self.JoinGroup = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/JoinGroup',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupResponse.FromString,
+                _registered_method=True)
+        self.SyncGroup = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/SyncGroup',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupResponse.FromString,
+                _registered_method=True)
+        self.Heartbeat = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/Heartbeat',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatResponse.FromString,
+                _registered_method=True)
+        self.LeaveGroup = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/LeaveGroup',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupResponse.FromString,
+                _registered_method=True)
+        self.OffsetCommit = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetCommit',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
+                _registered_method=True)
+        self.OffsetFetch = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetFetch',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchResponse.FromString,
+                _registered_method=True)
+        self.OffsetDelete = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetDelete',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteResponse.FromString,
+                _registered_method=True)
+        self.ConsumerGroupDescribe = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/ConsumerGroupDescribe',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.FromString,
+                _registered_method=True)
 
 
 class GroupCoordinatorServiceServicer:
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     def ShareGroupHeartbeat(self, request, context):
@@ -125,6 +166,62 @@ class GroupCoordinatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def JoinGroup(self, request, context):
+        """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SyncGroup(self, request, context):
+        """Waits until the leader has assigned the partitions. Kafka: SyncGroup (14).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Heartbeat(self, request, context):
+        """Keeps a member of a consumer group alive. Kafka: Heartbeat (12).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaveGroup(self, request, context):
+        """Kafka: LeaveGroup (13).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetCommit(self, request, context):
+        """Kafka: OffsetCommit (8).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetFetch(self, request, context):
+        """Kafka: OffsetFetch (9).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OffsetDelete(self, request, context):
+        """Kafka: OffsetDelete (47).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConsumerGroupDescribe(self, request, context):
+        """A consumer group. Kafka: DescribeGroups (15).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -163,6 +260,46 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
                     request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.FromString,
                     response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.SerializeToString,
             ),
+            'JoinGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.JoinGroup,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupResponse.SerializeToString,
+            ),
+            'SyncGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.SyncGroup,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupResponse.SerializeToString,
+            ),
+            'Heartbeat': grpc.unary_unary_rpc_method_handler(
+                    servicer.Heartbeat,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'LeaveGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveGroup,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupResponse.SerializeToString,
+            ),
+            'OffsetCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetCommit,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.SerializeToString,
+            ),
+            'OffsetFetch': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetFetch,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchResponse.SerializeToString,
+            ),
+            'OffsetDelete': grpc.unary_unary_rpc_method_handler(
+                    servicer.OffsetDelete,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteResponse.SerializeToString,
+            ),
+            'ConsumerGroupDescribe': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConsumerGroupDescribe,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'sharebroker.group_coordinator.v1.GroupCoordinatorService', rpc_method_handlers)
@@ -172,7 +309,7 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinatorService:
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     @staticmethod
@@ -354,6 +491,222 @@ class GroupCoordinatorService:
             '/sharebroker.group_coordinator.v1.GroupCoordinatorService/DeleteShareGroupOffsets',
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsRequest.SerializeToString,
             sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2.DeleteShareGroupOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def JoinGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/JoinGroup',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.JoinGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SyncGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/SyncGroup',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.SyncGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Heartbeat(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/Heartbeat',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaveGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/LeaveGroup',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.LeaveGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetCommit',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetFetch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetFetch',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OffsetDelete(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetDelete',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetDeleteResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConsumerGroupDescribe(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/ConsumerGroupDescribe',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,6 +5,7 @@ isort:skip_file
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as _consumer_groups_pb2
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as _group_coordinator_pb2
 import abc as _abc_1
 import grpc as _grpc
@@ -27,7 +28,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -47,10 +48,26 @@ class GroupCoordinatorServiceStub:
     """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
     """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    JoinGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]
+    """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
+    SyncGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]
+    """Waits until the leader has assigned the partitions. Kafka: SyncGroup (14)."""
+    Heartbeat: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.HeartbeatRequest, _consumer_groups_pb2.HeartbeatResponse]
+    """Keeps a member of a consumer group alive. Kafka: Heartbeat (12)."""
+    LeaveGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.LeaveGroupRequest, _consumer_groups_pb2.LeaveGroupResponse]
+    """Kafka: LeaveGroup (13)."""
+    OffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
+    """Kafka: OffsetCommit (8)."""
+    OffsetFetch: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]
+    """Kafka: OffsetFetch (9)."""
+    OffsetDelete: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]
+    """Kafka: OffsetDelete (47)."""
+    ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]
+    """A consumer group. Kafka: DescribeGroups (15)."""
 
 @_typing.type_check_only
 class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ShareGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]  # type: ignore[assignment]
@@ -67,9 +84,25 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
     """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    JoinGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]  # type: ignore[assignment]
+    """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
+    SyncGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]  # type: ignore[assignment]
+    """Waits until the leader has assigned the partitions. Kafka: SyncGroup (14)."""
+    Heartbeat: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.HeartbeatRequest, _consumer_groups_pb2.HeartbeatResponse]  # type: ignore[assignment]
+    """Keeps a member of a consumer group alive. Kafka: Heartbeat (12)."""
+    LeaveGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.LeaveGroupRequest, _consumer_groups_pb2.LeaveGroupResponse]  # type: ignore[assignment]
+    """Kafka: LeaveGroup (13)."""
+    OffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
+    """Kafka: OffsetCommit (8)."""
+    OffsetFetch: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]  # type: ignore[assignment]
+    """Kafka: OffsetFetch (9)."""
+    OffsetDelete: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
+    """Kafka: OffsetDelete (47)."""
+    ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
+    """A consumer group. Kafka: DescribeGroups (15)."""
 
 class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Members, assignments and offsets of share groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     @_abc_1.abstractmethod
     def ShareGroupHeartbeat(
@@ -126,5 +159,69 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse]]:
         """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+
+    @_abc_1.abstractmethod
+    def JoinGroup(
+        self,
+        request: _consumer_groups_pb2.JoinGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.JoinGroupResponse, _abc.Awaitable[_consumer_groups_pb2.JoinGroupResponse]]:
+        """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
+
+    @_abc_1.abstractmethod
+    def SyncGroup(
+        self,
+        request: _consumer_groups_pb2.SyncGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.SyncGroupResponse, _abc.Awaitable[_consumer_groups_pb2.SyncGroupResponse]]:
+        """Waits until the leader has assigned the partitions. Kafka: SyncGroup (14)."""
+
+    @_abc_1.abstractmethod
+    def Heartbeat(
+        self,
+        request: _consumer_groups_pb2.HeartbeatRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.HeartbeatResponse, _abc.Awaitable[_consumer_groups_pb2.HeartbeatResponse]]:
+        """Keeps a member of a consumer group alive. Kafka: Heartbeat (12)."""
+
+    @_abc_1.abstractmethod
+    def LeaveGroup(
+        self,
+        request: _consumer_groups_pb2.LeaveGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.LeaveGroupResponse, _abc.Awaitable[_consumer_groups_pb2.LeaveGroupResponse]]:
+        """Kafka: LeaveGroup (13)."""
+
+    @_abc_1.abstractmethod
+    def OffsetCommit(
+        self,
+        request: _consumer_groups_pb2.OffsetCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.OffsetCommitResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetCommitResponse]]:
+        """Kafka: OffsetCommit (8)."""
+
+    @_abc_1.abstractmethod
+    def OffsetFetch(
+        self,
+        request: _consumer_groups_pb2.OffsetFetchRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.OffsetFetchResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetFetchResponse]]:
+        """Kafka: OffsetFetch (9)."""
+
+    @_abc_1.abstractmethod
+    def OffsetDelete(
+        self,
+        request: _consumer_groups_pb2.OffsetDeleteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.OffsetDeleteResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetDeleteResponse]]:
+        """Kafka: OffsetDelete (47)."""
+
+    @_abc_1.abstractmethod
+    def ConsumerGroupDescribe(
+        self,
+        request: _consumer_groups_pb2.ConsumerGroupDescribeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.ConsumerGroupDescribeResponse, _abc.Awaitable[_consumer_groups_pb2.ConsumerGroupDescribeResponse]]:
+        """A consumer group. Kafka: DescribeGroups (15)."""
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer: GroupCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -42,6 +42,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The partition is not available."""
     ERROR_CODE_MESSAGE_TOO_LARGE: _ErrorCode.ValueType  # 10
     """A record or batch is larger than allowed."""
+    ERROR_CODE_OFFSET_METADATA_TOO_LARGE: _ErrorCode.ValueType  # 12
+    """The text beside a committed offset is too long."""
     ERROR_CODE_NETWORK_EXCEPTION: _ErrorCode.ValueType  # 13
     """The connection broke before the answer came."""
     ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
@@ -56,10 +58,16 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The batch is larger than allowed."""
     ERROR_CODE_INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
     """The number of acknowledgements is not legal."""
+    ERROR_CODE_ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
+    """The generation is not the group's current one."""
+    ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: _ErrorCode.ValueType  # 23
+    """The group works in another way than the member."""
     ERROR_CODE_INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
     """The group id is not legal."""
     ERROR_CODE_UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
     """The group does not know this member."""
+    ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 26
+    """The session timeout is out of bounds."""
     ERROR_CODE_REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
     """The group is being changed."""
     ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
@@ -130,8 +138,12 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """This compression is not known."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
     """No offset can be given for this at the moment."""
+    ERROR_CODE_MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
+    """Join again with the member id given here."""
     ERROR_CODE_GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
     """The group has as many members as it may have."""
+    ERROR_CODE_FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
+    """Another member has this instance id now."""
     ERROR_CODE_INVALID_RECORD: _ErrorCode.ValueType  # 87
     """A record is not legal."""
     ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
@@ -193,6 +205,8 @@ ERROR_CODE_REPLICA_NOT_AVAILABLE: ErrorCode.ValueType  # 9
 """The partition is not available."""
 ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode.ValueType  # 10
 """A record or batch is larger than allowed."""
+ERROR_CODE_OFFSET_METADATA_TOO_LARGE: ErrorCode.ValueType  # 12
+"""The text beside a committed offset is too long."""
 ERROR_CODE_NETWORK_EXCEPTION: ErrorCode.ValueType  # 13
 """The connection broke before the answer came."""
 ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
@@ -207,10 +221,16 @@ ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode.ValueType  # 18
 """The batch is larger than allowed."""
 ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
 """The number of acknowledgements is not legal."""
+ERROR_CODE_ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
+"""The generation is not the group's current one."""
+ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: ErrorCode.ValueType  # 23
+"""The group works in another way than the member."""
 ERROR_CODE_INVALID_GROUP_ID: ErrorCode.ValueType  # 24
 """The group id is not legal."""
 ERROR_CODE_UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
 """The group does not know this member."""
+ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
+"""The session timeout is out of bounds."""
 ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 """The group is being changed."""
 ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
@@ -281,8 +301,12 @@ ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.ValueType  # 76
 """This compression is not known."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
 """No offset can be given for this at the moment."""
+ERROR_CODE_MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
+"""Join again with the member id given here."""
 ERROR_CODE_GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
 """The group has as many members as it may have."""
+ERROR_CODE_FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
+"""Another member has this instance id now."""
 ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record is not legal."""
 ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89

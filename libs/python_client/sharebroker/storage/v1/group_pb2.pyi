@@ -243,6 +243,38 @@ class GroupEpochFloor(_message.Message):
 Global___GroupEpochFloor: _TypeAlias = GroupEpochFloor  # noqa: Y015
 
 @_typing.final
+class GroupCommittedOffset(_message.Message):
+    """What a consumer group has committed of one partition (Kafka: record key 1 of __consumer_offsets)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
+    COMMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    leader_epoch: _builtins.int
+    """-1: not known."""
+    metadata: _builtins.str
+    committed_at_ms: _builtins.int
+    """Milliseconds since the Unix epoch."""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        leader_epoch: _builtins.int = ...,
+        metadata: _builtins.str = ...,
+        committed_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_at_ms", b"committed_at_ms", "leader_epoch", b"leader_epoch", "metadata", b"metadata", "offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupCommittedOffset: _TypeAlias = GroupCommittedOffset  # noqa: Y015
+
+@_typing.final
 class GroupRecord(_message.Message):
     """One entry of a group shard's stream."""
 
@@ -263,6 +295,7 @@ class GroupRecord(_message.Message):
         KIND_STATE_PARTITION_METADATA: GroupRecord._Kind.ValueType  # 6
         KIND_EPOCH_FLOOR: GroupRecord._Kind.ValueType  # 7
         """Of the shard, with no group's id."""
+        KIND_COMMITTED_OFFSET: GroupRecord._Kind.ValueType  # 8
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: GroupRecord.Kind.ValueType  # 0
@@ -274,6 +307,7 @@ class GroupRecord(_message.Message):
     KIND_STATE_PARTITION_METADATA: GroupRecord.Kind.ValueType  # 6
     KIND_EPOCH_FLOOR: GroupRecord.Kind.ValueType  # 7
     """Of the shard, with no group's id."""
+    KIND_COMMITTED_OFFSET: GroupRecord.Kind.ValueType  # 8
 
     KIND_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
@@ -285,10 +319,16 @@ class GroupRecord(_message.Message):
     CURRENT_MEMBER_ASSIGNMENT_FIELD_NUMBER: _builtins.int
     STATE_PARTITION_METADATA_FIELD_NUMBER: _builtins.int
     EPOCH_FLOOR_FIELD_NUMBER: _builtins.int
+    COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
     kind: Global___GroupRecord.Kind.ValueType
     group_id: _builtins.str
     member_id: _builtins.str
     """For kinds that have one record a member."""
+    topic_id: _builtins.str
+    """For kinds that have one record a partition."""
+    partition: _builtins.int
     @_builtins.property
     def member(self) -> Global___GroupMember: ...
     @_builtins.property
@@ -303,6 +343,8 @@ class GroupRecord(_message.Message):
     def state_partition_metadata(self) -> Global___GroupStatePartitionMetadata: ...
     @_builtins.property
     def epoch_floor(self) -> Global___GroupEpochFloor: ...
+    @_builtins.property
+    def committed_offset(self) -> Global___GroupCommittedOffset: ...
     def __init__(
         self,
         *,
@@ -316,12 +358,15 @@ class GroupRecord(_message.Message):
         current_member_assignment: Global___GroupCurrentMemberAssignment | None = ...,
         state_partition_metadata: Global___GroupStatePartitionMetadata | None = ...,
         epoch_floor: Global___GroupEpochFloor | None = ...,
+        committed_offset: Global___GroupCommittedOffset | None = ...,
+        topic_id: _builtins.str = ...,
+        partition: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "topic_id", b"topic_id", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor", "committed_offset"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

@@ -1,0 +1,40 @@
+"""SyncGroup (14): what a consumer is assigned; the leader says it for all."""
+
+from __future__ import annotations
+
+from libs.kafka_wire.shapes import Message, response_shapes
+from services.gateway.kafka.call import Api, Call
+from services.gateway.kafka.consumer_groups import LONGEST_REBALANCE_MS, coordinator, patience
+from sharebroker.errors import KafkaError
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
+
+_R = response_shapes(14)
+
+
+async def handle(call: Call) -> Message:
+    """Waits for the leader."""
+    asked = call.request
+    request = pb.SyncGroupRequest(
+        group_id=asked.group_id,
+        generation_id=asked.generation_id,
+        member_id=asked.member_id,
+        group_instance_id=asked.group_instance_id,
+        protocol_type=asked.protocol_type,
+        protocol_name=asked.protocol_name,
+        assignments=[
+            pb.SyncGroupRequest.Assignment(member_id=one.member_id, assignment=bytes(one.assignment))
+            for one in asked.assignments
+        ],
+    )
+    waits = patience(LONGEST_REBALANCE_MS)
+    synced = await coordinator(call, asked.group_id, lambda stub: stub.SyncGroup, request, waits)
+    return _R.SyncGroupResponse(
+        protocol_type=synced.protocol_type, protocol_name=synced.protocol_name, assignment=synced.assignment
+    )
+
+
+def _refuse(_call: Call, error: KafkaError) -> Message:
+    return _R.SyncGroupResponse(error_code=error.code, assignment=b"")
+
+
+API = Api(14, (0, 5), handle, _refuse, waits=True)

@@ -1,0 +1,53 @@
+"""What the APIs of consumer groups have in common: the way to the coordinator, and partitions by id."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from libs.catalog.names import check_group_id
+from services.gateway.clients.deadline import Deadline
+from services.gateway.config import REQUEST_TIMEOUT
+from services.gateway.kafka.call import Call
+from services.gateway.kafka.topics import topic_of
+from sharebroker.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import (
+        GroupCoordinatorServiceAsyncStub as Stub,
+    )
+
+A = TypeVar("A")
+
+LONGEST_REBALANCE_MS: Final = 30 * 60_000
+"""Nobody waits longer for the other members of its group, whatever they ask for."""
+
+
+def patience(rebalance_ms: int) -> Deadline:
+    """How long a member waits for the others, and the coordinator's answer after that."""
+    return Deadline(min(rebalance_ms, LONGEST_REBALANCE_MS) / 1000 + REQUEST_TIMEOUT)
+
+
+async def coordinator(
+    call: Call,
+    group_id: str,
+    method: Callable[[Stub], Callable[..., Awaitable[A]]],
+    request: Any,
+    deadline: Deadline,
+) -> A:
+    """The coordinator's answer. Raises NOT_COORDINATOR for a group that another broker answers for."""
+    check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
+    call.view.check_coordinates(group_id)
+
+    async def send(stub: Stub, left: float) -> A:
+        return await method(stub)(request, timeout=left)
+
+    return await call.gateway.coordinators.of_group(group_id, send, deadline)
+
+
+def known_partition(call: Call, name: str, topic_id: str, partition: int) -> str:
+    """The topic's id. Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
+    topic = topic_of(call, name, topic_id)
+    if not 0 <= partition < topic.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return topic.topic_id

@@ -1,0 +1,1 @@
+"""Consumer groups of Kafka's classic protocol: members in memory, committed offsets in the log."""

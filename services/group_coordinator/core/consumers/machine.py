@@ -1,0 +1,312 @@
+"""The consumer groups of a shard: commands to the group they are about, deadlines, and offsets to records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import islice
+from types import MappingProxyType
+from typing import Any, Final
+
+from libs.coordinator_runtime.machine import Decision
+from services.group_coordinator.core.clocks import Deadlines, Session
+from services.group_coordinator.core.consumers.commands import (
+    Answered,
+    CommitOffsets,
+    ConsumerCommand,
+    ConsumerReply,
+    ConsumersDescription,
+    DescribeConsumers,
+    DescribedConsumer,
+    FetchOffsets,
+    ForgetOffsets,
+    Join,
+    Leave,
+    Leaver,
+    ListConsumers,
+    StayMember,
+    Sync,
+)
+from services.group_coordinator.core.consumers.group import Around, ConsumerGroup, State
+from services.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
+from services.group_coordinator.core.validation import check_group_id
+from services.group_coordinator.core.view import ClusterView
+from sharebroker.errors import ErrorCode, KafkaError
+
+_Decision = Decision[OffsetRecord, ConsumerReply]
+
+_LOOK_THROUGH: Final = Session("", "")
+"""When offsets are looked through for those that are too old; no group has an empty id."""
+_MOST_AT_ONCE: Final = 200
+
+
+class ConsumerGroups:
+    """Groups live in memory; `offsets` come from the log. `answer` gets what comes under a ticket."""
+
+    def __init__(self, view: ClusterView, answer: Callable[[int, Answered], None]) -> None:
+        self.offsets = CommittedOffsets()
+        self._view = view
+        self._answer = answer
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._clocks: Deadlines[Session] = Deadlines()
+        self._looks_through = False
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
+            {
+                Join: self._join,
+                Sync: self._sync,
+                StayMember: self._stay,
+                Leave: self._leave,
+                CommitOffsets: self._commit,
+                FetchOffsets: self._fetch,
+                ForgetOffsets: self._forget,
+                DescribeConsumers: self._describe,
+                ListConsumers: self._list,
+            }
+        )
+
+    def knows(self, group_id: str) -> bool:
+        """Whether there is a consumer group of this id."""
+        return group_id in self._groups or bool(self.offsets.of(group_id))
+
+    def decide(self, command: ConsumerCommand, now: float) -> _Decision:
+        """See `GroupMachine.decide`."""
+        return self._deciders[type(command)](command, now)
+
+    def apply(self, record: OffsetRecord) -> None:
+        """Takes a record in."""
+        self.offsets.apply(record)
+        if record.committed is not None and not self._looks_through:
+            self._look_through_after(record.committed.at_ms / 1000)
+
+    def next_deadline(self) -> float | None:
+        """When a member may be gone, or offsets are to be looked through."""
+        return self._clocks.next_deadline()
+
+    def on_deadline(self, now: float) -> list[OffsetRecord]:
+        """Removes members that were silent; gives offsets up that are too old."""
+        records: list[OffsetRecord] = []
+        for due in self._clocks.due(now, _MOST_AT_ONCE):
+            group = self._groups.get(due.group_id)
+            if due == _LOOK_THROUGH:
+                records = self._looked_through(now)
+            elif group is not None and due.member_id:
+                group.remove(due.member_id, now)
+            elif group is not None:
+                group.overdue(now)
+            self._tidy(due.group_id)
+        return records
+
+    def delete(self, group_id: str) -> tuple[OffsetRecord, ...]:
+        """Forgets a group and its offsets. Raises NON_EMPTY_GROUP."""
+        self._check_empty(group_id)
+        return tuple(OffsetRecord(group_id, some, None) for some in self.offsets.of(group_id))
+
+    def _join(self, asked: Join, now: float) -> _Decision:
+        check_group_id(asked.group_id)
+        self._check_session_timeout(asked)
+        group = self._groups.get(asked.group_id) or self._begun(asked.group_id)
+        try:
+            member_id = self._admitted(group, asked, now)
+            group.check_protocols(asked)
+            return Decision((), group.join(_patient(asked), member_id, now))
+        finally:
+            self._tidy(asked.group_id)
+
+    def _admitted(self, group: ConsumerGroup, asked: Join, now: float) -> str:
+        """The id to join with. Raises MEMBER_ID_REQUIRED, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED."""
+        if asked.member_id in group.promised:
+            return asked.member_id
+        if asked.member_id:
+            return group.member(asked.member_id, asked.instance_id).member_id
+        if group.replaced(asked.instance_id) is None:
+            self._check_room(group)
+        if asked.instance_id is not None or not asked.must_be_known:
+            return asked.fresh_id
+        group.check_protocols(asked)
+        group.promise(asked.fresh_id, now + asked.session_timeout)
+        raise KafkaError(ErrorCode.MEMBER_ID_REQUIRED, metadata={"member_id": asked.fresh_id})
+
+    def _sync(self, asked: Sync, now: float) -> _Decision:
+        return Decision((), self._known(asked.member.group_id).sync(asked, now))
+
+    def _stay(self, asked: StayMember, now: float) -> _Decision:
+        self._known(asked.member.group_id).stay(asked.member, now)
+        return Decision((), None)
+
+    def _leave(self, asked: Leave, now: float) -> _Decision:
+        group = self._known(asked.group_id)
+        outcome = tuple(_left(group, one, now) for one in asked.members)
+        self._tidy(asked.group_id)
+        return Decision((), outcome)
+
+    def _commit(self, asked: CommitOffsets, now: float) -> _Decision:
+        who = asked.member
+        check_group_id(who.group_id)
+        group = self._groups.get(who.group_id)
+        if group is not None:
+            group.may_commit(who, now)
+        elif who.generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {who.group_id} has no generation.")
+        else:
+            self._check_groups(who.group_id)
+        most = self._view.broker.offset_metadata_max_bytes
+        refused = {
+            some: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            for some, committed in asked.offsets.items()
+            if len(committed.metadata.encode()) > most
+        }
+        records = tuple(
+            OffsetRecord(who.group_id, some, replace(committed, at_ms=int(now * 1000)))
+            for some, committed in asked.offsets.items()
+            if some not in refused
+        )
+        return Decision(records, refused)
+
+    def _fetch(self, asked: FetchOffsets, _: float) -> _Decision:
+        return Decision((), dict(self.offsets.of(asked.group_id)))
+
+    def _forget(self, asked: ForgetOffsets, _: float) -> _Decision:
+        self._check_known(asked.group_id)
+        self._check_empty(asked.group_id)
+        kept = self.offsets.of(asked.group_id)
+        return Decision(
+            tuple(
+                OffsetRecord(asked.group_id, some, None) for some in sorted(asked.partitions & kept.keys())
+            ),
+            None,
+        )
+
+    def _describe(self, asked: DescribeConsumers, _: float) -> _Decision:
+        self._check_known(asked.group_id)
+        group = self._groups.get(asked.group_id)
+        if group is None:
+            return Decision((), ConsumersDescription(State.EMPTY.value, "", "", ()))
+        stable = group.state is State.STABLE
+        members = tuple(
+            DescribedConsumer(
+                one.member_id,
+                one.instance_id,
+                one.client_id,
+                one.client_host,
+                one.metadata(group.protocol),
+                one.assignment if stable else b"",
+            )
+            for one in group.members.values()
+        )
+        return Decision(
+            (),
+            ConsumersDescription(
+                group.state.value, group.protocol_type, group.protocol if stable else "", members
+            ),
+        )
+
+    def _list(self, _: ListConsumers, _now: float) -> _Decision:
+        empty = dict.fromkeys(self.offsets, (State.EMPTY.value, ""))
+        live = {name: (one.state.value, one.protocol_type) for name, one in self._groups.items()}
+        return Decision((), {**empty, **live})
+
+    def _begun(self, group_id: str) -> ConsumerGroup:
+        self._check_groups(group_id)
+        around = Around(self._clocks, self._answer, self._view.broker.group_initial_rebalance_delay_ms / 1000)
+        group = self._groups[group_id] = ConsumerGroup(group_id, around)
+        return group
+
+    def _known(self, group_id: str) -> ConsumerGroup:
+        check_group_id(group_id)
+        group = self._groups.get(group_id)
+        if group is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Group {group_id} has no members.",
+                metadata={"group_id": group_id},
+            )
+        return group
+
+    def _check_known(self, group_id: str) -> None:
+        check_group_id(group_id)
+        if not self.knows(group_id):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", metadata={"group_id": group_id}
+            )
+
+    def _check_empty(self, group_id: str) -> None:
+        group = self._groups.get(group_id)
+        if group is not None and group.members:
+            raise KafkaError(
+                ErrorCode.NON_EMPTY_GROUP,
+                f"Group {group_id} still has {len(group.members)} member(s).",
+                metadata={"group_id": group_id},
+            )
+
+    def _check_session_timeout(self, asked: Join) -> None:
+        broker = self._view.broker
+        least, most = broker.group_min_session_timeout_ms, broker.group_max_session_timeout_ms
+        if not least <= asked.session_timeout * 1000 <= most:
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"The session timeout is {asked.session_timeout:g} s; it may be {least} to {most} ms.",
+            )
+
+    def _check_room(self, group: ConsumerGroup) -> None:
+        most = self._view.broker.group_max_size
+        if group.size >= most:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {most} members.",
+                metadata={"group_id": group.group_id},
+            )
+
+    def _check_groups(self, group_id: str) -> None:
+        most = self._view.broker.group_share_max_groups
+        if not self.knows(group_id) and len({*self._groups, *self.offsets}) >= most:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"There are {most} consumer groups in this shard of the coordinator, and no more may be.",
+                metadata={"group_id": group_id},
+            )
+
+    def _tidy(self, group_id: str) -> None:
+        """A group with neither members nor anybody who is to come is no group."""
+        group = self._groups.get(group_id)
+        if group is not None and not group.size:
+            del self._groups[group_id]
+
+    def _look_through_after(self, now: float) -> None:
+        self._looks_through = True
+        interval = self._view.broker.offsets_retention_check_interval_ms / 1000
+        self._clocks.touch(_LOOK_THROUGH, now + interval)
+
+    def _looked_through(self, now: float) -> list[OffsetRecord]:
+        """Offsets that are to be forgotten, so many at a time."""
+        self._looks_through = False
+        if any(True for _ in self.offsets):
+            self._look_through_after(now)
+        retention = self._view.broker.offsets_retention_minutes * 60
+        return list(islice(self._outlived(int((now - retention) * 1000)), _MOST_AT_ONCE))
+
+    def _outlived(self, before_ms: int) -> Iterable[OffsetRecord]:
+        for group_id in self.offsets:
+            kept = self.offsets.of(group_id)
+            idle = group_id not in self._groups
+            for some, committed in kept.items():
+                if (idle and committed.at_ms < before_ms) or self._view.is_deleted(some.topic_id):
+                    yield OffsetRecord(group_id, some, None)
+
+
+def _patient(asked: Join) -> Join:
+    """The old form has no rebalance timeout."""
+    if asked.rebalance_timeout > 0:
+        return asked
+    return replace(asked, rebalance_timeout=asked.session_timeout)
+
+
+def _left(group: ConsumerGroup, leaver: Leaver, now: float) -> KafkaError | None:
+    if leaver.member_id in group.promised:
+        group.remove(leaver.member_id, now)
+        return None
+    try:
+        named = leaver.member_id or group.replaced(leaver.instance_id) or ""
+        group.remove(group.member(named, leaver.instance_id).member_id, now)
+    except KafkaError as error:
+        return error
+    return None

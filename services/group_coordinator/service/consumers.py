@@ -1,0 +1,214 @@
+"""Consumer groups as RPCs: messages to commands, and those who wait kept waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from libs.rpc.in_band import wire
+from services.group_coordinator.core.consumers.commands import (
+    Answered,
+    CommitOffsets,
+    Committed,
+    ConsumersDescription,
+    DescribeConsumers,
+    FetchOffsets,
+    ForgetOffsets,
+    Join,
+    Joined,
+    Leave,
+    Leaver,
+    ListConsumers,
+    MemberOf,
+    StayMember,
+    Sync,
+    Synced,
+)
+from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.service.answers import Answers
+from services.group_coordinator.service.shards import Shards
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
+
+_GLANCE: Final = 1.0
+"""Seconds after which who waits looks whether the group is still coordinated here."""
+
+T = TypeVar("T", Joined, Synced)
+
+
+class Consumers:
+    """Every method raises KafkaError."""
+
+    def __init__(self, shards: Shards, answers: Answers) -> None:
+        self._shards = shards
+        self._answers = answers
+
+    async def join(self, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
+        """Kafka: JoinGroup (11)."""
+        joined = await self._answered(request.group_id, lambda ticket: _join(request, ticket), Joined)
+        return pb.JoinGroupResponse(
+            generation_id=joined.generation,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol,
+            leader=joined.leader,
+            member_id=joined.member_id,
+            members=[
+                pb.JoinGroupResponse.Member(
+                    member_id=one.member_id, group_instance_id=one.instance_id, metadata=one.metadata
+                )
+                for one in joined.members
+            ],
+        )
+
+    async def sync(self, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
+        """Kafka: SyncGroup (14)."""
+        synced = await self._answered(request.group_id, lambda ticket: _sync(request, ticket), Synced)
+        return pb.SyncGroupResponse(
+            protocol_type=synced.protocol_type, protocol_name=synced.protocol, assignment=synced.assignment
+        )
+
+    async def stay(self, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+        """Kafka: Heartbeat (12)."""
+        await self._shards.tell(StayMember(_member(request)), request.group_id)
+        return pb.HeartbeatResponse()
+
+    async def leave(self, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
+        """Kafka: LeaveGroup (13)."""
+        leavers = tuple(
+            Leaver(one.member_id, one.group_instance_id if one.HasField("group_instance_id") else None)
+            for one in request.members
+        )
+        outcomes = await self._shards.ask(Leave(request.group_id, leavers), request.group_id, tuple)
+        return pb.LeaveGroupResponse(
+            members=[
+                pb.LeaveGroupResponse.Member(
+                    member_id=one.member_id,
+                    group_instance_id=one.instance_id,
+                    error_code=wire(error.code if error else ErrorCode.NONE),
+                )
+                for one, error in zip(leavers, outcomes, strict=True)
+            ]
+        )
+
+    async def commit(self, request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
+        """Kafka: OffsetCommit (8)."""
+        offsets = {
+            TopicPartition(one.topic_id, one.partition): Committed(
+                one.committed_offset, one.committed_leader_epoch, one.metadata
+            )
+            for one in request.partitions
+        }
+        refused = await self._shards.ask(CommitOffsets(_member(request), offsets), request.group_id, dict)
+        return pb.OffsetCommitResponse(
+            partitions=[
+                pb.OffsetCommitResponse.Partition(
+                    topic_id=some.topic_id,
+                    partition=some.partition,
+                    error_code=wire(refused[some].code if some in refused else ErrorCode.NONE),
+                )
+                for some in offsets
+            ]
+        )
+
+    async def fetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
+        """Kafka: OffsetFetch (9)."""
+        kept = await self._shards.ask(FetchOffsets(request.group_id), request.group_id, dict)
+        return pb.OffsetFetchResponse(
+            partitions=[
+                pb.OffsetFetchResponse.Partition(
+                    topic_id=some.topic_id,
+                    partition=some.partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    metadata=committed.metadata,
+                )
+                for some, committed in sorted(kept.items())
+            ]
+        )
+
+    async def forget(self, request: pb.OffsetDeleteRequest) -> pb.OffsetDeleteResponse:
+        """Kafka: OffsetDelete (47)."""
+        partitions = frozenset(TopicPartition(one.topic_id, one.partition) for one in request.partitions)
+        await self._shards.tell(ForgetOffsets(request.group_id, partitions), request.group_id)
+        return pb.OffsetDeleteResponse()
+
+    async def describe(self, group_id: str) -> pb.ConsumerGroupDescribeResponse:
+        """Kafka: DescribeGroups (15), one group."""
+        group = await self._shards.ask(DescribeConsumers(group_id), group_id, ConsumersDescription)
+        return pb.ConsumerGroupDescribeResponse(
+            group_state=group.state,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol,
+            members=[
+                pb.ConsumerGroupDescribeResponse.Member(
+                    member_id=one.member_id,
+                    group_instance_id=one.instance_id,
+                    client_id=one.client_id,
+                    client_host=one.client_host,
+                    metadata=one.metadata,
+                    assignment=one.assignment,
+                )
+                for one in group.members
+            ],
+        )
+
+    async def list(self) -> dict[str, tuple[str, str]]:
+        """State and protocol type of every consumer group here, by group id."""
+        found, _ = await self._shards.list(ListConsumers())
+        return found
+
+    async def _answered(self, group_id: str, command: Callable[[int], Join | Sync], kind: type[T]) -> T:
+        """What comes, now or later. Raises NOT_COORDINATOR where the group's members are forgotten."""
+        ticket, coming = self._answers.expect()
+        try:
+            memory = self._shards.memory(group_id)
+            reply = await self._shards.submit(command(ticket), group_id)
+            if isinstance(reply, kind):
+                return reply
+            while not (await asyncio.wait((coming,), timeout=_GLANCE))[0]:
+                if self._shards.memory(group_id) != memory:
+                    raise KafkaError(ErrorCode.NOT_COORDINATOR)
+            return _of_kind(coming.result(), kind)
+        finally:
+            self._answers.forget(ticket)
+
+
+def _of_kind(answer: Answered, kind: type[T]) -> T:
+    if not isinstance(answer, kind):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"A member was answered with {answer!r}.")
+    return answer
+
+
+def _join(request: pb.JoinGroupRequest, ticket: int) -> Join:
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    return Join(
+        group_id=request.group_id,
+        member_id=request.member_id,
+        fresh_id=f"{instance_id or request.client_id}-{uuid4()}",
+        session_timeout=request.session_timeout_ms / 1000,
+        rebalance_timeout=request.rebalance_timeout_ms / 1000,
+        protocol_type=request.protocol_type,
+        protocols=tuple((one.name, one.metadata) for one in request.protocols),
+        ticket=ticket,
+        instance_id=instance_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        must_be_known=request.require_known_member_id,
+    )
+
+
+def _sync(request: pb.SyncGroupRequest, ticket: int) -> Sync:
+    return Sync(
+        _member(request),
+        {one.member_id: one.assignment for one in request.assignments},
+        ticket,
+        request.protocol_type if request.HasField("protocol_type") else None,
+        request.protocol_name if request.HasField("protocol_name") else None,
+    )
+
+
+def _member(request: pb.SyncGroupRequest | pb.HeartbeatRequest | pb.OffsetCommitRequest) -> MemberOf:
+    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    return MemberOf(request.group_id, request.generation_id, request.member_id, instance_id)

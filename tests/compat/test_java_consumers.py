@@ -1,0 +1,34 @@
+"""Java consumers of three releases in a consumer group: each goes on where the one before it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from tests.support.client import connected
+from tests.support.kafka_jars import CLIENTS
+from tests.support.kafka_tools import needs_kafka, run_tool
+
+TOUR = Path(__file__).with_name("ConsumerTour.java")
+
+pytestmark = [needs_kafka, pytest.mark.xdist_group("java consumers")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("version", CLIENTS)
+async def test_java_consumers_of_every_release_go_on_where_the_last_one_was(
+    cluster: Cluster, version: str
+) -> None:
+    async with connected(cluster.address) as client:
+        topic, _ = await client.create()
+        await client.publish(topic, [str(number) for number in range(10)], partition=0)
+    lines = run_tool(str(TOUR), cluster.kafka, topic, jars=CLIENTS[version]).checked().lines
+    assert lines == ["first: 0 1 2 3", "second: 4 5 6 7 8 9", "committed: moved", "third: 8 9"]
