@@ -13,6 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from libs.rpc.counts import CallCounts
+from libs.rpc.describing import Described
 from libs.rpc.errors import ErrorInterceptor
 from libs.rpc.limits import UnderWay
 from libs.rpc.reading import MAX_MESSAGE, MAX_READ
@@ -73,7 +74,7 @@ class GrpcServer:
         """Serves; health says NOT_SERVING until `ready`."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         described = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(described, self._server)
+        reflection.enable_server_reflection(described, self._server, pool=Described())
         await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
 

@@ -254,6 +254,13 @@ async def test_health_and_reflection_know_the_service(address: str) -> None:
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter([request]))
         [listed] = [answer async for answer in stream]
+        requests = [
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=name)
+            for name in (SERVICE, f"{SERVICE}.Produce", f"{SERVICE}.Absent", "absent")
+        ]
+        stream = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(iter(requests))
+        found = [answer.HasField("file_descriptor_response") async for answer in stream]
+    assert found == [True, True, False, False]
     assert SERVICE in {service.name for service in listed.list_services_response.service}
 
 

@@ -1,0 +1,146 @@
+"""HTTP/JSON through a real Envoy, with the README's own curl lines, against a live server."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from libs.testkit.brokers import Cluster, one_process
+from libs.testkit.servers import free_port
+from libs.testkit.waiting import until
+from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
+from tests.architecture.sources import ROOT
+from tests.support.client import connected
+
+ENVOY = ROOT / ".cache" / "http" / "bin" / "envoy"
+SECONDS = 60.0
+_EXAMPLE = re.compile(r"^```sh http\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_DOCUMENTED = "127.0.0.1:8080"
+
+needs_envoy = pytest.mark.skipif(
+    not ENVOY.exists() or shutil.which("curl") is None,
+    reason="Envoy or curl is not here: `make http` brings it",
+)
+
+
+def configuration(server: str, port: int) -> dict[str, Any]:
+    """The one that is shipped, between free ports."""
+    text = (FOLDER / "envoy.yaml").read_text().replace("deploy/http/api.binpb", str(DESCRIPTORS))
+    config: dict[str, Any] = yaml.safe_load(text)
+    resources = config["static_resources"]
+    resources["listeners"][0]["address"]["socket_address"]["port_value"] = port
+    (endpoint,) = resources["clusters"][0]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+    endpoint["endpoint"]["address"]["socket_address"]["port_value"] = int(server.rpartition(":")[2])
+    return config
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with one_process() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def door(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where Envoy listens, for the cluster."""
+    port, folder = free_port(), tmp_path_factory.mktemp("envoy")
+    config = folder / "envoy.yaml"
+    config.write_text(yaml.safe_dump(configuration(cluster.address, port)))
+    command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        until(lambda: process.poll() is not None or answers(f"127.0.0.1:{port}"), SECONDS)
+        assert process.poll() is None, (folder / "log").read_text()
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def curl(address: str, *words: str) -> tuple[int, Any]:
+    """Status and JSON."""
+    command = ["curl", "-s", "-w", "\n%{http_code}", "--max-time", str(SECONDS), f"http://{address}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * SECONDS)
+    body, _, status = done.stdout.rpartition("\n")
+    return int(status or 0), json.loads(body) if body.startswith("{") else body
+
+
+def answers(address: str) -> bool:
+    return curl(f"{address}/v1/metadata")[0] == 200
+
+
+@needs_envoy
+def test_the_readmes_lines(door: str) -> None:
+    (example,) = _EXAMPLE.findall((ROOT / "README.md").read_text())
+    script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, door)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"text":"hello"' in done.stdout.replace(" ", "")
+
+
+@needs_envoy
+async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, door: str) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create(1)
+        group = await client.group()
+        record = json.dumps({"records": [{"text": "first"}, {"value": "c2Vjb25k"}]})
+        status, said = curl(f"{door}/v1/topics/{topic}/records", "-d", record)
+        assert (status, [one["offset"] for one in said["positions"]]) == (200, ["0", "1"])
+        ask = {"topics": [topic], "maxRecords": 2, "maxWaitMs": 20_000, "memberId": "me", "asText": True}
+        records: list[dict[str, Any]] = []
+        while len(records) < 2:
+            status, said = curl(f"{door}/v1/groups/{group}/acquire", "-d", json.dumps(ask))
+            assert status == 200, said
+            records += said["records"]
+        assert [one["text"] for one in records] == ["first", "second"]
+        names = ("topic", "offset", "lockToken")
+        words = [
+            {name: one[name] for name in names if name in one} | {"type": "ACKNOWLEDGE_TYPE_ACCEPT"}
+            for one in records
+        ]
+        ask = {"memberId": "me", "acknowledgements": words}
+        status, said = curl(f"{door}/v1/groups/{group}/acknowledge", "-d", json.dumps(ask))
+        assert status == 200
+        assert await client.finished(group, topic_id) == {0, 1}
+
+
+@needs_envoy
+@pytest.mark.parametrize(
+    ("path", "body", "status", "said"),
+    [
+        ("/v1/topics/absent/records", '{"records": [{"text": "a"}]}', 404, "absent"),
+        ("/v1/nothing", None, 404, ""),
+        ("/v1/metadata?nothing=1", None, 400, "nothing"),
+        ("/v1/topics", "{", 400, ""),
+        ("/v1/groups/a/acquire", '{"topics": []}', 400, "topics"),
+    ],
+)
+def test_refusals_have_a_status_and_a_reason(
+    door: str, path: str, body: str | None, status: int, said: str
+) -> None:
+    answer = curl(f"{door}{path}", *(["-d", body] if body is not None else []))
+    assert answer[0] == status, answer
+    assert said in json.dumps(answer[1])
+
+
+def test_descriptors_are_what_the_protos_make_today() -> None:
+    assert DESCRIPTORS.read_bytes() == descriptors(), "run `python -m protos.http`"
+
+
+def test_every_path_is_described() -> None:
+    described = json.loads(OPENAPI.read_text())["paths"]
+    assert {rule.get or rule.post for rule in rules().values()} == {
+        re.sub(r"\{(\w+)\}", lambda found: "{" + _snake(found[1]) + "}", path) for path in described
+    }
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name)
