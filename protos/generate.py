@@ -1,6 +1,6 @@
 """Generates the Python code of the protos, or checks lint, compatibility and that the code is current.
 
-python -m protos.generate            generate
+python -m protos.generate            generate (protos.http makes what Envoy needs; `make proto` does both)
 python -m protos.generate --check    lint, breaking changes against baseline.binpb, generated code current
 python -m protos.generate --baseline accept today's protos as what later ones are compared with
 """

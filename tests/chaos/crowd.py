@@ -10,9 +10,9 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.clients import GRPC, Member, Publisher
-from tests.chaos.deployment import Deployment
 from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA, JavaMember, KafkaMember, KafkaPublisher, Worker
+from tests.chaos.ports import Doors
 
 _LAST_WORDS = 60.0
 
@@ -43,18 +43,16 @@ class Size:
 class Crowd:
     """Two producers over gRPC and one by Kafka's protocol; consumers of two groups."""
 
-    def __init__(
-        self, history: History, deployment: Deployment, topic: str, size: Size, random: Random
-    ) -> None:
+    def __init__(self, history: History, doors: Doors, topic: str, size: Size, random: Random) -> None:
         self._size = size
         self._over = asyncio.Event()
-        servers = deployment.kafka
+        servers = doors.kafka
         self._publishers = [
-            Publisher(history, f"p{n}", deployment.address(n), topic, size.partitions) for n in (0, 1)
+            Publisher(history, f"p{n}", doors.address(n), topic, size.partitions) for n in (0, 1)
         ]
         self._kafka_publisher = KafkaPublisher(history, "k0", servers, topic, size.partitions)
         self._members = [
-            Member(history, f"m{n}", deployment.address(n % 2), topic, Random(random.random()))
+            Member(history, f"m{n}", doors.address(n % 2), topic, Random(random.random()))
             for n in range(size.grpc)
         ]
         self._kafka_members = [

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from libs.config.broker import BrokerConfig
+from libs.redis_link.keys import Keys
 from libs.testkit.brokers import ROLES, Serve
 from libs.testkit.namespaces import Machine, machines
 from libs.testkit.proxy import FaultProxy
@@ -90,6 +91,13 @@ class Deployment:
 
     redis: Server
     nodes: Sequence[Node]
+
+    keys: Keys = field(default_factory=Keys)
+
+    @property
+    def redis_url(self) -> str:
+        """Where the logs can be read along."""
+        return self.redis.url
 
     @property
     def gateways(self) -> list[Node]:

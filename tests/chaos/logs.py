@@ -11,11 +11,11 @@ import redis.asyncio
 from redis.exceptions import RedisError
 
 from libs.leases import names
-from libs.redis_link.keys import Keys
 from libs.testkit.checker.events import Appended, Event, Run, Share, Stored
 from services.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 from services.share_coordinator.store.codec import ShareRecordCodec
 from tests.chaos.history import History, LogRead
+from tests.chaos.ports import Deployed
 
 _EVERY: Final = 0.1
 _AT_A_TIME: Final = 500
@@ -26,14 +26,16 @@ _BATCH: Final = struct.Struct(">qii")
 class LogReader:
     """Follows the logs of a topic, (name, id), and of share state from their beginnings."""
 
-    def __init__(self, history: History, url: str, topic: tuple[str, str], partitions: int) -> None:
+    def __init__(
+        self, history: History, deployment: Deployed, topic: tuple[str, str], partitions: int
+    ) -> None:
         self._history = history
-        self._client = redis.asyncio.Redis.from_url(url, socket_timeout=5.0)
+        self._client = redis.asyncio.Redis.from_url(deployment.redis_url, socket_timeout=5.0)
         self._topic, self._topic_id = topic
         self.ends = dict.fromkeys(range(partitions), 0)
         """Where the logs of the topic end, as read."""
         self._codec = ShareRecordCodec()
-        keys = Keys()
+        keys = deployment.keys
         self._records = {
             keys.log(names.partition(self._topic_id, number)).encode(): number for number in range(partitions)
         }

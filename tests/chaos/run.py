@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from random import Random
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import grpc
 
@@ -17,11 +17,11 @@ from sharebroker.cluster.v1 import cluster_pb2 as cluster
 from tests.chaos.accounts import accounts, lags
 from tests.chaos.clients import GRPC
 from tests.chaos.crowd import Crowd, Size
-from tests.chaos.deployment import ATTEMPTS, LOCK, Deployment
-from tests.chaos.faults import Fault
+from tests.chaos.deployment import ATTEMPTS, LOCK
 from tests.chaos.history import History
 from tests.chaos.kafka_clients import KAFKA
 from tests.chaos.logs import LogReader
+from tests.chaos.ports import Deployed, Event
 from tests.chaos.report import Outcome, Struck
 from tests.support.client import TIMEOUT, Client, connected
 
@@ -35,6 +35,8 @@ _WATCH: Final = 4.0
 _CALM: Final = 2.0
 _GROUPS: Final = (GRPC, KAFKA)
 
+D = TypeVar("D", bound=Deployed)
+
 
 def limits(lease: float) -> Limits:
     """What the groups are configured to."""
@@ -47,25 +49,23 @@ def limits(lease: float) -> Limits:
     )
 
 
-class Chaos:
+class Chaos(Generic[D]):
     """Runs it; `lease` in seconds; `tell` says how it goes."""
 
-    def __init__(
-        self, deployment: Deployment, lease: float, random: Random, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, deployment: D, lease: float, random: Random, tell: Callable[[str], None]) -> None:
         self._deployment = deployment
         self._lease = lease
         self._random = random
         self._tell = tell
         self._history = History()
 
-    async def run(self, faults: Iterable[Fault], seconds: float, size: Size) -> Outcome:
+    async def run(self, faults: Iterable[Event[D]], seconds: float, size: Size) -> Outcome:
         """Faults for so many seconds, or until there are no more; what goes wrong is in the outcome."""
         history = self._history
         outcome = Outcome(history, str(size))
         async with connected(self._deployment.address()) as client:
             topic = await _topic(client, size.partitions)
-            reader = LogReader(history, self._deployment.redis.url, topic, size.partitions)
+            reader = LogReader(history, self._deployment, topic, size.partitions)
             crowd = Crowd(history, self._deployment, topic[0], size, self._random)
             async with self._reading(reader):
                 try:
@@ -82,7 +82,7 @@ class Chaos:
             outcome.story = history.story(outcome.violation, limits(self._lease))
         return outcome
 
-    async def _trouble(self, faults: Iterable[Fault], seconds: float, outcome: Outcome) -> None:
+    async def _trouble(self, faults: Iterable[Event[D]], seconds: float, outcome: Outcome) -> None:
         history = self._history
         await self._until_work_goes_on(history.now(), "the beginning")
         begun = history.now()
@@ -94,7 +94,7 @@ class Chaos:
             if history.now() - begun > seconds:
                 return
 
-    async def _strike(self, fault: Fault) -> Struck:
+    async def _strike(self, fault: Event[D]) -> Struck:
         """Let a fault happen; when work has gone on, put it right, and see work go on again."""
         history, at = self._history, self._history.now()
         self._tell(f"{fault} ...")

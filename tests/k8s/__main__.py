@@ -1,0 +1,63 @@
+"""`make k8s`: a real Kubernetes on this machine, our chart on it, and everything an operator does to it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from time import monotonic
+from typing import Annotated
+
+import structlog
+import typer
+
+from tests.deploy.chart import HELM, NO_HELM
+from tests.k8s.cluster import cluster
+from tests.k8s.images import archive
+from tests.k8s.machine import lacking
+from tests.k8s.parts import Missing, missing
+from tests.k8s.trial import trial
+
+
+def main(
+    alone: Annotated[bool, typer.Option(help="Only the cluster and the images, until Ctrl-C.")] = False,
+) -> None:
+    """Try the chart on a real cluster; exit code 1 where something failed, 2 where it cannot be tried."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is taken down then, too
+    wants = lacking()
+    absent = [part.name for part in missing() if part.name not in ("keda", "keda-adapter")]
+    if not wants and absent:
+        wants = [f"{', '.join(absent)}: make k8s-parts"]
+    if HELM is None:
+        wants.append(NO_HELM)
+    if wants:
+        typer.echo("\n".join(["no trial on Kubernetes here:", *wants]), err=True)
+        raise typer.Exit(2)
+    try:
+        raise typer.Exit(_run(monotonic(), alone=alone))
+    except Missing as failure:
+        typer.echo(str(failure), err=True)
+        raise typer.Exit(2) from None
+
+
+def _run(begun: float, *, alone: bool) -> int:
+    def tell(text: str) -> None:
+        typer.echo(f"{monotonic() - begun:7.1f} {text}")
+
+    tell("images ...")
+    images: Path = archive()
+    tell("cluster ...")
+    with cluster(images) as node:
+        tell(f"the node is ready; kubectl --kubeconfig={node.kubectl.kubeconfig}")
+        if alone:
+            signal.pause()
+        findings = asyncio.run(trial(node, tell))
+        tell("taking everything down")
+    typer.echo("\n".join(["", *findings.told]))
+    typer.echo(f"verdict: {'FAILED: ' + ', '.join(findings.broken) if findings.broken else 'all is well'}")
+    return bool(findings.broken)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,126 @@
+"""The images of a run: ours by its Dockerfile, and what no package registry has, made here."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from libs.testkit.servers import binaries
+from tests.architecture.sources import ROOT, files, name
+from tests.deploy.chart import CHART
+from tests.k8s.engine import Engine, engine
+from tests.k8s.parts import BIN, CACHE, Missing, has_keda
+
+SERVER: Final = "docker.io/library/sharebroker:k8s"
+PAUSE: Final = "docker.io/library/pause:local"
+KEDA: Final = "docker.io/local/keda:1"
+KEDA_METRICS: Final = "docker.io/local/keda-metrics-apiserver:1"
+VALKEY: Final = yaml.safe_load((CHART / "values.yaml").read_text())["redis"]["builtIn"]["image"]
+
+_DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
+_STATIC: Final = 'FROM scratch\nCOPY program /program\nUSER {user}\nENTRYPOINT ["/program"]\n'
+# What the chart asks of the image: valkey-server and valkey-cli in the PATH.
+_VALKEY: Final = """FROM {base}
+RUN apt-get update -qq && apt-get install -qqy --no-install-recommends redis-tools \\
+ && ln -s /usr/bin/redis-cli /usr/local/bin/valkey-cli
+COPY program /usr/local/bin/valkey-server
+"""
+_DEBIAN: Final = "ca-certificates,python3,python3-venv,python-is-python3"
+_HALF_AN_HOUR: Final = 1800.0
+
+
+def archive() -> Path:
+    """All of them in one file for containerd; as it was, where nothing changed. Raises Missing."""
+    path = CACHE / f"images-{_digest()}.tar"
+    if not path.exists():
+        for old in CACHE.glob("images-*.tar"):
+            old.unlink()
+        with engine() as docker:
+            _base(docker)
+            _build(docker)
+            names = [SERVER, VALKEY, PAUSE, *([KEDA, KEDA_METRICS] if has_keda() else [])]
+            docker.run("save", "-o", f"{path}.new", *names)
+        Path(f"{path}.new").replace(path)
+    return path
+
+
+def _digest() -> str:
+    """Of everything that goes in."""
+    digest = hashlib.sha256()
+    sent = [path for path in files() if name(path).startswith(("libs/", "services/", "deploy/Dockerfile"))]
+    sent += [ROOT / "pyproject.toml", *sorted((ROOT / "deploy").glob("*.lock")), Path(__file__)]
+    for path in sent:
+        digest.update(name(path).encode())
+        digest.update(path.read_bytes())
+    digest.update(b"with KEDA" if has_keda() else b"")
+    return digest.hexdigest()[:16]
+
+
+def base() -> str:
+    """The image that ours begins with."""
+    (found,) = re.findall(r"^ARG BASE=(\S+)$", _DOCKERFILE.read_text(), re.MULTILINE)
+    return str(found)
+
+
+def _base(docker: Engine) -> None:
+    """The image ours begins with: from its registry, or made of Debian's packages under its name."""
+    if docker.has(base()):
+        return
+    try:
+        docker.run("pull", "-q", base())
+    except Missing:
+        root = Path(tempfile.mkdtemp(prefix="sharebroker-debian-"))
+        try:
+            _debian(root)
+            packed = root.with_suffix(".tar")
+            _run("tar", "-C", str(root), "-cf", str(packed), ".")
+            docker.run("import", "--change", "ENV LANG=C.UTF-8", str(packed), base())
+            packed.unlink()
+        finally:
+            shutil.rmtree(root, ignore_errors=True)
+
+
+def _debian(root: Path) -> None:
+    _run("debootstrap", "--variant=minbase", f"--include={_DEBIAN}", "bookworm", str(root))
+    for rubbish in ("var/cache/apt/archives", "var/lib/apt/lists"):
+        for path in (root / rubbish).rglob("*"):
+            if path.is_file():
+                path.unlink()
+
+
+def _run(*words: str) -> None:
+    done = subprocess.run(
+        ["nice", "-n", "15", *words], capture_output=True, text=True, check=False, timeout=_HALF_AN_HOUR
+    )
+    if done.returncode:
+        raise Missing(f"{words[0]} failed: {(done.stdout + done.stderr)[-2000:]}")
+
+
+def _build(docker: Engine) -> None:
+    docker.build(SERVER, _DOCKERFILE, ROOT)
+    valkey = _VALKEY.format(base=base())
+    _around(docker, VALKEY, binaries()["valkey"], valkey)
+    _around(docker, PAUSE, BIN / "pause", _STATIC.format(user=65535))
+    if not has_keda():
+        return
+    _around(docker, KEDA, BIN / "keda", _STATIC.format(user=1000))
+    _around(docker, KEDA_METRICS, BIN / "keda-adapter", _STATIC.format(user=1000))
+
+
+def _around(docker: Engine, image: str, program: Path, dockerfile: str) -> None:
+    """An image around one program."""
+    folder = Path(tempfile.mkdtemp(prefix="sharebroker-image-"))
+    try:
+        shutil.copy(program, folder / "program")
+        (folder / "program").chmod(0o755)
+        (folder / "Dockerfile").write_text(dockerfile)
+        docker.build(image, folder / "Dockerfile", folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,74 @@
+"""kubectl and helm, told which cluster to talk to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, Final
+
+from tests.deploy.chart import CHART, HELM
+from tests.k8s.parts import BIN
+
+NAMESPACE: Final = "queues"
+_TIME: Final = 600.0
+
+
+class Failed(Exception):
+    """A command of kubectl or helm failed; what it said."""
+
+
+class Kubectl:
+    """Runs commands against one cluster, in our namespace unless they say otherwise."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HELM_NAMESPACE": NAMESPACE}
+
+        self._running: set[subprocess.Popen[str]] = set()
+
+    def abandon(self) -> None:
+        """End what runs, in other threads: nobody waits for it any more."""
+        for process in list(self._running):
+            process.kill()
+
+    def __call__(self, *words: str, given: str = "") -> str:
+        """What it prints. Raises Failed."""
+        return self._run([f"{BIN}/kubectl", f"--namespace={NAMESPACE}", *words], given)
+
+    def answers(self, *words: str) -> bool:
+        """Whether a command succeeds."""
+        try:
+            self(*words)
+        except Failed:
+            return False
+        return True
+
+    def get(self, *words: str) -> list[dict[str, Any]]:
+        """Objects."""
+        found: dict[str, Any] = json.loads(self("get", *words, "-o", "json"))
+        return list(found["items"]) if "items" in found else [found]
+
+    def helm(self, *words: str) -> str:
+        """Run helm."""
+        return self._run([str(HELM), *words])
+
+    def release(self, verb: str, name: str, *words: str) -> str:
+        """Install or upgrade a release of our chart, and wait until it is ready."""
+        return self.helm(verb, name, str(CHART), "--wait", "--timeout=5m", *words)
+
+    def _run(self, command: list[str], given: str = "") -> str:
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(
+            command, env=self._environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+        self._running.add(process)
+        try:
+            said, complained = process.communicate(given, timeout=_TIME)
+        finally:
+            process.kill()
+            self._running.discard(process)
+        if process.returncode:
+            raise Failed(f"{' '.join(command[:4])} …: {complained[-2000:] or said[-2000:]}")
+        return said

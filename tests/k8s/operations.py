@@ -1,0 +1,137 @@
+"""What an operator does to a release at work; each is watched and judged as a fault of `make chaos` is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from libs.testkit.waiting import eventually
+from tests.k8s.release import NAME, Release
+
+LEADER: Final = "share-partition-leader"
+_TIME: Final = 120.0
+
+
+async def _nothing(release: Release) -> None:
+    """There is nothing to put right."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Something an operator does; see tests.chaos.ports.Event. `check` raises AssertionError if it failed."""
+
+    kind: str
+    act: Callable[[Release], Awaitable[None]]
+    check: Callable[[Release], Awaitable[None]] = _nothing
+    role: str = ""
+    stalls: bool = False
+    outlasts_work: bool = False
+
+    def __str__(self) -> str:
+        return self.kind
+
+    def lasts(self, lease: float) -> float:
+        """It is over when it returns."""
+        return 0.0
+
+    async def strike(self, on: Release) -> None:
+        """Do it, and wait until Kubernetes says that it is done."""
+        await self.act(on)
+
+    async def heal(self, on: Release) -> None:
+        """See whether it came to what it was for."""
+        await self.check(on)
+
+
+def change(*values: str) -> Callable[[Release], Awaitable[None]]:
+    """`helm upgrade` with other values."""
+
+    async def act(release: Release) -> None:
+        await asyncio.to_thread(release.change, *values)
+
+    return act
+
+
+def delete_pod(role: str) -> Operation:
+    """A pod is deleted; another takes its place, and what it led is led by others meanwhile."""
+    gone: list[str] = []
+
+    async def act(release: Release) -> None:
+        pods = await asyncio.to_thread(release.pods, role)
+        name, address = sorted(pods.items())[0]
+        if role == LEADER:
+            assert (await release.leaders()).get(address), f"{name} leads nothing"
+        await asyncio.to_thread(release.node.kubectl, "delete", "pod", name, "--wait=false")
+        gone.append(address)
+        await _replaced(release, role, set(pods))
+
+    async def check(release: Release) -> None:
+        await eventually(lambda: _leads_not(release, gone[0]), _TIME)
+
+    return Operation(f"delete a pod of {role}", act, check)
+
+
+async def _replaced(release: Release, role: str, before: set[str]) -> None:
+    """As many are ready as before, and what kind of workload it is does not matter."""
+    kubectl = release.node.kubectl
+
+    def whole() -> bool:
+        pods = kubectl.get("pods", f"-l=app.kubernetes.io/component={role}")
+        going = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+        ready = [
+            pod
+            for pod in pods
+            for condition in pod["status"].get("conditions", ())
+            if condition["type"] == "Ready" and condition["status"] == "True"
+        ]
+        return not going and len(ready) == len(before)
+
+    await eventually(lambda: _slowly(whole), _TIME)
+
+
+async def _slowly(condition: Callable[[], bool]) -> bool:
+    await asyncio.sleep(1)
+    return await asyncio.to_thread(condition)
+
+
+async def _leads_not(release: Release, address: str) -> bool:
+    await asyncio.sleep(1)
+    return not (await release.leaders()).get(address)
+
+
+def scale(role: str, replicas: int) -> Operation:
+    """More pods or fewer; partitions follow."""
+
+    async def check(release: Release) -> None:
+        async def shared() -> bool:
+            await asyncio.sleep(1)
+            pods = set((await asyncio.to_thread(release.pods, role)).values())
+            led = {address for address, count in (await release.leaders()).items() if count}
+            return len(pods) == replicas and (role != LEADER or led == pods)
+
+        await eventually(shared, _TIME)
+
+    return Operation(f"scale {role} to {replicas}", change(f"roles.{role}.replicas={replicas}"), check)
+
+
+def everyday() -> list[Operation]:
+    """What is done to a release in its life, in this order."""
+    return [
+        Operation("helm upgrade, every pod anew", change('env={"SHAREBROKER_TRIAL":"second"}')),
+        delete_pod(LEADER),
+        delete_pod("gateway"),
+        delete_pod("group-coordinator"),
+        delete_pod("share-coordinator"),
+        scale(LEADER, 3),
+        scale(LEADER, 1),
+        scale(LEADER, 2),
+        scale("gateway", 3),
+        scale("gateway", 2),
+        Operation("helm rollback", _rollback),
+    ]
+
+
+async def _rollback(release: Release) -> None:
+    await asyncio.to_thread(release.node.kubectl.helm, "rollback", NAME, "1", "--wait", "--timeout=5m")

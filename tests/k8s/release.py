@@ -1,0 +1,110 @@
+"""The release under trial: where its clients go, who leads what, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from libs.redis_link.keys import Keys
+from sharebroker.gateway.v1 import admin_pb2 as pb
+from tests.chaos.deployment import SETTINGS
+from tests.k8s.cluster import Node
+from tests.k8s.kubectl import NAMESPACE
+from tests.k8s.network import NODE
+from tests.support.client import TIMEOUT, connected
+
+NAME: Final = "sharebroker"
+_HERE: Final = Path(__file__).parent
+_VALKEY: Final = 999
+"""The user that the chart's Valkey runs as."""
+
+_COMES_AND_GOES: Final = ("event", "configmap/kube-root-ca.crt", "serviceaccount/default", "service/judge")
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of our chart on a node; see tests.chaos.ports.Deployed."""
+
+    node: Node
+
+    def prepare(self) -> None:
+        """What has to be there before it is installed."""
+        volume = self.node.folder / "volume"
+        volume.mkdir()
+        os.chown(volume, _VALKEY, _VALKEY)
+        text = (_HERE / "surroundings.yaml").read_text().replace("VOLUME", str(volume))
+        self.node.kubectl("apply", "-f", "-", given=text)
+
+    def install(self, *more: str) -> None:
+        """`helm install --wait`."""
+        settings = [f"--set=settings.{_escaped(one)}" for one in SETTINGS]
+        self.node.kubectl.release("install", NAME, f"--values={_HERE}/values.yaml", *settings, *more)
+
+    def test(self) -> None:
+        """`helm test`. Raises Failed."""
+        self.node.kubectl.helm("test", NAME, "--timeout=3m")
+
+    def uninstall(self) -> None:
+        """`helm uninstall`."""
+        self.node.kubectl.helm("uninstall", NAME, "--wait", "--timeout=3m")
+
+    def change(self, *values: str) -> None:
+        """`helm upgrade --wait` with some values changed, NAME=VALUE."""
+        words = [f"--set-json={one}" for one in values]
+        self.node.kubectl.release("upgrade", NAME, "--reuse-values", *words)
+
+    def pods(self, role: str) -> dict[str, str]:
+        """Names and addresses of a role's pods."""
+        found = self.node.kubectl.get("pods", f"-l=app.kubernetes.io/component={role}")
+        return {pod["metadata"]["name"]: pod["status"].get("podIP", "") for pod in found}
+
+    def left(self) -> set[str]:
+        """Everything in the namespace that is not always there."""
+        kubectl = self.node.kubectl
+        kinds = kubectl("api-resources", "--verbs=list", "--namespaced", "-o=name").split()
+        asked = ",".join(kind for kind in kinds if "metrics" not in kind)
+        found = kubectl("get", asked, "--ignore-not-found", "-o=name").split()
+        return {
+            one for one in found if not one.startswith(_COMES_AND_GOES) and "events.k8s.io" not in one
+        } - {one for one in found if "/judge" in one}
+
+    async def leaders(self, topic: str = "") -> dict[str, int]:
+        """How many partitions each address leads."""
+        async with connected(self.address()) as client:
+            request = pb.MetadataRequest(topics=[topic] if topic else [])
+            answer = await client.admin.Metadata(request, timeout=TIMEOUT)
+        addresses = {node.node_id: node.address.rpartition(":")[0] for node in answer.nodes}
+        led: dict[str, int] = {}
+        for one in answer.topics:
+            for part in one.partitions:
+                where = addresses.get(part.leader_id, "")
+                led[where] = led.get(where, 0) + 1
+        return led
+
+    def address(self, first: int = 0) -> str:
+        """The gRPC door, by a port of the node."""
+        (service,) = self.node.kubectl.get("service", NAME)
+        (port,) = (one["nodePort"] for one in service["spec"]["ports"] if one["name"] == "grpc")
+        return f"{NODE}:{port}"
+
+    @property
+    def kafka(self) -> str:
+        """Where Kafka clients begin."""
+        return f"{NODE}:31090,{NODE}:31091"
+
+    @property
+    def redis_url(self) -> str:
+        """Where the logs can be read along."""
+        return f"redis://{NODE}:30379"
+
+    @property
+    def keys(self) -> Keys:
+        """What they are called there: the chart names the cluster for namespace and release."""
+        return Keys.of_cluster(f"{NAMESPACE}_{NAME}")
+
+
+def _escaped(assignment: str) -> str:
+    name, _, value = assignment.partition("=")
+    return f"{name.replace('.', chr(92) + '.')}={value}"

@@ -1,0 +1,153 @@
+"""One trial: what is done to a release, in order, and what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+from time import monotonic
+from typing import Final
+
+from libs.testkit.waiting import until
+from tests.chaos.crowd import Size
+from tests.chaos.deployment import LEASE
+from tests.chaos.report import Outcome, percentile, report
+from tests.chaos.run import Chaos
+from tests.k8s.cluster import Node
+from tests.k8s.encrypted import encrypted
+from tests.k8s.keda import scaled_by_lag
+from tests.k8s.kubectl import Failed
+from tests.k8s.operations import everyday
+from tests.k8s.parts import Missing, has_keda
+from tests.k8s.readiness import Readiness
+from tests.k8s.release import Release
+
+_SIZE: Final = Size(partitions=6, grpc=6, librdkafka=3, java=0)
+_SAMPLES: Final = 10
+_TROUBLE: Final = (AssertionError, Failed, Missing, subprocess.SubprocessError, OSError)
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Findings:
+    """What came out, step by step; `broken` names the steps that failed."""
+
+    tell: Tell
+    broken: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+    async def step(self, name: str, work: Callable[[], Awaitable[str]]) -> bool:
+        """Do something and say what came of it; whether it went well."""
+        self.tell(f"{name} ...")
+        begun = monotonic()
+        try:
+            said = await work()
+        except _TROUBLE as failure:
+            self.broken.append(name)
+            said = f"FAILED: {failure}"
+        self.told.append(f"{name}: {said} ({monotonic() - begun:.0f} s)")
+        self.tell(self.told[-1])
+        return name not in self.broken
+
+
+async def trial(node: Node, tell: Tell) -> Findings:
+    """Everything, as far as it can be done."""
+    release, findings = Release(node), Findings(tell)
+    await asyncio.to_thread(release.prepare)
+    before = await asyncio.to_thread(release.left)
+    readiness = Readiness(release)
+    try:
+        if await findings.step("helm install, until ready", lambda: _install(release)):
+            await findings.step("helm test", lambda: _helm_test(release))
+            await findings.step("an operator's day under load", lambda: _day(release, tell))
+            if has_keda():
+                await findings.step("KEDA", lambda: scaled_by_lag(release))
+            else:
+                findings.told.append("KEDA: left out, it is not built (make k8s-parts)")
+            await findings.step("start to ready", lambda: _starts(release, readiness))
+        if findings.broken:
+            tell(await asyncio.to_thread(_state, release))
+        await findings.step("helm uninstall", lambda: _uninstall(release, before))
+        await findings.step("TLS, clients with certificates", lambda: asyncio.to_thread(encrypted, release))
+    finally:
+        node.kubectl.abandon()
+        readiness.stop()
+    return findings
+
+
+async def _install(release: Release) -> str:
+    await asyncio.to_thread(release.install)
+    return "every pod is ready, in a namespace for restricted pods alone"
+
+
+async def _helm_test(release: Release) -> str:
+    await asyncio.to_thread(release.test)
+    return "published, consumed, verified"
+
+
+async def _day(release: Release, tell: Tell) -> str:
+    outcome = await Chaos(release, LEASE, Random(1), tell).run(everyday(), float("inf"), _SIZE)
+    tell(report(outcome))
+    assert outcome.well, outcome.trouble or str(outcome.violation)
+    return _pauses(outcome)
+
+
+def _pauses(outcome: Outcome) -> str:
+    worst = max(outcome.struck, key=lambda one: one.pause)
+    upgrade = max((one for one in outcome.struck if "helm" in one.kind), key=lambda one: one.pause)
+    return (
+        f"{outcome.sent} records sent, none lost; upgrade's worst pause {upgrade.pause:.1f} s; "
+        f"worst of all {worst.pause:.1f} s ({worst.kind}); quiet: {max(outcome.quiet):.1f} s"
+    )
+
+
+async def _starts(release: Release, readiness: Readiness) -> str:
+    """Roll every workload until there are enough samples of each role."""
+    kubectl = release.node.kubectl
+    workloads = [
+        one for one in kubectl("get", "deployment,statefulset", "-o=name").split() if "valkey" not in one
+    ]
+    while not readiness.seconds or min(map(len, _roles(readiness))) < _SAMPLES:
+        await asyncio.to_thread(kubectl, "rollout", "restart", *workloads)
+        for one in workloads:
+            await asyncio.to_thread(kubectl, "rollout", "status", one, "--timeout=5m")
+    told = (
+        f"{role} {percentile(values, 50):.0f}/{percentile(values, 95):.0f}"
+        for role, values in sorted(readiness.seconds.items())
+        if role not in ("valkey", "test")
+    )
+    return f"p50/p95 in seconds, {_SAMPLES} or more of each: {', '.join(told)}"
+
+
+def _roles(readiness: Readiness) -> list[list[float]]:
+    return [values for role, values in readiness.seconds.items() if role not in ("valkey", "test")]
+
+
+async def _uninstall(release: Release, before: set[str]) -> str:
+    await asyncio.to_thread(release.uninstall)
+    left: set[str] = set()
+
+    def nothing() -> bool:
+        left.clear()
+        left.update(release.left() - before)
+        return not left
+
+    try:
+        await asyncio.to_thread(until, nothing, 60)
+    except AssertionError:
+        raise AssertionError(f"left behind: {sorted(left)}") from None
+    return "nothing is left"
+
+
+def _state(release: Release) -> str:
+    """What Kubernetes says of it, for whoever looks into a failure."""
+    kubectl = release.node.kubectl
+    told = []
+    for words in (("get", "pods", "-o=wide"), ("get", "events", "--sort-by=.lastTimestamp")):
+        try:
+            told += kubectl(*words).splitlines()[-40:]
+        except Failed as failure:
+            told.append(str(failure))
+    return "\n".join(told)
