@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -89,6 +89,9 @@ $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject
 	  -e libs/python_client -e libs/spark_source
 	@sh libs/spark_source/environment.sh $(SPARK)
 	@touch $@
+
+pipeline: $(READY) $(SPARK)/.ready ## all flights through the pipeline on Spark, killed once on the way, with a report and a verdict (PIPELINE='--rows 20000')
+	@nice -n 10 $(BIN)/python -m tests.pipeline $(PIPELINE)
 
 compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
 	@$(BIN)/python -m tests.compat.run $(COMPAT)

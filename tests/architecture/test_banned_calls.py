@@ -31,7 +31,11 @@ BANS = (
     Ban("datetime.now", "the same as time.time", ("libs/clock.py",)),
     Ban("asyncio.get_event_loop", "makes a loop where none runs; use get_running_loop"),
     Ban("os._exit", "skips every clean-up"),
-    Ban("print", "servers log; only commands print", (f"{CLIENT}cli/", "services/flights/", "protos/")),
+    Ban(
+        "print",
+        "servers log; only commands print",
+        (f"{CLIENT}cli/", "services/flights/", "services/pipeline/", "protos/"),
+    ),
 )
 
 

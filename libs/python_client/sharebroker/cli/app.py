@@ -14,7 +14,7 @@ from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
 
 MORE_COMMANDS: Final = "sharebroker.commands"
-"""Entry points of other distributions, a function each; its attribute `epilog` follows its help."""
+"""Entry points of other distributions: a function, whose attribute `epilog` follows its help, or a Typer."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,5 +52,8 @@ def _own_commands() -> set[str | None]:
 
 def _add_other_commands() -> None:
     for command in entry_points(group=MORE_COMMANDS):
-        function = command.load()
-        app.command(command.name, epilog=getattr(function, "epilog", None))(function)
+        found = command.load()
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=command.name)
+        else:
+            app.command(command.name, epilog=getattr(found, "epilog", None))(found)

@@ -1,0 +1,46 @@
+"""Options of the state format, checked before anything is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sharebroker_spark.core.options import OptionError
+
+_ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
+_CHOICES: Final = ("fail", "wait")
+"""The first is the default: a table is asked for by somebody who waits for it."""
+STATE_NAMES: Final = ("bootstrap", "groups", "topics", "onUnavailable")
+
+
+@dataclass(frozen=True, slots=True)
+class StateOptions:
+    """Whose state is read; no groups, or no topics: of all."""
+
+    bootstrap: str
+    groups: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
+    waits: bool = False
+
+
+def state_options(given: Mapping[str, str]) -> StateOptions:
+    """Raises OptionError."""
+    lower = {name.lower(): value.strip() for name, value in given.items()}
+    unknown = sorted(lower.keys() - {name.lower() for name in STATE_NAMES} - {"path"})
+    if unknown:
+        raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(STATE_NAMES)}")
+    bootstrap = lower.get("bootstrap", "")
+    if not _ADDRESS.fullmatch(bootstrap):
+        raise OptionError(
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door"
+        )
+    choice = lower.get("onunavailable", _CHOICES[0]).lower()
+    if choice not in _CHOICES:
+        raise OptionError(f"option onUnavailable is {choice!r}; it must be {' or '.join(_CHOICES)}")
+    return StateOptions(bootstrap, _names(lower, "groups"), _names(lower, "topics"), choice == "wait")
+
+
+def _names(lower: Mapping[str, str], option: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (name.strip() for name in lower.get(option, "").split(",")))))

@@ -1,0 +1,1 @@
+"""Rules of the pipeline: no I/O, no clock, no Spark."""

@@ -1,0 +1,135 @@
+"""A work queue with a history: flights and what is none, of which some were released, rejected, forgotten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from libs.testkit.waiting import eventually
+from services.flights.core.flight import Answer, Flight, judge
+from services.flights.fleet import Job
+from services.flights.publish import Publisher
+from sharebroker.aio.admin import Admin
+from sharebroker.consumer.config import TopicPartition
+from sharebroker.gateway.v1 import produce_pb2 as produce
+from sharebroker.gateway.v1.share_pb2 import ShareRecord
+from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
+
+TOPIC, WORKERS, READERS = "flights", "delays", "pipeline"
+SERVER_OPTIONS = ("--set", "group.share.min.record.lock.duration.ms=1000")
+_LOCK_MS = 1000
+_AT_ONCE = 500
+_FORGOTTEN, _STUBBORN = 211, 1009
+
+_GOOD = Flight("2013-12-31", "ZZ", "1", "", "JFK", "LGA", 900, 0, 0)
+
+
+def broken() -> dict[str, bytes]:
+    """Records that are no flights, by the reason for which silver has to reject them."""
+
+    def flight(**change: object) -> bytes:
+        fields = json.loads(_GOOD.payload()) | change
+        return json.dumps({name: value for name, value in fields.items() if value != "left out"}).encode()
+
+    return {
+        "no value": b"",
+        "not UTF-8": b"\xff\xfe",
+        "not a JSON object": b'{"date": "2013',
+        "carrier is missing": flight(carrier="left out"),
+        "date is not a date": flight(date="soon"),
+        "dep_delay is not a number": flight(dep_delay="late"),
+        "dep_time is not a time of day": flight(dep_time=1275),
+    }
+
+
+@dataclass
+class Published:
+    """What a topic holds, and how many of it silver has to reject, by reason."""
+
+    records: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    def reject(self, reason: str) -> None:
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+
+
+async def publish(client: Client, address: str, flights: Iterable[Flight], partitions: int) -> Published:
+    """Make the topic, and publish flights and one of each broken record."""
+    await client.create(partitions, name=TOPIC)
+    found = Published()
+
+    def counted() -> Iterable[Flight]:
+        for flight in flights:
+            found.records += 1
+            answer, reason = judge(flight, 2)
+            if answer is Answer.REJECT:
+                found.reject(reason)
+            yield flight
+
+    await Publisher(Job(address, "", TOPIC), dict.fromkeys(range(partitions), 0)).publish(counted())
+    bad = broken()
+    records = [
+        produce.PublishRecord(value=value) if value else produce.PublishRecord() for value in bad.values()
+    ]
+    await client.produce.Publish(produce.PublishRequest(topic=TOPIC, records=records), timeout=TIMEOUT)
+    for reason in bad:
+        found.records += 1
+        found.reject(reason)
+    return found
+
+
+async def work(client: Client, admin: Admin, records: int) -> None:
+    """Workers handle about so many: most accepted, some rejected, released, or forgotten until locks run out.
+
+    A few are released whenever they come, so that they are archived at the delivery limit.
+    """
+    await admin.alter_group_configs(WORKERS, {"share.auto.offset.reset": "earliest"})
+    handled = 0
+    async with _locks_that_run_out(admin, WORKERS):
+        while handled < records:
+            got = (await client.acquire(WORKERS, TOPIC, _AT_ONCE, member="worker")).records
+            handled += len(got)
+            for kind in (ACCEPT, RELEASE, REJECT):
+                chosen = [record for record in got if _decision(record) == kind]
+                if chosen:
+                    await client.acknowledge(WORKERS, "worker", chosen, kind)
+
+
+async def disturb(client: Client, admin: Admin, records: int) -> None:
+    """The readers' group gets so many, releases every other and forgets the rest: they come a second time."""
+    await admin.alter_group_configs(READERS, {"share.auto.offset.reset": "earliest"})
+    async with _locks_that_run_out(admin, READERS):
+        got = await client.acquire_all(READERS, TOPIC, records, "careless")
+        await client.acknowledge(READERS, "careless", got[::2], RELEASE)
+
+        async def run_out() -> bool:
+            held = await admin.inspect_records(READERS, dict.fromkeys(_partitions(got), -1))
+            return not any(part.in_delivery for part in held.values())
+
+        await eventually(run_out, 60)
+
+
+@asynccontextmanager
+async def _locks_that_run_out(admin: Admin, group: str) -> AsyncIterator[None]:
+    await admin.alter_group_configs(group, {"share.record.lock.duration.ms": str(_LOCK_MS)})
+    yield
+    await admin.alter_group_configs(group, {"share.record.lock.duration.ms": None})
+
+
+def _decision(record: ShareRecord) -> int:
+    """0: forgotten, the first time."""
+    if record.offset % _STUBBORN == 7:
+        return RELEASE
+    if record.offset % _FORGOTTEN == 5 and record.delivery_count == 1:
+        return 0
+    try:
+        answer, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)
+    except ValueError:
+        return REJECT
+    return {Answer.ACCEPT: ACCEPT, Answer.RELEASE: RELEASE, Answer.REJECT: REJECT}[answer]
+
+
+def _partitions(records: Sequence[ShareRecord]) -> set[TopicPartition]:
+    return {TopicPartition(record.topic, record.partition) for record in records}

@@ -1,0 +1,35 @@
+"""Folds the logs of a group's state as the pipeline does, without starting Spark."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+
+import pyarrow as pa
+
+from services.pipeline.folding import LOG, PLACE, folded
+from sharebroker_spark.client import Client
+from sharebroker_spark.core.state_options import state_options
+from sharebroker_spark.state_reading import read_state, share_partitions
+from sharebroker_spark.state_source import as_arrow
+from tests.spark.programs.session import say
+
+ADDRESS, GROUP = sys.argv[1:]
+
+
+def main() -> None:
+    client = Client(ADDRESS, waits=False)
+    options = state_options({"bootstrap": ADDRESS, "groups": GROUP})
+    found = []
+    for _, rows in groupby(
+        read_state(client, share_partitions(client, options)), lambda row: row[: len(PLACE)]
+    ):
+        (row,) = folded(pa.Table.from_batches([as_arrow(list(rows), LOG)])).to_pylist()
+        for one in row["differences"]:
+            span = "" if one["first_offset"] is None else f"{one['first_offset']} to {one['last_offset']}: "
+            found.append(f"{row['topic']}-{row['partition']}: {span}{one['text']}")
+    client.close()
+    say(differences=found)
+
+
+main()

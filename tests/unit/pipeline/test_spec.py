@@ -1,0 +1,52 @@
+"""The specification with values filled in, and the rules of silver as far as they are text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import services.pipeline
+from services.pipeline.core import flights
+from services.pipeline.core.spec import filled
+from services.pipeline.core.sql import looked_up
+from services.pipeline.settings import Settings
+
+SPEC = (Path(services.pipeline.__file__).parent / "spark-pipeline.yml").read_text()
+
+
+class Session:
+    """A session's configuration."""
+
+    def __init__(self, values: dict[str, str]) -> None:
+        self.conf = values
+
+
+def test_the_specification_takes_the_settings() -> None:
+    settings = Settings("h:1", 'top"ic', "g", "a,b", {"a": 3}, "7")
+    document = yaml.safe_load(filled(SPEC, "file:///a b", settings.to_configuration()))
+    assert document["storage"] == "file:///a b"
+    assert Settings.of(Session(document["configuration"])) == settings
+    before = yaml.safe_load(SPEC)
+    assert document["libraries"] == before["libraries"]
+    assert document["configuration"].keys() == before["configuration"].keys()
+
+
+def test_what_it_does_not_have_cannot_be_set() -> None:
+    with pytest.raises(KeyError, match="nothing"):
+        filled(SPEC, "s", {"nothing": "x"})
+
+
+def test_names_are_no_sql() -> None:
+    assert looked_up({}, "x", 5) == "5"
+    assert (
+        looked_up({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"
+    )
+
+
+def test_every_field_of_a_flight_has_a_column() -> None:
+    columns = [expression.rpartition(" AS ")[2] for expression in flights.typed()]
+    assert columns == [*flights.TEXTS, *flights.NUMBERS, "hour"]
+    assert flights.reason().startswith("CASE WHEN text IS NULL THEN 'no value' ")
+    assert len(flights.rules()) == flights.reason().count(" WHEN ")
