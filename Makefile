@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -61,6 +61,9 @@ bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (twenty m
 
 bench-redis: $(READY) ## the part beside raw Redis (five minutes)
 	@$(BIN)/python -m tests.perf.bench $(BENCH)
+
+bench-tracing: $(READY) ## what traces cost: off, 1 % and all records sampled, in turns (five minutes; BENCH='--runs 3')
+	@$(BIN)/python -m tests.perf.tracing $(BENCH)
 
 load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process: what they cost (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)

@@ -19,6 +19,7 @@ import uvloop
 
 from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker.cli.tracing import traced
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
 from tests.perf.figures import percentile
 
@@ -287,7 +288,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 def main(case: str, parameters: str) -> None:
     """Run one program."""
     gc.freeze()  # as a service would: full collections need not look at what was loaded
-    figures = uvloop.run(PROGRAMS[case](Work(**json.loads(parameters))))
+    with traced():
+        figures = uvloop.run(PROGRAMS[case](Work(**json.loads(parameters))))
     sys.stdout.write(json.dumps(figures) + "\n")
 
 

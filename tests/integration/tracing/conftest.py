@@ -20,10 +20,11 @@ CLIENT = "the-test"
 
 @dataclass(frozen=True)
 class Traced:
-    """A cluster that traces, and what was told so far."""
+    """A cluster that traces, what was told so far, and where Jaeger answers."""
 
     cluster: Cluster
     spans: Callable[[], Sequence[Told]]
+    query: str = ""
 
 
 def environment(endpoint: str, **more: str) -> dict[str, str]:

@@ -5,18 +5,22 @@ The same assertions on what a collector is sent, and on what a real Jaeger answe
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 from urllib.request import urlopen
 from uuid import uuid4
 
 import confluent_kafka
 import pytest
+from typer.testing import CliRunner
 
 from libs.testkit.brokers import four_processes, one_process
-from libs.testkit.waiting import until
+from libs.testkit.waiting import eventually, until
 from sharebroker.aio import Producer
+from sharebroker.cli.app import app
 from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import produce_pb2 as produce
 from sharebroker.tracing.context import TraceContext
@@ -53,7 +57,7 @@ def in_jaeger() -> Iterator[Traced]:
             with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as answer:
                 return of_jaeger(json.load(answer))
 
-        yield Traced(cluster, spans)
+        yield Traced(cluster, spans, found.query)
 
 
 @pytest.fixture(
@@ -221,3 +225,32 @@ async def test_a_refusal_says_why(collected: Traced) -> None:
     (refused,) = by_operation(story(collected, topic, "acknowledge"), topic)["acknowledge"]
     assert refused.attributes["error.type"] == "INVALID_RECORD_STATE"
     assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"
+
+
+@pytest.mark.skipif(JAEGER is None, reason=MISSING)
+async def test_the_command_tells_a_records_way(in_jaeger: Traced) -> None:
+    async with connected(in_jaeger.cluster.address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["a", "b"], partition=0)
+        records = await client.acquire_all(group, topic, 2, "worker")
+        assert await client.acknowledge(group, "worker", records) == [ErrorCode.NONE] * 2
+
+    def run(offset: int, *options: str) -> Any:
+        command = ["trace", topic, "0", str(offset), "--jaeger", in_jaeger.query, *options]
+        return CliRunner().invoke(app, command)
+
+    def written(offset: int) -> bool:
+        return "append state" in run(offset).stdout
+
+    await eventually(lambda: asyncio.to_thread(written, 0), PATIENCE)
+    told = await asyncio.to_thread(run, 1, "--group", group)
+    assert told.exit_code == 0
+    for what in (f"{topic}-0@1, trace", "create", "append", f"group {group}, member worker, delivery 1"):
+        assert what in told.stdout
+    assert "write state (for several records)" in told.stdout
+    document = json.loads((await asyncio.to_thread(run, 0, "--json")).stdout)
+    assert [row["operation"].partition(" ")[0] for row in document if row["depth"] == 0] == ["create"]
+    missing = await asyncio.to_thread(run, 77)
+    assert missing.exit_code == 1
+    assert "OTEL_TRACES_SAMPLER" in missing.stderr

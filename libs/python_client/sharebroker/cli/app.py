@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from sharebroker.cli import consume, groups, probe, produce, standard, state, topics, verify, work
+from sharebroker.cli import consume, groups, probe, produce, standard, state, topics, trace, verify, work
 from sharebroker.cli.failures import FAILED, explain
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
@@ -27,6 +27,7 @@ app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
 app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
 app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
 app.command("verify", epilog=examples(*verify.EXAMPLES))(verify.verify)
+app.command("trace", epilog=examples(*trace.EXAMPLES))(trace.trace)
 app.command("probe", epilog=examples(*probe.EXAMPLES))(probe.listed)
 app.add_typer(topics.app, name="topics")
 app.add_typer(groups.app, name="groups")

@@ -18,6 +18,7 @@ from sharebroker.blocking.producer import Producer
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, settings
 from sharebroker.cli.output import print_json, say
 from sharebroker.cli.reading import Format, Input, read
+from sharebroker.cli.tracing import traced
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker.records.batch_builder import Header
@@ -66,7 +67,7 @@ def produce(
     publisher = Publisher(topic, headers)
     config = ProducerConfig(compression_type=compression, linger_ms=_LINGER_MS)
     try:
-        with _opened(file) as lines, Producer(server, config) as producer:
+        with traced(), _opened(file) as lines, Producer(server, config) as producer:
             publisher.publish(producer, read(lines, written, key))
     finally:
         if as_json:

@@ -1,0 +1,73 @@
+"""Asks Jaeger's query API for traces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import urlopen
+
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.tracing.told import SpanName, Told, of_jaeger
+
+_WITHIN: Final = 10.0
+_MOST: Final = 20
+
+
+class Jaeger:
+    """At a URL. Every call raises KafkaError INVALID_CONFIG where nothing answers, or something else does."""
+
+    def __init__(self, url: str) -> None:
+        if urlsplit(url).scheme not in ("http", "https"):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"--jaeger takes http://HOST:PORT, not {url!r}.")
+        self._url = url.rstrip("/")
+
+    def find(self, attributes: Mapping[str, str], since: float, until: float) -> list[list[Told]]:
+        """Traces with a span that has all the attributes, newest first; times in seconds."""
+        asked = {
+            "tags": json.dumps(dict(attributes)),
+            "start": str(int(since * 1e6)),
+            "end": str(int(until * 1e6)),
+            "limit": str(_MOST),
+        }
+        found: dict[str, list[Told]] = {}
+        for service in self._get("/api/services").get("data") or ():
+            document = self._get(f"/api/traces?{urlencode({'service': service, **asked})}")
+            for span in of_jaeger(document):
+                found.setdefault(span.name.trace, []).append(span)
+            if found:  # what Jaeger gives are whole traces
+                break
+        return sorted(found.values(), key=lambda spans: spans[0].begun, reverse=True)
+
+    def spans(self, named: Sequence[SpanName]) -> list[Told]:
+        """Single spans of other traces, as far as Jaeger has them; of so many traces at most."""
+        found = []
+        for trace in list(dict.fromkeys(name.trace for name in named))[:_MOST]:
+            spans = of_jaeger(self._get(f"/api/traces/{quote(trace)}", missing={}))
+            found += [span for span in spans if span.name in named]
+        return found
+
+    def _get(self, path: str, missing: dict[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            with urlopen(self._url + path, timeout=_WITHIN) as answer:
+                document = json.load(answer)
+        except HTTPError as refusal:
+            with refusal:
+                if missing is not None and refusal.code == 404:
+                    return missing
+                raise self._wrong(f"answers {refusal.code} to {path.partition('?')[0]}") from refusal
+        except OSError as failure:
+            raise self._wrong(f"does not answer ({getattr(failure, 'reason', failure)})") from failure
+        except ValueError as failure:
+            raise self._wrong("does not answer as Jaeger's query API does") from failure
+        if not isinstance(document, dict):
+            raise self._wrong("does not answer as Jaeger's query API does")
+        return document
+
+    def _wrong(self, what: str) -> KafkaError:
+        return KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{self._url} {what}. Name Jaeger's query port (16686 as a rule) with --jaeger.",
+        )

@@ -1,0 +1,36 @@
+"""Commands that publish trace what they publish, where OpenTelemetry's environment variables say so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sharebroker.cli.output import say
+from sharebroker.tracing import settings, switch
+
+
+@contextmanager
+def traced() -> Iterator[None]:
+    """Around the work. Raises KafkaError for variables that cannot be."""
+    asked = settings.parse(os.environ)
+    if asked.traces is None or asked.sampling.never:
+        yield
+        return
+    try:
+        from sharebroker.tracing import setup  # brings OpenTelemetry in
+    except ImportError:
+        say("Nothing is traced: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")
+        yield
+        return
+    exporting = setup.begin(asked, {"service.name": "sharebroker-cli"}, _undelivered)
+    switch.turn(exporting.tracer)
+    try:
+        yield
+    finally:
+        switch.turn(None)
+        exporting.stop()
+
+
+def _undelivered(_: str, reason: str) -> None:
+    say(f"Traces do not arrive: {reason}")
