@@ -61,7 +61,7 @@ class Exposition:
     async def _render(self) -> bytes:
         loop = asyncio.get_running_loop()
         try:
-            await self._refresh()
+            await self.refresh()
             self.renderings += 1
             parts: list[str] = []
             turn_ends = loop.time() + _SLICE
@@ -77,7 +77,8 @@ class Exposition:
         finally:
             self._under_way = None
 
-    async def _refresh(self) -> None:
+    async def refresh(self) -> None:
+        """Have those asked who know more, for REFRESHED_WITHIN at most."""
         if not self._refreshes:
             for refresh in self._metrics.refreshes:
                 task = asyncio.ensure_future(refresh())

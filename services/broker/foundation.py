@@ -97,7 +97,7 @@ async def lay(
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     watching.redis({"all": link} if writes is link else {"reads": link, "writes": writes})
     keys = Keys.of_cluster(settings.config.cluster_id)
-    log, records = _logs(link, writes, keys, watching if settings.metrics else None)
+    log, records = _logs(link, writes, keys, watching if settings.watched else None)
     identity = _identity(settings, address)
     member = Member(
         identity.owner, identity.node_id, settings.roles, address, edge.kafka.address if edge.kafka else ""

@@ -68,8 +68,10 @@ class Process:
         watching = Watching()
         if self._settings.metrics is not None:
             await watching.start(self._settings.metrics)
-            self._stack.push_async_callback(watching.stop)
             self.watched_at = watching.address
+        if self._settings.watched:
+            watching.begin()
+            self._stack.push_async_callback(watching.stop)
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
@@ -77,6 +79,7 @@ class Process:
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         tracing.begin(self._settings, self.address, self._stack)
+        watching.export(self._settings, self.address, self._stack)
         kafka = self._bind_kafka(self.address, tls)
         base = await lay(self._settings, self.address, Edge(kafka, tls), watching, self._stack)
         follow_level(base.catalog)

@@ -52,6 +52,11 @@ class ServeSettings:
     config: BrokerConfig
 
     @property
+    def watched(self) -> bool:
+        """Whether anybody is told how this process is."""
+        return self.metrics is not None or self.telemetry.metrics is not None
+
+    @property
     def opens_kafka(self) -> bool:
         """Whether this process serves Kafka clients."""
         return GATEWAY in self.roles and self.kafka != CLOSED

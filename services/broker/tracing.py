@@ -22,7 +22,7 @@ def begin(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
         return
     from sharebroker.tracing import setup  # brings OpenTelemetry in
 
-    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), _undelivered)
+    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), undelivered)
     switch.turn(exporting.tracer)
 
     async def end() -> None:
@@ -42,5 +42,6 @@ def attributes(roles: Set[str], address: str) -> dict[str, str]:
     }
 
 
-def _undelivered(logger: str, reason: str) -> None:
+def undelivered(logger: str, reason: str) -> None:
+    """Say that a collector takes nothing."""
     _log.warning("telemetry does not arrive; what waits too long is dropped", by=logger, reason=reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final
 
@@ -18,7 +19,8 @@ from libs.telemetry.health import Health, page
 from libs.telemetry.http import HttpServer, Reply
 from libs.telemetry.metrics import Metrics
 from libs.telemetry.process import LoopLag, ProcessCost
-from services.broker.settings import parse_address
+from services.broker.settings import ServeSettings, parse_address
+from services.broker.tracing import attributes, undelivered
 
 METRICS: Final = "/metrics"
 STARTED: Final = "/startedz"
@@ -50,6 +52,9 @@ class Watching:
         """Serve at HOST:PORT, also while the process is still starting. Raises KafkaError INVALID_CONFIG."""
         host, port = parse_address(address, "--metrics")
         self.address = f"{host}:{await self._http.start(host, port)}"
+
+    def begin(self) -> None:
+        """What is looked at all the time is, from here on."""
         self._lag.start()
 
     async def stop(self) -> None:
@@ -57,6 +62,17 @@ class Watching:
         self._lag.stop()
         await self._http.stop()
         await self._exposition.close()
+
+    def export(self, settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
+        """Tell a collector, too, if that was asked for."""
+        if settings.telemetry.metrics is None:
+            return
+        from libs.telemetry.otlp import MetricsExport  # brings OpenTelemetry in
+
+        who = attributes(settings.roles, address)
+        export = MetricsExport(self.metrics, self._exposition, settings.telemetry, who, undelivered)
+        export.start()
+        stack.push_async_callback(export.stop)
 
     def redis(self, links: Mapping[str, Link]) -> None:
         """Tell of links by what they are for, and ask over each whether Redis is there."""

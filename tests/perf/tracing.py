@@ -58,16 +58,19 @@ def _turned(names: list[str], turn: int) -> list[str]:
 def _measured(ratio: str | None, collector: Collector, records: int) -> dict[str, float]:
     """One run; CPU in microseconds a record."""
     before, figures = len(collector.requests), dict[str, float]()
-    with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as name, _asked(ratio, collector.url):
-        with serving(Path(name), "everysec") as server:
-            work = Work(server.address, "bench", records=records)
-            for case, one in zip(CASES, (work, replace(work, group="each")), strict=True):
-                used = server.cpu_seconds()
-                told = run_client(case, asdict(one), SECONDS)
-                used = server.cpu_seconds() - used
-                figures[f"{case} records/s"] = told[f"{case}.rate"]
-                figures[f"{case} client CPU"] = told[f"{case}.client_cpu"]
-                figures[f"{case} server CPU"] = used / records * 1e6
+    with (
+        tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as name,
+        _asked(ratio, collector.url),
+        serving(Path(name), "everysec") as server,
+    ):
+        work = Work(server.address, "bench", records=records)
+        for case, one in zip(CASES, (work, replace(work, group="each")), strict=True):
+            used = server.cpu_seconds()
+            told = run_client(case, asdict(one), SECONDS)
+            used = server.cpu_seconds() - used
+            figures[f"{case} records/s"] = told[f"{case}.rate"]
+            figures[f"{case} client CPU"] = told[f"{case}.client_cpu"]
+            figures[f"{case} server CPU"] = used / records * 1e6
     figures["spans"] = _count(collector, before)
     return figures
 

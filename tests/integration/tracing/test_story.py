@@ -240,10 +240,14 @@ async def test_the_command_tells_a_records_way(in_jaeger: Traced) -> None:
         command = ["trace", topic, "0", str(offset), "--jaeger", in_jaeger.query, *options]
         return CliRunner().invoke(app, command)
 
-    def written(offset: int) -> bool:
-        return "append state" in run(offset).stdout
+    def whole() -> bool:
+        awaited = {
+            0: ("create", "append state"),
+            1: ("create", "accept", "write state (for several records)"),
+        }
+        return all(what in run(offset).stdout for offset, some in awaited.items() for what in some)
 
-    await eventually(lambda: asyncio.to_thread(written, 0), PATIENCE)
+    await eventually(lambda: asyncio.to_thread(whole), 60)
     told = await asyncio.to_thread(run, 1, "--group", group)
     assert told.exit_code == 0
     for what in (f"{topic}-0@1, trace", "create", "append", f"group {group}, member worker, delivery 1"):

@@ -71,7 +71,8 @@ def test_samplers_go_by_their_names(sampler: str, ratio: str | None, found: Samp
 def test_a_queue_follows_the_variables() -> None:
     found = parse({**HERE, "OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "500"}).queue
     assert found == Queue(100, 100, 0.5)
-    assert found.rate == 200
+    assert (found.rate, found.burst) == (100, 100)
+    assert Queue().burst == 205
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
             max_export_batch_size=queue.at_once,
         )
     )
-    limit = SpanLimit(queue.rate, queue.most, clock.now)
+    limit = SpanLimit(queue.rate, queue.burst, clock.now)
     made = provider.get_tracer("sharebroker")
     tracer = Tracer(made, settings.sampling, limit, lambda: random.getrandbits(64), clock.now)
     return Exporting(tracer, provider, exporter)

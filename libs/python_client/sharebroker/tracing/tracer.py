@@ -49,12 +49,13 @@ class Tracer:
         self.sampling = sampling
         self.limit = limit
         self._tracer = tracer
+        self._bound = sampling.bound
         self._draw = draw
         self._now = now
 
     def begins(self) -> bool:
-        """Whether a trace is to begin here."""
-        return self.sampling.begins(self._draw()) and self.limit.room()
+        """Whether a trace is to begin here. Asked for every record: what Sampling says, worked out before."""
+        return self._draw() < self._bound and self.limit.room()
 
     def joins(self, context: TraceContext | None) -> bool:
         """Whether spans are to be added to a trace from elsewhere."""
@@ -93,6 +94,8 @@ class Tracer:
 
     def current(self) -> TraceContext | None:
         """The span in which this code runs, if it is kept."""
+        if not contexts.get_current():
+            return None
         span = trace.get_current_span()
         return context_of(span) if span.get_span_context().trace_flags.sampled else None
 

@@ -1,0 +1,52 @@
+"""Metrics by OTLP beside traces: a collector gets what /metrics would serve, without anybody opening that."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from libs.testkit.brokers import Serve
+from libs.testkit.waiting import eventually
+from tests.integration.tracing.conftest import environment
+from tests.support.client import connected
+from tests.support.otlp import Collector, collecting
+
+
+def told(collector: Collector) -> dict[str, Any]:
+    """The latest of each name."""
+    return {
+        metric.name: metric
+        for request in list(collector.metrics)
+        for of in request.resource_metrics
+        for scope in of.scope_metrics
+        for metric in scope.metrics
+    }
+
+
+async def test_a_collector_is_told_metrics(tmp_path: Path) -> None:
+    asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
+    with collecting() as collector:
+        serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
+        with patch.dict(os.environ, environment(collector.url, OTEL_TRACES_EXPORTER="none", **asked)):
+            serve.start()
+        async with connected(serve.address) as client:
+            topic, _ = await client.create()
+            group = await client.group()
+            await client.publish(topic, "abc")
+            await client.acquire_all(group, topic, 3, "m")
+
+        def acquired() -> bool:
+            found = told(collector).get("sharebroker_share_group_records_acquired")
+            return found is not None and sum(point.as_double for point in found.sum.data_points) == 3
+
+        await eventually(acquired, 60)
+        names = told(collector)
+        assert names["sharebroker_log_end_offset"].gauge.data_points
+        assert names["sharebroker_log_append_seconds"].histogram.data_points[0].count
+        assert names["sharebroker_event_loop_lag_seconds"].unit == "s"
+        assert serve.stop() == 0
+    assert not collector.requests
+    (resource,) = {str(of.resource) for request in collector.metrics for of in request.resource_metrics}
+    assert "sharebroker" in resource
