@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -123,6 +123,9 @@ languages: $(READY) ## a worker in Python, Go, Java, TypeScript and Rust, each b
 image: ## build the image of the server (needs Docker; BUILD='--secret id=pipconf,src=…' for an index of your own)
 	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile -t $(or $(IMAGE),sharebroker:0.1.0) .
 
+image-spark: ## the same with Spark, for `sharebroker pipeline` (1 GB more)
+	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile --target spark -t $(or $(IMAGE),sharebroker-spark:0.1.0) .
+
 helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes) and what checks manifests, for the chart's tests
 
 .cache/bin/helm:
@@ -155,8 +158,8 @@ ghz: .cache/bin/ghz ## build ghz, which puts gRPC under load (needs Go)
 .cache/bin/ghz:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/bojand/ghz/cmd/ghz@v0.93.0
 
-k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; ten minutes; BUILD as for `image`)
-	@$(BIN)/python -m tests.k8s
+k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; ten minutes; BUILD as for `image`, ONLY=KEDA: that step)
+	@$(BIN)/python -m tests.k8s --only "$(ONLY)"
 
 k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA (Go; about half an hour, once)
 	@$(BIN)/python -m tests.k8s.parts

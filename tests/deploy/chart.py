@@ -65,3 +65,5 @@ def pods(objects: list[Manifest]) -> Iterator[tuple[str, Manifest]]:
             yield name, one["spec"]
         elif "template" in one.get("spec", {}):
             yield name, one["spec"]["template"]["spec"]
+        elif "jobTemplate" in one.get("spec", {}):
+            yield name, one["spec"]["jobTemplate"]["spec"]["template"]["spec"]

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import redis
 import typer
+from typer.core import TyperGroup as Group
 from typer.main import get_command
 
 from libs.testkit.brokers import one_process
@@ -20,6 +22,7 @@ from services.broker.cli import serve
 from services.broker.settings import parse_config
 from services.broker.watching import LIVE, READY, STARTED
 from services.gateway.core.scaling import Trigger, trigger_of
+from services.pipeline.command import app as pipeline
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
 
 ALL = {case.stem: manifests(golden(case).read_text()) for case in CASES}
@@ -150,7 +153,7 @@ def test_network_policies_are_the_arrows_of_the_picture() -> None:
             if {"port": "grpc"} in rule["ports"] and "podSelector" in peer
         }
         out |= {(role, component(peer)) for rule in spec["egress"] for peer in rule.get("to", ())}
-    assert into - {("test", "gateway")} == ARROWS
+    assert into - {("test", "gateway"), ("pipeline", "gateway")} == ARROWS
     assert out == ARROWS
 
 
@@ -216,3 +219,47 @@ def test_helm_test_finds_records_again(tmp_path: Path) -> None:
         )
     assert done.returncode == 0, done.stderr
     assert "Deleted topic" in done.stderr
+
+
+def test_an_ingress_passes_tls_on_to_the_gateway_of_the_name() -> None:
+    rules = find("encrypted", "Ingress", "sharebroker-kafka")["spec"]["rules"]
+    backends = {rule["host"]: rule["http"]["paths"][0]["backend"]["service"] for rule in rules}
+    assert backends == {
+        f"kafka-{index}.example.com": {"name": f"sharebroker-kafka-{index}", "port": {"name": "kafka"}}
+        for index in (0, 1)
+    }
+    for role, pod in brokers("encrypted"):
+        container = pod["containers"][0]
+        options = dict(one.partition("=")[::2] for one in container["args"])
+        assert ("--kafka-advertise" in options) == (role == "gateway")
+        assert options.get("--kafka-advertise", "kafka-$(POD_INDEX).example.com:443") == (
+            "kafka-$(POD_INDEX).example.com:443"
+        )
+        (mount,) = (one["mountPath"] for one in container["volumeMounts"] if one["name"] == "tls")
+        assert all(options[f"--tls-{one}"].startswith(f"{mount}/") for one in ("cert", "key", "ca"))
+
+
+def test_every_pod_of_ours_trusts_by_the_same_name() -> None:
+    (test,) = (one for one in ALL["encrypted"] if one["kind"] == "Pod")
+    (server,) = test["spec"]["containers"][0]["env"]
+    parts = urlsplit(server["value"])
+    said = dict(parse_qsl(parts.query))
+    for _, pod in brokers("encrypted"):
+        assert f"--tls-server-name={said['name']}" in pod["containers"][0]["args"]
+
+
+def test_the_pipeline_is_a_client_with_a_volume() -> None:
+    job = find("pipeline", "CronJob", "sharebroker-pipeline")["spec"]
+    pod = job["jobTemplate"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert job["concurrencyPolicy"] == "Forbid"
+    assert container["args"][:3] == ["pipeline", "run", "flights"]
+    group = get_command(pipeline)
+    assert isinstance(group, Group)
+    known = {name for option in group.commands["run"].params for name in option.opts}
+    assert {one.partition("=")[0] for one in container["args"][3:]} <= known
+    (folder,) = (one["mountPath"] for one in container["volumeMounts"] if one["name"] == "folder")
+    assert f"--folder={folder}/pipeline" in container["args"]
+    (volume,) = (one for one in pod["volumes"] if one["name"] == "folder")
+    claim = find("pipeline", "PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"])
+    assert claim["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}

@@ -20,6 +20,7 @@ from tests.k8s.trial import trial
 
 
 def main(
+    only: Annotated[str, typer.Option(help="Only the steps whose names contain this.")] = "",
     alone: Annotated[bool, typer.Option(help="Only the cluster and the images, until Ctrl-C.")] = False,
 ) -> None:
     """Try the chart on a real cluster; exit code 1 where something failed, 2 where it cannot be tried."""
@@ -35,13 +36,13 @@ def main(
         typer.echo("\n".join(["no trial on Kubernetes here:", *wants]), err=True)
         raise typer.Exit(2)
     try:
-        raise typer.Exit(_run(monotonic(), alone=alone))
+        raise typer.Exit(_run(monotonic(), only, alone=alone))
     except Missing as failure:
         typer.echo(str(failure), err=True)
         raise typer.Exit(2) from None
 
 
-def _run(begun: float, *, alone: bool) -> int:
+def _run(begun: float, only: str, *, alone: bool) -> int:
     def tell(text: str) -> None:
         typer.echo(f"{monotonic() - begun:7.1f} {text}")
 
@@ -52,7 +53,7 @@ def _run(begun: float, *, alone: bool) -> int:
         tell(f"the node is ready; kubectl --kubeconfig={node.kubectl.kubeconfig}")
         if alone:
             signal.pause()
-        findings = asyncio.run(trial(node, tell))
+        findings = asyncio.run(trial(node, tell, only))
         tell("taking everything down")
     typer.echo("\n".join(["", *findings.told]))
     typer.echo(f"verdict: {'FAILED: ' + ', '.join(findings.broken) if findings.broken else 'all is well'}")

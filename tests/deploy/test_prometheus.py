@@ -1,0 +1,102 @@
+"""Prometheus' own tool reads the configuration and the rules; the rules go off when they should."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.architecture.sources import ROOT
+from tests.deploy.chart import CHART
+
+PROMTOOL = os.environ.get("PROMTOOL") or shutil.which("promtool")
+RULES = CHART / "files" / "rules.yaml"
+
+pytestmark = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not here: apt-get install prometheus (PROMTOOL names another)"
+)
+
+
+_RISES, _STAYS = "0+10x90", "1+0x90"
+# What each alert is about, a minute between two values.
+TROUBLE = {
+    "SharebrokerRedisAway": {"sharebroker_redis_connected": "0+0x90"},
+    "SharebrokerRoleAway": {'sharebroker_members{role="gateway"}': _STAYS},
+    "SharebrokerNotOwned": {'sharebroker_leases_missing{kind="partition"}': _STAYS},
+    "SharebrokerAppendsFail": {'sharebroker_log_append_failures_total{log="group"}': _RISES},
+    "SharebrokerInternalErrors": {'sharebroker_rpc_calls_total{code="INTERNAL"}': _RISES},
+    "SharebrokerRestarts": {"process_start_time_seconds": _RISES, "sharebroker_build_info": _STAYS},
+    "SharebrokerBacklogOld": {"sharebroker_share_partition_oldest_unaccepted_seconds": "901+0x90"},
+    "SharebrokerGroupWithoutMembers": {
+        "sharebroker_share_group_members": "0+0x90",
+        "sharebroker_share_group_lag": _STAYS,
+    },
+    "SharebrokerLocksRunOut": {
+        "sharebroker_share_group_acquisition_lock_timeouts_total": _RISES,
+        "sharebroker_share_group_records_acquired_total": "0+100x90",
+    },
+    "SharebrokerRecordsGivenUp": {
+        'sharebroker_share_group_records_archived_total{reason="attempts"}': _RISES
+    },
+    "SharebrokerAppendsSlow": {
+        'sharebroker_log_append_seconds_bucket{le="0.25"}': "0+0x90",
+        'sharebroker_log_append_seconds_bucket{le="1"}': _RISES,
+        'sharebroker_log_append_seconds_bucket{le="+Inf"}': _RISES,
+    },
+    "SharebrokerLoopLate": {
+        'sharebroker_event_loop_lag_seconds_bucket{le="0.2"}': "0+0x90",
+        'sharebroker_event_loop_lag_seconds_bucket{le="1"}': _RISES,
+        'sharebroker_event_loop_lag_seconds_bucket{le="+Inf"}': _RISES,
+    },
+}
+
+
+def promtool(*words: str) -> str:
+    """What it says; it has to succeed."""
+    done = subprocess.run([str(PROMTOOL), *words], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_configuration_of_compose_is_sound(tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "compose" / "prometheus.yml").read_text()
+    config = tmp_path / "prometheus.yml"
+    config.write_text(text.replace("/etc/prometheus/rules.yaml", str(RULES)))
+    assert f"{len(rules())} rules found" in promtool("check", "config", str(config))
+
+
+def rules() -> list[dict[str, str]]:
+    """Those of the file."""
+    (group,) = yaml.safe_load(RULES.read_text())["groups"]
+    found: list[dict[str, str]] = group["rules"]
+    return found
+
+
+def test_nothing_goes_off_where_nothing_is(tmp_path: Path) -> None:
+    silent = [{"eval_time": "1h", "alertname": rule["alert"], "exp_alerts": []} for rule in rules()]
+    case = tmp_path / "silence.yml"
+    tests = [{"interval": "1m", "input_series": [], "alert_rule_test": silent}]
+    case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
+    promtool("test", "rules", str(case))
+
+
+def test_each_goes_off_by_itself(tmp_path: Path) -> None:
+    assert set(TROUBLE) == {rule["alert"] for rule in rules()}
+    tests = []
+    for alert, series in TROUBLE.items():
+        expected = [{"labels": f'{{alertname="{alert}"}}', "value": 1}]
+        asked = 'count by (alertname) (ALERTS{alertstate="firing"})'
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "promql_expr_test": [{"expr": asked, "eval_time": "1h", "exp_samples": expected}],
+            }
+        )
+    case = tmp_path / "trouble.yml"
+    case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
+    promtool("test", "rules", str(case))
