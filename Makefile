@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -65,6 +65,10 @@ bench-redis: $(READY) ## the part beside raw Redis (five minutes)
 bench-tracing: $(READY) ## what traces cost: off, 1 % and all records sampled, in turns (five minutes; BENCH='--runs 3')
 	@$(BIN)/python -m tests.perf.tracing $(BENCH)
 
+bench-spark: $(READY) spark ## the Spark source beside Spark's own for Kafka, on the same topics (ten minutes; needs Java 17 and Maven)
+	@$(BIN)/python -m tests.support.kafka_jars --spark
+	@PYTHONPATH=libs/spark_source $(BIN)/python -m tests.perf.spark.bench $(BENCH)
+
 load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process: what they cost (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)
 
@@ -83,6 +87,12 @@ kafka: $(READY) ## bring Apache Kafka's jars for tests and comparisons (needs Ja
 	@$(BIN)/python -m tests.support.kafka_jars
 
 spark: $(SPARK)/.ready ## make Spark's environment (1 GB), for the Spark source and its tests
+
+spark-package: spark ## the Spark source in one archive, which spark-submit ships with a job: build/sharebroker-spark.zip
+	@$(SPARK)/bin/python libs/spark_source/package.py build/sharebroker-spark.zip && echo build/sharebroker-spark.zip
+
+spark-crashes: $(READY) spark ## kill driver, executor and server at each moment of a Spark batch; run on a cluster (ten minutes)
+	$(BIN)/python -m pytest -q tests/spark/crashes.py tests/spark/clusters.py
 
 $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject.toml libs/spark_source/environment.sh
 	@$(PYTHON) -m venv $(SPARK)

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from libs.testkit.waiting import until
 from tests.architecture.sources import ROOT
 
 ENVIRONMENT: Final = ROOT / ".venv-spark"
-START_SECONDS: Final = 300.0
+START_SECONDS: Final = 600.0
 """A machine that is busy takes long to start Spark."""
 
 needs_spark: Final = pytest.mark.skipif(
@@ -29,14 +29,19 @@ needs_spark: Final = pytest.mark.skipif(
 class Program:
     """A program that says what it sees, one JSON object a line on standard output."""
 
-    def __init__(self, name: str, folder: Path, *arguments: str) -> None:
+    def __init__(self, name: str, folder: Path, *arguments: str, **environment: str) -> None:
         self._out = folder / "out"
         self._err = folder / "err"
         folder.mkdir()
         command = [str(ENVIRONMENT / "bin" / "python"), "-m", f"tests.spark.programs.{name}", *arguments]
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                command, stdout=out, stderr=err, start_new_session=True, env=_environment(), cwd=folder
+                command,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+                env=variables() | environment,
+                cwd=folder,
             )
 
     @property
@@ -56,9 +61,13 @@ class Program:
 
     def says(self, name: str) -> Any:
         """Wait until it says something under a name; what."""
-        until(lambda: self.value(name) is not None or self.process.poll() is not None, START_SECONDS)
-        assert self.value(name) is not None, f"ended with {self.process.returncode}:\n{self.errors[-5000:]}"
+        self.until(lambda: self.value(name) is not None)
         return self.value(name)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something while it runs."""
+        until(lambda: condition() or self.process.poll() is not None, START_SECONDS)
+        assert condition(), f"ended with {self.process.returncode}:\n{self.errors[-5000:]}"
 
     def ends(self) -> int:
         """Wait for its end; the exit code."""
@@ -72,16 +81,17 @@ class Program:
 
 
 @contextmanager
-def running(name: str, folder: Path, *arguments: str) -> Iterator[Program]:
-    """A program, ended at the end."""
-    program = Program(name, folder, *arguments)
+def running(name: str, folder: Path, *arguments: str, **environment: str) -> Iterator[Program]:
+    """A program, ended at the end, with these variables in its environment."""
+    program = Program(name, folder, *arguments, **environment)
     try:
         yield program
     finally:
         program.kill()
 
 
-def _environment() -> dict[str, str]:
+def variables() -> dict[str, str]:
+    """What a program of Spark's environment is started with."""
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),

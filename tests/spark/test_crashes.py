@@ -1,4 +1,7 @@
-"""Driver and server killed between plan and commit, and two drivers on one checkpoint: each record once."""
+"""Driver and server killed between plan and commit, and two drivers on one checkpoint: each record once.
+
+One story for every run of the tests; `make spark-crashes` has a test for each moment.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from libs.testkit.brokers import Serve
-from tests.spark.environment import START_SECONDS, needs_spark, running
+from tests.spark.environment import START_SECONDS, needs_spark
+from tests.spark.transfers import Transfer
 from tests.support.client import connected
 
-PARTITIONS, RECORDS = 2, 250
 pytestmark = [
     needs_spark,
     pytest.mark.slow,
@@ -25,39 +28,30 @@ async def test_every_record_is_written_once(tmp_path: Path) -> None:
     await asyncio.to_thread(serve.start)
     try:
         async with connected(serve.address) as client:
-            topic, topic_id = await client.create(PARTITIONS)
-            group = await client.group()
-            for partition in range(PARTITIONS):
-                await client.publish(topic, map(str, range(RECORDS)), partition=partition)
-            arguments = (serve.address, topic, group, str(tmp_path))
+            transfer = await Transfer.prepared(serve, client, tmp_path)
 
             # Killed with a batch written, and not recorded as done.
-            with running("transfer", tmp_path / "first", *arguments, "1", "after") as first:
-                await asyncio.to_thread(first.says, "stands")
+            with transfer.run(at=(1, "after")) as first:
+                await transfer.stands(first)
                 first.kill()
+            assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1], [0])
+            planned = transfer.planned(1)
 
             # The next stands still in a batch that is planned and not written; the server dies under it.
-            with running("transfer", tmp_path / "second", *arguments, "2", "before") as second:
-                await asyncio.to_thread(second.says, "stands")
+            with transfer.run(at=(2, "before")) as second:
+                await transfer.stands(second)
+                assert (transfer.log("offsets"), transfer.log("commits")) == ([0, 1, 2], [0, 1])
+                assert transfer.planned(1) == planned
                 await asyncio.to_thread(serve.kill)
                 await asyncio.to_thread(serve.start)
 
                 # Somebody starts a third on the same checkpoint; it takes over, and ends the work.
-                with running("transfer", tmp_path / "third", *arguments, "none", "none") as third:
-                    rows = await asyncio.to_thread(third.says, "rows")
-                    assert await asyncio.to_thread(third.ends) == 0
+                with transfer.run() as third:
+                    await transfer.ends(third)
 
                 # The second wakes, and is told.
-                (tmp_path / "go").touch()
+                transfer.go()
                 failed = await asyncio.to_thread(second.says, "failed")
                 assert "concurrent" in failed.lower() or "Another driver" in failed
-
-            assert [row[:3] for row in rows] == [
-                [partition, offset, str(offset)]
-                for partition in range(PARTITIONS)
-                for offset in range(RECORDS)
-            ]
-            for partition in range(PARTITIONS):
-                assert await client.finished(group, topic_id, partition) == set(range(RECORDS))
     finally:
         await asyncio.to_thread(serve.stop)

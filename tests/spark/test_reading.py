@@ -43,7 +43,7 @@ async def test_ranges_are_read_as_far_as_there_is_something(spark_server: Cluste
     # A range is cut out of its batches.
     assert list(text.values()) == [[[1, "1"], [2, "\ufffd"]]] * 3
     # What retention removed is told, or left out.
-    assert f"Offsets 1 to 2 of {cut}-0 are no longer in the log" in after_cut["strict"]
+    assert f"Offsets 1 to 2 of {cut}-0 (2) are no longer in the log" in after_cut["strict"]
     assert "failOnDataLoss=false" in after_cut["strict"]
     assert after_cut["lenient"] == after_cut["committed"] == [[3, "3"], [4, "4"]]
     # So is what the log never had.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.spark.tour import PARTITIONS, RECORDS, TOUR, Tour
+from tests.spark.tour import JUDGED, PARTITIONS, RECORDS, TOUR, Tour
 
 pytestmark = TOUR
 
@@ -32,6 +32,7 @@ def test_a_table_takes_nothing_and_has_as_many_tasks_as_asked(tour: Tour) -> Non
     assert tour.program.value("table") == EVERYTHING
     assert tour.program.value("tasks") == 3
     assert tour.program.value("unacquired")
+    assert tour.program.value("between") == 4
 
 
 def test_a_stream_gets_every_record_once_in_batches(tour: Tour) -> None:
@@ -82,3 +83,7 @@ def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
     assert "column value is missing" in stream
     assert "option value.schema cannot be read from JSON" in kind
     assert "option value.schema says NOT NULL of id" in promise
+
+
+def test_the_readme_can_be_followed(tour: Tour) -> None:
+    assert tour.program.value("readme") == JUDGED

@@ -14,6 +14,7 @@ import pytest
 from libs.testkit.brokers import Cluster
 from sharebroker.gateway.v1 import produce_pb2 as produce
 from sharebroker.gateway.v1 import share_pb2 as share
+from tests.architecture.sources import ROOT
 from tests.spark.environment import START_SECONDS, Program, needs_spark, running
 from tests.support.client import TIMEOUT, Client, connected
 
@@ -35,6 +36,7 @@ JSON: Final = [
     b'{"name": "\xff"}',
     b"[]",
 ]
+README: Final = ROOT / "libs" / "spark_source" / "README.md"
 GOOD: Final = {0, 2, 4}
 """Which of JSON can be read."""
 
@@ -54,7 +56,7 @@ async def take_tour(cluster: Cluster, folder: Path) -> Tour:
     """Prepare, run the program, look."""
     async with connected(cluster.address) as client:
         setup, topic_ids = await _prepare(client)
-        setup |= {"bootstrap": cluster.address, "folder": str(folder)}
+        setup |= {"bootstrap": cluster.address, "folder": str(folder), "readme": str(README)}
         with running("tour", folder / "tour", json.dumps(setup)) as program:
             await asyncio.to_thread(program.says, "done")
             await asyncio.to_thread(program.ends)
@@ -74,7 +76,7 @@ async def _prepare(client: Client) -> tuple[dict[str, Any], dict[str, str]]:
         "topic": PARTITIONS, "target": 2, "streamed": 2, "empty": 2, "judged": 1, "json": 1, "arrow": 1,
     }.items():  # fmt: skip
         names[name], ids[name] = await client.create(count)
-    for name in ("group", "streamers", "judges", "readers", "rejecters"):
+    for name in ("group", "streamers", "judges", "rejecters", "clerks"):
         names[name] = await client.group()
     for partition in range(PARTITIONS):
         records = [

@@ -51,6 +51,8 @@ CLIENTS: Final = {
     version: JarSet(f"clients-{version}", "clients", version) for version in ("4.2.2", "4.3.1", "4.4.0")
 }
 ALL: Final = (SERVER, SUITE, *CLIENTS.values())
+SPARK: Final = JarSet("spark-4.2.0", "spark", "4.2.0")
+"""For `make bench-spark` alone."""
 
 
 def is_there(jars: JarSet) -> bool:
@@ -105,11 +107,12 @@ def _read_lock() -> dict[str, str]:
 
 def main(
     lock: Annotated[bool, typer.Option(help="Write the lock file anew from what Maven brings.")] = False,
+    spark: Annotated[bool, typer.Option(help="Bring Spark's own source for Kafka, and that alone.")] = False,
 ) -> None:
     """Bring the sets that are not there."""
     locked = {} if lock else _read_lock()
     found: dict[str, str] = {}
-    for jars in ALL:
+    for jars in (*ALL, SPARK) if lock else (SPARK,) if spark else ALL:
         expected = {name: digest for name, digest in locked.items() if name.startswith(f"{jars.name}/")}
         if is_there(jars) and not lock:
             continue

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
+from sharebroker.address import Address
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
@@ -50,7 +51,7 @@ class Client:
         self.address = address
         self._waits = waits
         self._closed = threading.Event()
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._channel = _channel(Address.parse(address))
         self.plans = PlanServiceStub(self._channel)
         self.admin = AdminServiceStub(self._channel)
         self.produce = ProduceServiceStub(self._channel)
@@ -59,6 +60,18 @@ class Client:
         """The answer. Raises KafkaError where asking again is of no use."""
         value: A = self.repeated(method, request, seconds).value
         return value
+
+    def ahead(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Callable[[], Any]:
+        """Begin a call; what that gives waits for the answer, and raises KafkaError, as `call` does."""
+        begun = method.future(request, timeout=seconds)
+
+        def answer() -> Any:
+            try:
+                return begun.result()
+            except grpc.RpcError:
+                return self.call(method, request, seconds)
+
+        return answer
 
     def once(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
         """The answer to one try. Raises KafkaError."""
@@ -80,7 +93,12 @@ class Client:
 
     def late(self, began: float) -> bool:
         """Whether what was begun then is to be given up."""
-        return self._closed.is_set() or (not self._waits and monotonic() - began > PATIENCE)
+        return not self._waits and monotonic() - began > PATIENCE
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is to be asked any more."""
+        return self._closed.is_set()
 
     def pause(self, seconds: float) -> None:
         """Wait before asking again. Raises KafkaError when the connection is closed."""
@@ -103,6 +121,12 @@ class Client:
         self._channel.close()
 
 
+def _channel(address: Address) -> grpc.Channel:
+    if address.credentials is None:
+        return grpc.insecure_channel(address.target, options=_OPTIONS)
+    return grpc.secure_channel(address.target, address.credentials, options=address.options(_OPTIONS))
+
+
 class Tries:
     """Asking again: for how long, and after which pauses."""
 
@@ -114,8 +138,11 @@ class Tries:
 
     def again(self, error: KafkaError) -> None:
         """Wait for the next try after an error. Raises it where another try is of no use, or too late."""
-        if not error.retriable or error.code in _GONE or self._client.late(self._began):
+        if not error.retriable or error.code in _GONE or self._client.closed:
             raise error
+        if self._client.late(self._began):
+            text = f"{self._client.address} cannot be reached, and onUnavailable is fail: {error.message}"
+            raise KafkaError(error.code, text) from error
         self.first = False
         self._client.pause(self._pause)
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)

@@ -12,9 +12,8 @@ from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.client import CALL_SECONDS, Client
-from sharebroker_spark.core.offsets import Batch, Range
+from sharebroker_spark.core.offsets import Batch, Partition, Range
 from sharebroker_spark.core.options import Options
-from sharebroker_spark.core.tasks import Partition
 from sharebroker_spark.core.verdicts import BatchToken
 
 _log = logging.getLogger(__name__)
@@ -124,13 +123,14 @@ class Driver:
         sure, self._sure = sure and self._sure, True
         again = batch.number <= self._committed
         self._committed = max(self._committed, batch.number)
+        worked = None
         with self._guard:
             if self._open is not None and self._open[0].number <= batch.number:
-                self._open = None
+                worked, self._open = monotonic() - self._open[1], None
         stale = [one for one in left if sure or one.reason != delivery.LEFT_REASON_FINISHED]
         if again or not stale:
             return
-        text = _stale(batch, stale, self._lock_seconds)
+        text = _stale(batch, stale, self._lock_seconds, worked)
         if sure and self._options.fails_on_lost_lease:
             raise LeaseLostError(text)
         _log.warning(text)
@@ -215,15 +215,17 @@ def _range(one: Range) -> pb.PlanRange:
     )
 
 
-def _stale(batch: Batch, left: Iterable[pb.PlanLeft], lock_seconds: float) -> str:
+def _stale(batch: Batch, left: Iterable[pb.PlanLeft], lock_seconds: float, worked: float | None) -> str:
     ranges = [one.range for one in left]
     count = sum(one.last_offset - one.first_offset + 1 for one in ranges)
     some = ", ".join(
         f"{one.topic}-{one.partition} {one.first_offset}..{one.last_offset}"
         for one in ranges[:_WORTH_TELLING]
     )
+    worked_for = "" if worked is None else f", {worked:.0f} s"
     return (
-        f"Batch {batch.number} took longer than its locks: {count} of its {batch.records} records are no "
-        f"longer this query's and were given to others as well ({some}). A lock lasts {lock_seconds:g} s "
-        "(share.record.lock.duration.ms) and is renewed while the driver runs, at most maxBatchDurationMs."
+        f"Batch {batch.number} took longer than its locks{worked_for}: {count} of its {batch.records} "
+        f"records are no longer this query's and were given to others as well ({some}). A lock lasts "
+        f"{lock_seconds:g} s (share.record.lock.duration.ms) and is renewed while the driver runs, at most "
+        "maxBatchDurationMs."
     )

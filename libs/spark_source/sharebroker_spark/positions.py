@@ -9,7 +9,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import admin_pb2 as admin
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client
-from sharebroker_spark.core.tasks import Partition
+from sharebroker_spark.core.offsets import Partition
 
 _LATEST: Final = -1
 _EARLIEST: Final = -2

@@ -16,7 +16,7 @@ from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.records.partitioner import Partitioner
 from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import Client, Tries
-from sharebroker_spark.core.tasks import Partition
+from sharebroker_spark.core.offsets import Partition
 
 BATCH_BYTES: Final = 256 * 1024
 _SENT_AT: Final = 4 * BATCH_BYTES

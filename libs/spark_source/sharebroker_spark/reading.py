@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -15,6 +16,8 @@ from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.positions import log_spans
 
+READ_BYTES: Final = 2 * 1024 * 1024
+"""So much is asked for at a time; twice that lies in memory."""
 _log = logging.getLogger(__name__)
 
 
@@ -42,24 +45,28 @@ def read_ranges(
 
 
 def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> Iterator[bytes]:
-    offset = one.first
+    offset, coming = one.first, None
     while offset <= one.last:
-        asked = pb.PlanRange(
-            topic=one.topic, partition=one.partition, first_offset=offset, last_offset=one.last
-        )
-        request = pb.ReadRangeRequest(range=asked, committed=committed)
+        coming = coming or client.ahead(client.plans.ReadRange, _request(one, offset, committed))
         try:
-            answer = client.call(client.plans.ReadRange, request)
+            answer = coming()
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            offset = _beyond_loss(client, one, offset, strict=strict)
+            offset, coming = _beyond_loss(client, one, offset, strict=strict), None
             continue
         if answer.next_offset == offset:
             _lost(one, offset, one.last, strict=strict)
             return
+        offset, coming = answer.next_offset, None
+        if offset <= one.last:  # is on its way while this is decoded
+            coming = client.ahead(client.plans.ReadRange, _request(one, offset, committed))
         yield answer.record_batches
-        offset = answer.next_offset
+
+
+def _request(one: Range, offset: int, committed: bool) -> pb.ReadRangeRequest:
+    asked = pb.PlanRange(topic=one.topic, partition=one.partition, first_offset=offset, last_offset=one.last)
+    return pb.ReadRangeRequest(range=asked, committed=committed, max_bytes=READ_BYTES)
 
 
 def _beyond_loss(client: Client, one: Range, offset: int, *, strict: bool) -> int:
@@ -72,8 +79,9 @@ def _beyond_loss(client: Client, one: Range, offset: int, *, strict: bool) -> in
 
 def _lost(one: Range, first: int, last: int, *, strict: bool) -> None:
     text = (
-        f"Offsets {first} to {last} of {one.topic}-{one.partition} are no longer in the log: retention "
-        "removed them, or they were deleted. With failOnDataLoss=false the query goes on without them."
+        f"Offsets {first} to {last} of {one.topic}-{one.partition} ({last - first + 1}) are no longer in "
+        "the log: retention removed them, or they were deleted. With failOnDataLoss=false "
+        "the query goes on without them."
     )
     if strict:
         raise DataLossError(text)

@@ -26,9 +26,9 @@ from pyspark.sql.types import StructType
 
 from sharebroker_spark.arrow import Delivery, Frame, schema_text
 from sharebroker_spark.client import Client, shared
-from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
+from sharebroker_spark.core.offsets import Batch, Partition, Range, from_json, to_json
 from sharebroker_spark.core.options import Options, reading, writing
-from sharebroker_spark.core.tasks import Partition, cut, unreached
+from sharebroker_spark.core.tasks import cut, snapshot, unreached
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.positions import log_spans
 from sharebroker_spark.reading import Reading, read_ranges
@@ -99,13 +99,13 @@ class _Reading:
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A topic as it is now, up to its end."""
+    """A topic as it is now, or between offsets."""
 
     def partitions(self) -> Sequence[InputPartition]:
         """Tasks, whatever partitions the topic has."""
         client = shared(self._options.bootstrap, waits=self._options.waits)
         spans = log_spans(client, self._options.topics)
-        ranges = [Range(*part, first, end - 1) for part, (first, end) in sorted(spans.items()) if first < end]
+        ranges = snapshot(spans, self._options.starting, self._options.ending)
         tasks = cut(ranges, self._options.records_per_task, self._options.min_tasks)
         return [Task(task, Delivery()) for task in tasks]
 

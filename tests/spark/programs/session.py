@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Any
 
@@ -10,15 +11,17 @@ from pyspark.sql import SparkSession
 
 
 def session() -> SparkSession:
-    """A small local Spark."""
+    """A small Spark: local, or where SPARK_TEST_MASTER is, with the files that are to be shipped there."""
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(os.environ.get("SPARK_TEST_MASTER", "local[2]"))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.adaptive.enabled", "false")
         .config("spark.sql.streaming.metricsEnabled", "false")
         .config("spark.driver.memory", "768m")
+        .config("spark.executor.memory", "512m")
+        .config("spark.submit.pyFiles", os.environ.get("SPARK_TEST_FILES", ""))
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,11 @@ def show_a_table() -> None:
         tasks=whole.rdd.getNumPartitions(),
         unacquired=all(row.delivery_count is None and row.lock_deadline is None for row in rows),
         empty=table(SETUP["empty"]).count(),
+        between=table(
+            TOPIC,
+            startingOffsets=json.dumps({TOPIC: {"0": 398, "1": 0, "2": 0}}),
+            endingOffsets=json.dumps({TOPIC: {"1": 2, "2": 0}}),
+        ).count(),
     )
 
 
@@ -91,7 +97,18 @@ def show_verdicts() -> None:
     seen: list[Any] = []
     judged = stream(SETUP["judged"], SETUP["judges"], verdicts="true")
 
+    def refuse(frame: Any, number: int) -> None:
+        rows = frame.limit(1)
+        wrong = (
+            rows,
+            rows.selectExpr("*", "'keep' verdict"),
+            rows.selectExpr("*", "'accept' verdict").drop("batch"),
+        )
+        say(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
+
     def fail(frame: Any, number: int) -> None:
+        readme(2)["work"](frame, number)
+        refuse(frame, number)
         sharebroker_spark.verdicts(frame.selectExpr("*", "'reject' verdict"))
         raise RuntimeError("the job fails")
 
@@ -104,40 +121,27 @@ def show_verdicts() -> None:
         ]
         say(counts=counts)
 
-    def refuse(frame: Any, number: int) -> None:
-        rows = frame.limit(1)
-        wrong = (
-            rows,
-            rows.selectExpr("*", "'keep' verdict"),
-            rows.selectExpr("*", "'accept' verdict").drop("batch"),
-        )
-        say(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
-
     say(failed=refusal(lambda: run(judged, fail, "judged")))
     run(judged, judge, "judged")
     say(judged=seen)
-    run(stream(SETUP["judged"], SETUP["readers"], verdicts="true"), refuse, "refused")
 
 
 def show_formats() -> None:
     """Values that are JSON or Arrow, and those that are not."""
 
-    def keep(frame: Any, number: int) -> None:
-        rows = sorted(frame.collect(), key=lambda row: row.offset)
-        say(
-            json=[
-                None if row.value is None else json.loads(json.dumps(row.value.asDict(), default=str))
-                for row in rows
-            ],
-            reasons=[row.rejected_reason for row in rows],
-            raw=[None if row.rejected_value is None else bytes(row.rejected_value).hex() for row in rows],
-        )
-
     def take(frame: Any, number: int) -> None:
         say(taken=sorted(row.offset for row in frame.collect()))
         sharebroker_spark.verdicts(frame.where("offset = 0").selectExpr("*", "'release' verdict"))
 
-    run(stream(SETUP["json"], SETUP["readers"], **JSON), keep, "kept")
+    rows = sorted(table(SETUP["json"], **JSON).collect(), key=lambda row: row.offset)
+    say(
+        json=[
+            None if row.value is None else json.loads(json.dumps(row.value.asDict(), default=str))
+            for row in rows
+        ],
+        reasons=[row.rejected_reason for row in rows],
+        raw=[None if row.rejected_value is None else bytes(row.rejected_value).hex() for row in rows],
+    )
     rejecting = {"onMalformed": "reject", "verdicts": "true", **JSON}
     run(stream(SETUP["json"], SETUP["rejecters"], **rejecting), take, "rejected")
     say(strict=refusal(lambda: table(SETUP["json"], onMalformed="fail", **JSON).collect()))
@@ -179,6 +183,31 @@ def show_writing() -> None:
     )
 
 
+def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
+    """What one of its examples defines, which is run as it stands, but for names."""
+    example = Path(SETUP["readme"]).read_text().split("```python\n")[number].partition("```")[0]
+    for name, ours in names:
+        assert name in example
+        example = example.replace(name, ours)
+    told: dict[str, Any] = {}
+    exec(example, told)
+    return told
+
+
+def show_the_readme() -> None:
+    """Its first example."""
+    query = readme(
+        1,
+        ("127.0.0.1:9090", SETUP["bootstrap"]),
+        ("billing", SETUP["clerks"]),
+        ('orders")', f'{SETUP["judged"]}")'),
+        ("out/", f"{FOLDER}/readme/"),
+    )["query"]
+    query.processAllAvailable()
+    query.stop()
+    say(readme=spark.read.parquet(f"{FOLDER}/readme").count())
+
+
 def show_refusals() -> None:
     """What cannot be is said before anything runs."""
 
@@ -212,6 +241,7 @@ show_a_stream()
 show_verdicts()
 show_formats()
 show_writing()
+show_the_readme()
 show_refusals()
 spark.stop()
 say(done=True)

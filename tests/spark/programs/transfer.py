@@ -1,36 +1,91 @@
-"""Moves a group's records into Parquet, a folder a batch; stands still where the test wants it to."""
+"""Moves a group's records into Parquet, a folder a batch; stands still or dies where the test wants it to."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sharebroker_spark.source import ShareGroupDataSource, StreamReader
 from tests.spark.programs.session import say, session
 
-BOOTSTRAP, TOPIC, GROUP, FOLDER, STOP_AT, STOP_WHEN = sys.argv[1:]
-GO = Path(FOLDER) / "go"
-spark = session()
+ASKED: dict[str, Any] = json.loads(sys.argv[1])
+"""`options` of the source, `folder`, and `at`: the batch and the moment to stop at."""
+FOLDER, AT = ASKED["folder"], ASKED.get("at", [0, ""])
 
 
 def stand_still(number: int, when: str) -> None:
     """At the batch and moment the test asked for: until there is a file `go`."""
-    if (str(number), when) == (STOP_AT, STOP_WHEN):
+    if [number, when] == AT:
+        Path(FOLDER, "stands").write_text(when)
         say(stands=[number, when])
-        while not GO.exists():
+        while not Path(FOLDER, "go").exists():
             time.sleep(0.05)
+
+
+class Reader(StreamReader):
+    """Stands still between the plan and Spark's record of it."""
+
+    def latestOffset(self, start: Any, limit: Any) -> Any:
+        end = super().latestOffset(start, limit)
+        if end != start:
+            stand_still(end["n"], "planned")
+        return end
+
+
+class Source(ShareGroupDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "stalling"
+
+    def streamReader(self, schema: Any) -> Any:
+        reader = super().streamReader(schema)
+        reader.__class__ = Reader
+        return reader
+
+
+def source_file() -> str:
+    """Where a task has the source from."""
+    import sharebroker_spark.reading
+
+    return str(sharebroker_spark.reading.__file__)
+
+
+def parent(process: int) -> int:
+    (line,) = (x for x in Path(f"/proc/{process}/status").read_text().splitlines() if x.startswith("PPid:"))
+    return int(line.split()[1])
+
+
+def die_once(rows: Iterator[Any]) -> Iterator[Any]:
+    """Kill the executor that this task runs in: the parent of Python's daemon, which is ours."""
+    marker = Path(FOLDER, "killed")
+    for some in rows:
+        if not marker.exists():
+            executor = parent(os.getppid())
+            marker.write_text(str(executor))
+            os.kill(executor, signal.SIGKILL)
+        yield some
 
 
 def work(frame: Any, number: int) -> None:
     stand_still(number, "before")
+    say(places=frame.limit(1).rdd.map(lambda _: source_file()).collect())
+    if [number, "executor"] == AT:
+        frame = frame.mapInArrow(die_once, frame.schema)
     frame.write.mode("overwrite").parquet(f"{FOLDER}/out/batch={number}")
     stand_still(number, "after")
 
 
+spark = session()
+spark.dataSource.register(Source)
 query = (
-    spark.readStream.format("sharegroup")
-    .options(bootstrap=BOOTSTRAP, topics=TOPIC, group=GROUP, maxRecordsPerTrigger="100")
+    spark.readStream.format("stalling")
+    .options(**ASKED["options"])
     .option("value.format", "string")
     .load()
     .writeStream.foreachBatch(work)
@@ -43,5 +98,6 @@ try:
 except Exception as error:
     say(failed=str(error))
     sys.exit(1)
-rows = spark.read.parquet(f"{FOLDER}/out").select("partition", "offset", "value", "delivery_count").collect()
+out = Path(FOLDER, "out")
+rows = spark.read.parquet(str(out)).select("partition", "offset", "value", "delivery_count").collect()
 say(rows=sorted([row.partition, row.offset, row.value, row.delivery_count] for row in rows))

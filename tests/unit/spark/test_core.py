@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
 from sharebroker_spark.core.options import CHOICES, NAMES, NUMBERS, OptionError, Options, reading, writing
-from sharebroker_spark.core.tasks import cut, unreached
+from sharebroker_spark.core.tasks import cut, snapshot, unreached
 from sharebroker_spark.core.verdicts import BatchToken, Row, Said, VerdictError, runs
 from tests.architecture.sources import ROOT
 
@@ -111,6 +111,17 @@ def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
     assert unreached({}, ranges) == {}
 
 
+def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
+    spans = {("t", 1): (5, 9), ("t", 0): (0, 3), ("u", 0): (4, 4)}
+    assert snapshot(spans, {}, {}) == [Range("t", 0, 0, 2), Range("t", 1, 5, 8)]
+    assert snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 6}) == [
+        Range("t", 1, 2, 6),
+        Range("u", 0, 4, 5),
+    ]
+    with pytest.raises(OptionError, match="names t-2"):
+        snapshot(spans, {}, {("t", 2): 1})
+
+
 # Options
 
 NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
@@ -145,6 +156,7 @@ def test_names_are_told_whatever_their_case() -> None:
     [
         ({"bootstrap": ""}, "bootstrap"),
         ({"bootstrap": "nowhere"}, "HOST:PORT"),
+        ({"bootstrap": "tls://nowhere"}, "HOST:PORT"),
         ({"group": " "}, "group"),
         ({"topics": " , "}, "topics"),
         ({"maxRecordsPerTrigger": "0"}, "1 to 1000000"),
@@ -159,6 +171,7 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"onMalformed": "drop"}, "keep or reject or fail"),
         ({"sessionId": "x" * 37}, "1 to 36"),
         ({"topcis": "t"}, "no option topcis"),
+        ({"startingOffsets": '{"a": {"0": 1}}'}, "are for tables"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
@@ -171,6 +184,22 @@ def test_a_schema_goes_with_the_format() -> None:
         {**NEEDED, "value.format": "json", "value.schema": " a INT ", "verdicts": "true"}, streaming=True
     )
     assert (options.value_format, options.value_schema, options.verdicts) == ("json", "a INT", True)
+
+
+def test_a_table_may_be_asked_for_between_offsets() -> None:
+    def table(**given: str) -> Options:
+        return reading({"bootstrap": "h:1", "topics": "a,b", **given}, streaming=False)
+
+    options = table(startingOffsets='{"a": {"0": 5, "1": 0}}', endingOffsets="Latest")
+    assert (options.starting, options.ending) == ({("a", 0): 5, ("a", 1): 0}, {})
+    for text in ("later", "[]", "{}}", '{"a": 5}', '{"a": {"x": 5}}', '{"a": {"0": -1}}', '{"c": {"0": 1}}'):
+        with pytest.raises(OptionError, match=r"option endingOffsets is .* must be latest, or offsets"):
+            table(endingOffsets=text)
+
+
+def test_a_server_may_be_reached_by_tls() -> None:
+    address = "tls://localhost:9090?ca=/etc/ca.pem"
+    assert reading({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
 
 def test_a_batch_read_needs_no_group() -> None:

@@ -12,6 +12,9 @@ from typing import Any, Final, NamedTuple
 
 VERSION: Final = 1
 
+Partition = tuple[str, int]
+"""A topic's name, and a partition of it."""
+
 
 class Range(NamedTuple):
     """Offsets first..last of a topic's partition, and the number of this delivery of them."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
-_ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
+from sharebroker_spark.core.offsets import Partition
+
+_ADDRESS: Final = re.compile(r"\S+:\d{1,5}|tls://\S+:\d{1,5}/?(\?\S*)?")
 NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxRecordsPerTrigger": (10_000, 1, 1_000_000),
     "recordsPerTask": (5_000, 1, 1_000_000),
@@ -25,7 +28,9 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "failOnDataLoss": ("true", "false"),
 }
 """The first is the default."""
-_TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.schema")
+_OFFSETS: Final = ("startingOffsets", "endingOffsets")
+_OFFSET_WORDS: Final = dict(zip(_OFFSETS, ("earliest", "latest"), strict=True))
+_TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.schema", *_OFFSETS)
 _SESSION_LENGTH: Final = 36
 _WITH_SCHEMA: Final = ("json", "arrow")
 NAMES: Final = (*_TEXTS, *NUMBERS, *CHOICES)
@@ -57,6 +62,8 @@ class Options:
     fails_on_lost_lease: bool = True
     waits: bool = True
     fails_on_data_loss: bool = True
+    starting: Mapping[Partition, int] = field(default_factory=dict)
+    ending: Mapping[Partition, int] = field(default_factory=dict)
 
 
 def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
@@ -66,6 +73,8 @@ def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
         raise OptionError("option topics is missing: one topic, or several with commas between")
     if streaming and not options.group:
         raise OptionError("option group is missing: the share group to read as")
+    if streaming and (options.starting or options.ending):
+        raise OptionError("option startingOffsets and endingOffsets are for tables; a stream has its group's")
     return options
 
 
@@ -104,7 +113,7 @@ def _parsed(given: Mapping[str, str]) -> Options:
     bootstrap = lower.get("bootstrap", "").strip()
     if not _ADDRESS.fullmatch(bootstrap):
         raise OptionError(
-            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door"
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or tls://HOST:PORT"
         )
     session_id = lower.get("sessionid", "").strip()
     if len(session_id) > _SESSION_LENGTH:
@@ -129,7 +138,29 @@ def _parsed(given: Mapping[str, str]) -> Options:
         choices["onLeaseLost"] == "fail",
         choices["onUnavailable"] == "wait",
         choices["failOnDataLoss"] == "true",
+        *(_offsets(name, lower.get(name.lower(), "").strip(), topics) for name in _OFFSETS),
     )
+
+
+def _offsets(name: str, text: str, topics: Iterable[str]) -> Mapping[Partition, int]:
+    """Offsets by partition, as Spark's own source for Kafka takes them."""
+    if text.lower() in ("", _OFFSET_WORDS[name]):
+        return {}
+    try:
+        asked = {
+            (topic, int(partition)): int(offset)
+            for topic, partitions in json.loads(text).items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        asked = {("", -1): -1}
+    wrong = {topic for topic, _ in asked} - {*topics}
+    if wrong or min(asked.values(), default=0) < 0:
+        raise OptionError(
+            f"option {name} is {text!r}; it must be {_OFFSET_WORDS[name]}, or offsets from 0 on by topic and "
+            'partition, such as {"orders": {"0": 17}}, of topics that are read'
+        )
+    return asked
 
 
 def _schema(text: str, value_format: str) -> str:

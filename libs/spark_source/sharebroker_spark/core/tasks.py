@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sharebroker_spark.core.offsets import Range
-
-Partition = tuple[str, int]
-"""A topic's name, and a partition of it."""
+from sharebroker_spark.core.offsets import Partition, Range
+from sharebroker_spark.core.options import OptionError
 
 
 def cut(ranges: Sequence[Range], records_per_task: int, min_tasks: int) -> list[list[Range]]:
@@ -38,6 +36,25 @@ def _take(waiting: list[Range], size: int) -> list[Range]:
         taken.append(one)
         size -= one.size
     return taken
+
+
+def snapshot(
+    spans: Mapping[Partition, tuple[int, int]],
+    starting: Mapping[Partition, int],
+    ending: Mapping[Partition, int],
+) -> list[Range]:
+    """What of logs (first offset, and the one behind the last) a table shows; both ends may be asked for.
+
+    What is asked for and not there is in it, so that whoever reads it finds out. Raises OptionError for a
+    partition that there is not.
+    """
+    for part in {**starting, **ending}:
+        if part not in spans:
+            raise OptionError(
+                f"option startingOffsets or endingOffsets names {part[0]}-{part[1]}; there is none"
+            )
+    asked = {part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()}
+    return [Range(*part, first, end - 1) for part, (first, end) in sorted(asked.items()) if first < end]
 
 
 def unreached(ends: Mapping[Partition, int], ranges: Iterable[Range]) -> dict[Partition, int]:

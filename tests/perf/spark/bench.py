@@ -1,0 +1,125 @@
+"""`make bench-spark`: records a second from a topic into nothing, by our source and by Spark's own for Kafka.
+
+Both read the same topics of one server in one Spark session, in turn; medians are told. Then planning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from libs.testkit.brokers import Cluster, one_process
+from sharebroker import Producer
+from sharebroker_spark.client import Client as PlanClient
+from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.core.options import reading
+from sharebroker_spark.driver import Driver
+from tests.spark.environment import ENVIRONMENT, Program, running
+from tests.support.client import connected
+from tests.support.kafka_jars import SPARK, is_there
+
+TASKS: Final = (1, 2, 4)
+BYTES: Final = {100: 400_000, 1000: 120_000}
+"""Records of a topic by their size."""
+PARTITIONS: Final = 1000
+PLANS: Final = 20
+
+
+def main(
+    quick: Annotated[bool, typer.Option(help="A tenth of the records, once.")] = False,
+    rounds: Annotated[int, typer.Option(help="How often each reads each topic.")] = 5,
+) -> None:
+    """Measure and tell."""
+    if not (ENVIRONMENT / ".ready").exists() or not is_there(SPARK):
+        typer.echo("Spark and its Kafka source are missing: make bench-spark brings both.")
+        raise typer.Exit(2)
+    with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as name, one_process() as cluster:
+        asyncio.run(_read(cluster, Path(name), 10 if quick else 1, 1 if quick else rounds))
+        _plan(cluster)
+
+
+async def _read(cluster: Cluster, folder: Path, divisor: int, rounds: int) -> None:
+    async with connected(cluster.address) as client:
+        topics: list[tuple[str, int, int]] = []
+        for size, records in BYTES.items():
+            for tasks in TASKS:
+                topic = f"records-of-{size}-for-{tasks}"
+                await client.create(tasks, name=topic)
+                await asyncio.to_thread(_fill, cluster.address, topic, size, records // divisor, tasks)
+                topics.append((topic, records // divisor, tasks))
+        group = await client.group()
+    asked: dict[str, Any] = {
+        "bootstrap": cluster.address, "kafka": cluster.kafka, "topics": topics, "rounds": rounds,
+        "jars": str(SPARK.folder), "folder": str(folder), "group": group, "per_trigger": 8000,
+    }  # fmt: skip
+    with running("throughput", folder / "spark", json.dumps(asked), JDK_JAVA_OPTIONS="") as program:
+        await asyncio.to_thread(program.says, "done")
+        _report(program, topics)
+
+
+def _fill(address: str, topic: str, size: int, records: int, partitions: int) -> None:
+    content = os.urandom(size)
+    with Producer(address) as producer:
+        for number in range(records):
+            producer.send(topic, content, key=b"%08d" % number, partition=number * partitions // records)
+        producer.flush()
+
+
+def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
+    rates: dict[tuple[str, str], list[float]] = {}
+    for one in program.said:
+        if "read" in one:
+            system, topic, rate = one["read"]
+            rates.setdefault((topic, system), []).append(rate)
+    typer.echo(f"{'topic':24} {'ours /s':>10} {'kafka /s':>10} {'ratio':>6}")
+    for topic, *_ in topics:
+        ours, kafka = (statistics.median(rates[topic, system]) for system in ("ours", "kafka"))
+        typer.echo(f"{topic:24} {ours:10,.0f} {kafka:10,.0f} {ours / kafka:6.2f}")
+    for one in program.said:
+        if "triggers" in one:
+            system, triggers = one["triggers"]
+            parts = {name: statistics.median(each.get(name, 0) for each in triggers) for name in triggers[0]}
+            typer.echo(
+                f"stream, {system}: " + ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
+            )
+
+
+def _plan(cluster: Cluster) -> None:
+    """A thousand share-partitions, a record in each: what a trigger costs."""
+
+    async def prepare() -> tuple[str, str]:
+        async with connected(cluster.address) as client:
+            topic, _ = await client.create(PARTITIONS)
+            return topic, await client.group()
+
+    topic, group = asyncio.run(prepare())
+    options = reading({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
+    with PlanClient.closing(cluster.address) as client:
+        driver = Driver(options, client)
+        batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions
+        idle, full = [], []
+        for _ in range(PLANS):
+            begun = time.perf_counter()
+            batch = driver.plan(batch, None, 0)
+            idle.append(time.perf_counter() - begun)
+        for _ in range(PLANS // 4):
+            _fill(cluster.address, topic, 10, PARTITIONS, PARTITIONS)
+            begun = time.perf_counter()
+            planned = driver.plan(batch, None, 0)
+            full.append(time.perf_counter() - begun)
+            batch = planned
+        driver.close()
+    for what, times in (("nothing new", idle), ("a record in each, committing as many", full)):
+        typer.echo(f"plan of {PARTITIONS} share-partitions, {what}: {statistics.median(times) * 1000:.0f} ms")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,82 @@
+"""A group's records on their way into Parquet, interrupted: what the crash tests share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from libs.testkit.brokers import Serve
+from tests.spark.environment import Program, running
+from tests.support.client import Client
+
+PARTITIONS, RECORDS = 2, 250
+
+
+@dataclass
+class Transfer:
+    """A topic of two partitions, a group, and a folder with checkpoint and output."""
+
+    serve: Serve
+    client: Client
+    folder: Path
+    topic: str
+    topic_id: str
+    group: str
+    runs: list[Program] = field(default_factory=list)
+
+    @classmethod
+    async def prepared(cls, serve: Serve, client: Client, folder: Path, **configs: str) -> Transfer:
+        """With records, evenly spread."""
+        topic, topic_id = await client.create(PARTITIONS)
+        for partition in range(PARTITIONS):
+            await client.publish(topic, map(str, range(RECORDS)), partition=partition)
+        return cls(serve, client, folder, topic, topic_id, await client.group(**configs))
+
+    @contextmanager
+    def run(
+        self, at: tuple[int, str] | None = None, master: str = "local[2]", files: str = "", **options: str
+    ) -> Iterator[Program]:
+        """The program, which stops at a moment of a batch; ended at the end."""
+        given = {"bootstrap": self.serve.address, "topics": self.topic, "group": self.group,
+                 "maxRecordsPerTrigger": "100", **options}  # fmt: skip
+        asked = json.dumps({"options": given, "folder": str(self.folder), "at": list(at or (0, ""))})
+        variables = {"SPARK_TEST_MASTER": master, "SPARK_TEST_FILES": files}
+        with running("transfer", self.folder / f"run-{len(self.runs)}", asked, **variables) as program:
+            self.runs.append(program)
+            yield program
+
+    async def stands(self, program: Program) -> None:
+        """Wait until it stands still. The source says so with a file: its output is not the program's."""
+        await asyncio.to_thread(program.until, (self.folder / "stands").exists)
+        (self.folder / "stands").unlink()
+
+    def go(self) -> None:
+        """Let what stands go on."""
+        (self.folder / "go").touch()
+
+    def log(self, name: str) -> list[int]:
+        """The batches that Spark has in its log of `offsets` (planned) or `commits` (done)."""
+        folder = self.folder / "checkpoint" / name
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+
+    def planned(self, number: int) -> Any:
+        """What Spark noted of a batch as the source's offset."""
+        text = (self.folder / "checkpoint" / "offsets" / str(number)).read_text()
+        return json.loads(text.splitlines()[-1])
+
+    async def ends(self, program: Program) -> None:
+        """It ends well, every record is in the table once, and accepted."""
+        rows = await asyncio.to_thread(program.says, "rows")
+        assert await asyncio.to_thread(program.ends) == 0
+        assert [row[:3] for row in rows] == [
+            [partition, offset, str(offset)] for partition in range(PARTITIONS) for offset in range(RECORDS)
+        ]
+        for partition in range(PARTITIONS):
+            finished = await self.client.finished(self.group, self.topic_id, partition)
+            assert finished == set(range(RECORDS))
+        assert self.log("offsets") == self.log("commits")
