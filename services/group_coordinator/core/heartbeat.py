@@ -81,8 +81,10 @@ def beat(draft: Draft, heartbeat: Heartbeat, around: Circumstances) -> Heartbeat
     initialize = _initialize(draft, topics, around)
     if draft.group.epoch > draft.group.assignment_epoch and around.may_assign:
         _assign(draft, topics)
+    # Whoever still has the epoch before did not hear what came with this one.
+    behind = heartbeat.member_epoch != draft.group.members[heartbeat.member_id].epoch
     changed = _reconcile(draft, heartbeat.member_id)
-    return _reply(draft.group, heartbeat, around, changed, initialize)
+    return _reply(draft.group, heartbeat, around, changed or behind, initialize)
 
 
 def remove(draft: Draft, member_id: str) -> None:

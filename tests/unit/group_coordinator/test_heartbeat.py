@@ -117,7 +117,12 @@ def test_previous_epoch_is_accepted_for_the_answer_may_have_been_lost(shard: Sha
     shard.join("m", "a")
     shard.beat("other", 0, "a")
     assert shard.beat("m", 2).member_epoch == 3
-    assert shard.beat("m", 2).member_epoch == 3
+    again = shard.beat("m", 2)
+    assert again.member_epoch == 3
+    assert again.assignment == shard.group().members["m"].assigned, (
+        "what came with the lost answer comes again"
+    )
+    assert shard.beat("m", 3).assignment is None
 
 
 @pytest.mark.parametrize(("epoch", "relation"), [(1, "smaller"), (4, "greater"), (9, "greater")])
