@@ -285,6 +285,8 @@ class BrokerConfig:
 
         Raises INVALID_CONFIG, and for a static one INVALID_REQUEST (Kafka: DynamicBrokerConfig).
         """
+        if not settings:
+            return self
         for name in settings:
             if name in BROKER_KEYS and not BROKER_KEYS[name].dynamic:
                 text = f"{name} cannot be changed while the broker runs."

@@ -7,6 +7,7 @@ import os
 import resource
 import time
 from collections.abc import Iterable
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -56,8 +57,9 @@ class LoopLag:
 class ProcessCost:
     """CPU, memory and files, under the names that Prometheus's own clients use."""
 
-    def __init__(self) -> None:
-        self._started_at = now() - (time.monotonic() - _born())
+    @cached_property
+    def _started_at(self) -> float:
+        return now() - (time.monotonic() - _born())
 
     def families(self) -> Iterable[Family]:
         """See Collector."""

@@ -15,8 +15,8 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from tests.simulation.drawing import drawn
 from tests.simulation.mutants import MUTANTS
-from tests.simulation.plan import Plan
 from tests.simulation.shrinking import shrink
 from tests.simulation.world import quiet, simulate
 
@@ -51,7 +51,7 @@ def main(
     if seed is not None:
         with ExitStack() as stack:
             _break(chosen, stack)
-            outcome = simulate(seed, Plan.drawn(seed).without(without.split(",")))
+            outcome = simulate(seed, drawn(seed).without(without.split(",")))
         typer.echo(outcome.story)
         _end([seed] if _failed(seed, outcome.failure) else [])
     if mutants is not None:
@@ -128,7 +128,10 @@ def _break(missing: Sequence[str], stack: ExitStack) -> None:
 
 
 def _settle() -> None:
+    """What is there before any run stays: looking through it would take longer than a run."""
     quiet()
+    gc.collect()
+    gc.freeze()
     gc.disable()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
 from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker.rpc_status import from_rpc_error
 from tests.simulation.history import History
+from tests.simulation.plan import Temper
 from tests.simulation.process import Surroundings
 
 _CALL: Final = 3.0
@@ -44,15 +45,6 @@ ACKNOWLEDGE_TYPES: Final = {
     Verdict.REJECT: delivery.ACKNOWLEDGE_TYPE_REJECT,
     Verdict.RENEW: delivery.ACKNOWLEDGE_TYPE_RENEW,
 }
-
-_MOODS: Final[Mapping[Verdict | None, int]] = {
-    Verdict.ACCEPT: 60,
-    Verdict.RELEASE: 15,
-    Verdict.REJECT: 5,
-    Verdict.RENEW: 5,
-    None: 15,
-}
-"""What a member does with a record, and how often in a hundred; None forgets it."""
 
 
 class Client:
@@ -102,9 +94,10 @@ class Client:
 
 
 class Producer:
-    """Publishes records, each of which tells which it is."""
+    """Publishes records, each of which tells which it is, `pace` times a second."""
 
-    def __init__(self, client: Client, name: str, topic: str) -> None:
+    def __init__(self, client: Client, name: str, topic: str, pace: float) -> None:
+        self._pace = pace
         self._client = client
         self._name = name
         self._topic = topic
@@ -113,7 +106,7 @@ class Producer:
     async def run(self, until: float) -> None:
         """A few at a time; what is not confirmed is not published again."""
         client = self._client
-        while (at := client.time() + client.random.expovariate(2.5)) < until:
+        while (at := client.time() + client.random.expovariate(self._pace)) < until:
             await asyncio.sleep(at - client.time())
             await self.publish()
 
@@ -136,7 +129,8 @@ class Producer:
 class Consumer:
     """A member of a group that acquires and acknowledges with single calls."""
 
-    def __init__(self, client: Client, group: str, topic: str, member: str) -> None:
+    def __init__(self, client: Client, group: str, topic: str, member: str, temper: Temper) -> None:
+        self._temper = list(temper), list(temper.values())
         self._client = client
         self.group = group
         self._topic = topic
@@ -148,7 +142,7 @@ class Consumer:
         """Until it is cancelled."""
         client = self._client
         while True:
-            most = client.random.choice((1, 3, 6, 20))
+            most = 20 if self.steady else client.random.choice((1, 3, 6, 20))
             request = share.AcquireRequest(
                 group_id=self.group,
                 topics=[self._topic],
@@ -209,7 +203,7 @@ class Consumer:
                 client.history.add(Applied(client.time(), ask, deadline))
 
     def _mood(self) -> Verdict | None:
-        [mood] = self._client.random.choices(list(_MOODS), list(_MOODS.values()))
+        [mood] = self._client.random.choices(*self._temper)
         return Verdict.ACCEPT if self.steady else mood
 
     def _ask(self, record: share.ShareRecord, verdict: Verdict) -> int:

@@ -2,36 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from random import Random
 from typing import Final
 
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
-from libs.testkit.simulator.faults import NO_RATES, Rates
-from tests.simulation.process import LEASE
+from libs.testkit.checker.events import Verdict
+from libs.testkit.simulator.faults import Rates
 
 GROUPS: Final = ("billing", "shipping")
 
 MOST_PARTITIONS: Final = 3
-
-TROUBLE: Final = 8.0
-"""Seconds of faults."""
-
-_PAUSE: Final = 1.2
-"""Seconds between two faults, on average."""
-
-_MOST_STOP: Final = 5.0
-"""Seconds that a process is given to stop, at most."""
-
-TROUBLES: Final = (
-    NO_RATES,
-    Rates(),
-    Rates(lost=0.05, slow=0.1, command=0.06),
-    Rates(slow=0.15, slowness=4.0, command=0.1),
-)
-"""How badly messages and commands fare, beside what befalls processes."""
 
 _RATES: Final = ("lost", "twice", "slow", "command")
 
@@ -41,15 +23,22 @@ Layout = tuple[frozenset[str], ...]
 _ALL: Final = frozenset(ROLES)
 TOGETHER: Final[Layout] = (_ALL, _ALL)
 
-LAYOUTS: Final[tuple[Layout, ...]] = (
-    TOGETHER,
-    TOGETHER,
-    *(
-        (frozenset((GATEWAY, other)), _ALL - {GATEWAY, other}, _ALL)
-        for other in (GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
-    ),
+SPLIT: Final[tuple[Layout, ...]] = tuple(
+    (frozenset((GATEWAY, other)), _ALL - {GATEWAY, other}, _ALL)
+    for other in (GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
 )
 """Every role has two processes; a call of one role to another goes from process to process, or stays."""
+
+Temper = Mapping[Verdict | None, int]
+"""What a member does with a record, and how often in a hundred; None forgets it."""
+
+USUAL: Final[Temper] = {
+    Verdict.ACCEPT: 60,
+    Verdict.RELEASE: 15,
+    Verdict.REJECT: 5,
+    Verdict.RENEW: 5,
+    None: 15,
+}
 
 
 class Kind(Enum):
@@ -63,27 +52,12 @@ class Kind(Enum):
     FULL = "the store takes nothing more"
 
 
-_KINDS: Final = (
-    Kind.KILL,
-    Kind.KILL,
-    Kind.FREEZE,
-    Kind.FREEZE,
-    Kind.CUT_OFF,
-    Kind.CUT,
-    Kind.RESTART,
-    Kind.FULL,
-)
-
-
 class Way(Enum):
     """How a member consumes."""
 
     CALLS = "by Acquire and Acknowledge"
     STREAM = "by Consume"
     SESSION = "by ShareFetch and ShareAcknowledge"
-
-
-_WAYS: Final = (Way.CALLS, Way.CALLS, Way.STREAM, Way.STREAM, Way.SESSION)
 
 
 class Work(Enum):
@@ -115,10 +89,28 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, grow, split, change, lost, twice,
-    slow, command. Without `split` every process has every role.
+class Scale:
+    """How much there is of a run: `trouble` seconds, in which a producer publishes `pace` times a second.
 
+    `farewell`: processes stop in the end and show what they leave.
+    """
+
+    groups: tuple[str, ...]
+    trouble: float
+    pace: float
+    farewell: bool
+
+
+LARGE: Final = Scale(GROUPS, 8.0, 2.5, farewell=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Parts have names: f0, f1 … faults, m0 … members, p0 … producers, grow, split, change, searching,
+    lost, twice, slow, command. Without `split` every process has every role.
+
+    `searching`: processes look for dead ones; else the leases of those run out. `patience`: seconds in which
+    state is to be written, with all tries.
     `members` are (name, group, how it consumes); a third partition is added at `grow`, None: never.
     """
 
@@ -130,23 +122,22 @@ class Plan:
     grow: float | None
     layout: Layout = TOGETHER
     change: Change | None = None
-
-    @classmethod
-    def drawn(cls, seed: int, troubles: Sequence[Rates] = TROUBLES) -> Plan:
-        """The plan of a seed; chance takes one of `troubles`."""
-        random = Random(f"plan {seed}")
-        members = tuple((f"m{n}", random.choice(GROUPS), random.choice(_WAYS)) for n in range(4))
-        grow, partitions = random.uniform(0.0, TROUBLE), random.randint(1, 2)
-        rates, layout = random.choice(troubles), random.choice(LAYOUTS)
-        faults, change = _faults(random, len(layout)), _change(random)
-        return cls(rates, faults, members, ("p0", "p1"), partitions, grow, layout, change)
+    scale: Scale = LARGE
+    temper: Temper = field(default_factory=lambda: USUAL)
+    searching: bool = True
+    patience: float = 2.0
 
     @property
     def parts(self) -> list[str]:
         """The names of all that could be left out, in the order in which to try."""
         rates = [rate for rate in _RATES if getattr(self.rates, rate)]
         members = [name for name, _, _ in self.members]
-        more = {"grow": self.grow is not None, "split": self.layout is not TOGETHER, "change": self.change}
+        more = {
+            "grow": self.grow is not None,
+            "split": self.layout is not TOGETHER,
+            "change": self.change,
+            "searching": self.searching,
+        }
         return [
             *self.faults,
             *members,
@@ -166,21 +157,5 @@ class Plan:
             grow=None if "grow" in parts else self.grow,
             layout=TOGETHER if "split" in parts else self.layout,
             change=None if "change" in parts else self.change,
+            searching=self.searching and "searching" not in parts,
         )
-
-
-def _change(random: Random) -> Change | None:
-    """In one of three runs, early: a group is without members only seconds after they left."""
-    change = Change(random.uniform(0.0, TROUBLE / 2), random.choice(tuple(Work)), random.choice(GROUPS))
-    return change if random.random() < 1 / 3 else None
-
-
-def _faults(random: Random, processes: int) -> dict[str, Fault]:
-    faults: dict[str, Fault] = {}
-    at = random.expovariate(1 / _PAUSE)
-    while at < TROUBLE:
-        kind, process = random.choice(_KINDS), random.randrange(processes)
-        lasts, patience = random.uniform(0.0, 2 * LEASE), random.uniform(0.5, _MOST_STOP)
-        faults[f"f{len(faults)}"] = Fault(at, kind, process, lasts, patience)
-        at += random.expovariate(1 / _PAUSE)
-    return faults

@@ -11,6 +11,7 @@ from typing import Final
 from libs import clock
 from libs.catalog.follower import CatalogFollower
 from libs.config.broker import BrokerConfig
+from libs.leases.deaths import Deaths
 from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
@@ -34,6 +35,7 @@ from services.broker import roles
 from services.broker.foundation import Foundation
 from services.broker.settings import ServeSettings
 from tests.simulation.history import History
+from tests.simulation.plan import Plan
 
 LEASE: Final = 3.0
 """Seconds that a lease lasts."""
@@ -44,13 +46,13 @@ LOCK: Final = 2.0
 ATTEMPTS: Final = 5
 """Deliveries of a record, at most."""
 
-PATIENCE: Final = PersisterSettings(call_timeout=2.0, request_timeout=1.0, longest_backoff=0.5)
-"""Short, as leases and locks are: writes of state are to fail sometimes."""
+_PERSISTER: Final = PersisterSettings(request_timeout=1.0, longest_backoff=0.5)
+"""Short, as leases and locks are."""
 
 _HAND_OVER: Final = 10.0
 _GRACE: Final = 3.0
 _RESTART: Final = 0.5
-_FOLLOW: Final = 0.5
+_FOLLOW: Final = 1.0
 
 RECORD_LOCKS: Final = 10
 """Records of a share-partition in flight, at most: fewer than may be configured, so that it is met."""
@@ -98,6 +100,7 @@ class Surroundings:
     network: Network
     stores: Stores
     history: History
+    plan: Plan
 
 
 class Process:
@@ -107,13 +110,13 @@ class Process:
     """
 
     def __init__(
-        self, around: Surroundings, number: int, roles: frozenset[str], skew: float, pace: float
+        self, around: Surroundings, number: int, roles: frozenset[str], clock: tuple[float, float]
     ) -> None:
         self.address = f"broker-{number}:1"
         self.roles = roles
         self._around = around
         self._number = number
-        self._clock = skew, pace
+        self._clock = clock
         self._lives = 0
         self.node = Node(self.address, *self._clock)
         self._connection: Connection | None = None
@@ -121,6 +124,7 @@ class Process:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
+        self.catalog: CatalogFollower | None = None
 
     @property
     def alive(self) -> bool:
@@ -173,12 +177,13 @@ class Process:
         services: list[Service] = []
         for role, start in roles.ORDER.items():
             services += await start(base, stack) if role in self.roles else []
-        stack.push_async_callback(_hand_over, base.holder)
         await self._around.network.serve(self.node, services)
         stack.push_async_callback(self._around.network.stop, self.node, _GRACE)
+        stack.push_async_callback(_hand_over, base.holder)
         for drain in base.drains:
             stack.push_async_callback(drain)
         await base.holder.start()
+        stack.push_async_callback(base.holder.give_notice)
         self.ready.set()
         await self._stopping.wait()
 
@@ -189,8 +194,11 @@ class Process:
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
-        catalog = CatalogFollower(log, CONFIG, poll=_FOLLOW)
-        holder = LeaseHolder(leases, member, LEASE, clock=clock.monotonic, partitions=catalog.partitions)
+        self.catalog = catalog = CatalogFollower(log, CONFIG, poll=_FOLLOW)
+        deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
+        holder = LeaseHolder(
+            leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions
+        )
         await catalog.start()
         stack.push_async_callback(catalog.stop)
         router = Router(
@@ -202,7 +210,7 @@ class Process:
         )
         stack.push_async_callback(router.close)
         settings = ServeSettings(config=CONFIG, roles=self.roles)
-        persister = DefaultPersister(router, PATIENCE)
+        persister = DefaultPersister(router, replace(_PERSISTER, call_timeout=around.plan.patience))
         return Foundation(
             settings, Keys(), log, records, leases, holder, catalog, router, persister, kafka=None
         )

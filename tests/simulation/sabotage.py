@@ -52,7 +52,7 @@ class Saboteur:
             case Kind.FULL:
                 stores = self._around.stores
                 await self._fill(
-                    [stores.records, stores.log] if fault.process else [stores.records], fault.lasts
+                    [stores.records, stores.log] if fault.process % 2 else [stores.records], fault.lasts
                 )
 
     async def _stop(self, process: Process, patience: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.plan import Plan
+from tests.simulation.drawing import drawn
 from tests.simulation.world import Outcome, simulate
 
 
@@ -11,7 +11,7 @@ def shrink(seed: int) -> tuple[list[str], Outcome]:
 
     It breaks the same promise as the whole run. Raises ValueError where that keeps all promises.
     """
-    plan = Plan.drawn(seed)
+    plan = drawn(seed)
     best, missing = simulate(seed, plan), list[str]()
     if best.failure is None:
         raise ValueError(f"seed {seed} keeps all promises")

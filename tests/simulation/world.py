@@ -12,6 +12,8 @@ from typing import Final
 
 import structlog
 
+from libs.catalog.catalog import TopicCatalog
+from libs.catalog.records import ConfigResource, ResourceType
 from libs.rpc.router import GATEWAY
 from libs.testkit.checker.checker import Checker
 from libs.testkit.checker.events import Counted, Ended, Healed, LagTold, Run, Share, StateRead
@@ -26,8 +28,9 @@ from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
+from tests.simulation.drawing import drawn
 from tests.simulation.history import History
-from tests.simulation.plan import GROUPS, MOST_PARTITIONS, TROUBLE, Plan, Way
+from tests.simulation.plan import MOST_PARTITIONS, Plan, Way
 from tests.simulation.process import ATTEMPTS, LEASE, LOCK, RECORD_LOCKS, Process, Stores, Surroundings
 from tests.simulation.sabotage import Saboteur
 from tests.simulation.sessions import SessionConsumer
@@ -93,7 +96,7 @@ def simulate(seed: int, plan: Plan | None = None) -> Outcome:
     """
     random = Random(seed)
     loop = SimulatedLoop(random)
-    world = World(loop, random, plan or Plan.drawn(seed))
+    world = World(loop, random, plan or drawn(seed))
     history = world.around.history
     failure: BaseException | None = None
     with simulated(loop, seed, world.around.network.dial):
@@ -121,9 +124,9 @@ class World:
         self._random = random
         self._plan = plan
         faults = Faults(random, NO_RATES)
-        history = History(Checker(LIMITS, GROUPS), lambda: loop.now)
+        history = History(Checker(LIMITS, plan.scale.groups), lambda: loop.now)
         stores = Stores.on(lambda: loop.now)
-        self.around = Surroundings(loop, faults, Network(loop, faults), stores, history)
+        self.around = Surroundings(loop, faults, Network(loop, faults), stores, history, plan)
         self._processes = [self._process(number, roles) for number, roles in enumerate(plan.layout, 1)]
         self._admin = self._client()
         self._consumers: dict[Consumer, asyncio.Task[None]] = {}
@@ -143,7 +146,8 @@ class World:
         topic_id = await self._begin()
         await self._trouble()
         await self._peace(topic_id)
-        await self._farewell()
+        if self._plan.scale.farewell:
+            await self._farewell()
 
     async def _begin(self) -> str:
         """Processes that know each other, a topic and its groups."""
@@ -160,16 +164,24 @@ class World:
         topic_id: str = created.topics[0].topic_id
         self.around.history.topics[topic_id] = TOPIC
         request = cluster.IncrementalAlterConfigsRequest()
-        for group in GROUPS:
+        for group in self._plan.scale.groups:
             resource = request.resources.add(resource_type=cluster.RESOURCE_TYPE_GROUP, resource_name=group)
             resource.configs.add(name="share.auto.offset.reset", value="earliest")
         await self._admin.admin("IncrementalAlterConfigs", request)
+        for process in self._processes:
+            assert process.catalog is not None
+            await process.catalog.wait_for(self._are_known, KEEPALIVE)
         return topic_id
 
+    def _are_known(self, catalog: TopicCatalog) -> bool:
+        """Whether a process knows where the groups begin: later would be after a second of the trouble."""
+        groups = (ConfigResource(ResourceType.GROUP, group) for group in self._plan.scale.groups)
+        return all(catalog.configs(group) for group in groups)
+
     async def _trouble(self) -> None:
-        plan, until = self._plan, self._loop.now + TROUBLE
+        plan, until = self._plan, self._loop.now + self._plan.scale.trouble
         self.around.faults.rates = plan.rates
-        self._producers += [Producer(self._client(), name, TOPIC) for name in plan.producers]
+        self._producers += [Producer(self._client(), name, TOPIC, plan.scale.pace) for name in plan.producers]
         producing = [asyncio.create_task(producer.run(until)) for producer in self._producers]
         for name, group, way in plan.members:
             self._join(_CONSUMERS[way], group, name)
@@ -206,8 +218,9 @@ class World:
         return have_back
 
     async def _peace(self, topic_id: str) -> None:
-        for group in GROUPS:
-            self._join(Consumer, group, "last")
+        for group in self._plan.scale.groups:
+            if all(consumer.group != group for consumer in self._consumers):
+                self._join(Consumer, group, "last")
         for consumer in self._consumers:
             consumer.steady = True
         self.around.history.add(Healed(self._loop.now))
@@ -255,7 +268,7 @@ class World:
     async def _lags(self) -> list[tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]]:
         """Of each group's partitions, those left out that have no records yet."""
         request = group_pb.DescribeShareGroupOffsetsRequest()
-        for group in GROUPS:
+        for group in self._plan.scale.groups:
             request.groups.add(group_id=group, all_topics=True)
         answer = await self._admin.admin("DescribeShareGroupOffsets", request)
         return [
@@ -267,12 +280,12 @@ class World:
         ]
 
     def _join(self, kind: type[Consumer], group: str, member: str) -> None:
-        consumer = kind(self._client(), group, TOPIC, member)
+        consumer = kind(self._client(), group, TOPIC, member, self._plan.temper)
         self._consumers[consumer] = asyncio.create_task(consumer.run())
 
     def _process(self, number: int, roles: frozenset[str]) -> Process:
         skew = self._random.uniform(-SKEW / 2, SKEW / 2)
-        return Process(self.around, number, roles, skew, 1.0 + self._random.uniform(-DRIFT, DRIFT))
+        return Process(self.around, number, roles, (skew, 1.0 + self._random.uniform(-DRIFT, DRIFT)))
 
     def _client(self) -> Client:
         gateways = [process.address for process in self._processes if GATEWAY in process.roles]

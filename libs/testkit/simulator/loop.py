@@ -35,14 +35,14 @@ class Stuck(Exception):
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """Virtual seconds from 0; `random` decides whose turn it is. `outside` is the context of no node."""
+    """Virtual seconds from 0; `random` decides whose turn it is."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
         self._chance = random.random
         self._pace = 1.0
         self.now = 0.0
-        self._timers: list[tuple[float, int, _Handle]] = []
+        self._timers: list[tuple[float, int, _Handle | None, Callable[..., object], Sequence[Any]]] = []
         self._numbers = count()
         self._busy: list[Node] = []
         self.nowhere = Node("outside")
@@ -50,7 +50,6 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._stopping = False
         self._stuck_at = _MOST_AT_ONCE
         self.steps = 0
-        self.outside = Context()
 
     def time(self) -> float:
         """Seconds as the node counts them whose code runs; `now` are virtual seconds, as nobody sees them."""
@@ -67,7 +66,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         tasks = sum(
             isinstance(task, _NumberedTask) and task.node is node for task in self.tasks if not task.done()
         )
-        timers = (timer for _, _, timer in self._timers if not timer.cancelled())
+        timers = (timer for _, _, timer, *_ in self._timers if timer is not None and not timer._cancelled)
         return tasks, sum(node_of(timer._context) is node for timer in timers)
 
     def spawn(self, node: Node, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -115,7 +114,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         timer._when = when
         # Rounded up: a timer that came before its time by its node's clock would be set again, for ever.
         due = when / self._pace + (1e-9 if self._pace != 1.0 else 0.0)
-        heapq.heappush(self._timers, (due, next(self._numbers), timer))
+        heapq.heappush(self._timers, (due, next(self._numbers), timer, _nothing, ()))
         return timer
 
     def call_later(
@@ -125,8 +124,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self.call_at(self.now * self._pace + delay, callback, *args, context=context)
 
     def call_outside(self, when: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Have something done by networks and stores, which no node's clock concerns."""
-        heapq.heappush(self._timers, (when, next(self._numbers), _Handle(callback, args, self.outside)))
+        """Have something done by networks and stores: no node's clock concerns them, and they never fail."""
+        heapq.heappush(self._timers, (when, next(self._numbers), None, callback, args))
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio says; sets of futures have the same order in each run."""
@@ -180,7 +179,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def _go_on(self) -> None:
         """To the next timer, and to all of its moment."""
         timers, pop, busy, nowhere = self._timers, heapq.heappop, self._busy, self.nowhere
-        while timers and timers[0][2]._cancelled:
+        while timers and (first := timers[0][2]) is not None and first._cancelled:
             pop(timers)
         if not timers:
             raise Stuck(f"at {self.now:.6f} s everything waits, and nothing is to come")
@@ -188,8 +187,13 @@ class SimulatedLoop(base_events.BaseEventLoop):
             self.now = timers[0][0]
         now = self.now
         self._stuck_at = self.steps + _MOST_AT_ONCE
+        self._pace = 1.0
         while timers and timers[0][0] <= now:
-            timer = pop(timers)[2]
+            _, _, timer, callback, args = pop(timers)
+            if timer is None:
+                self.steps += 1
+                callback(*args)
+                continue
             if timer._cancelled:
                 continue
             node = timer._context.get(CURRENT) or nowhere
@@ -203,6 +207,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """Nothing has to be woken."""
+
+
+def _nothing() -> None:
+    """Stands where a timer of a node has its own callback."""
 
 
 class _Handle(asyncio.TimerHandle):

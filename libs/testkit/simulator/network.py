@@ -25,13 +25,24 @@ CLIENT: Final = "client"
 
 _REFUSED: Final = "failed to connect to all addresses"
 _BROKEN: Final = "Connection reset by peer"
+_ANSWER: Final = 0.5
+"""Seconds after which who knocks at a door has waited long enough: see libs/leases/deaths.py."""
 
 
 @dataclass(eq=False, slots=True)
 class _Server:
     node: Node
+    edge: ErrorInterceptor = field(default_factory=ErrorInterceptor)
     handlers: dict[str, Any] = field(default_factory=dict)
     calls: dict[_Call, None] = field(default_factory=dict)
+    _behind: dict[str, Any] = field(default_factory=dict)
+
+    async def handler(self, method: str) -> Any:
+        """What answers, behind the edge: most methods are never asked for, in any one run."""
+        behind = self._behind.get(method)
+        if behind is None:
+            behind = self._behind[method] = await _behind(self.edge, method, self.handlers[method])
+        return behind
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
         """What generated code registers comes by method, too."""
@@ -75,14 +86,25 @@ class Network:
         """A channel for whoever asks; stands for grpc.aio.insecure_channel."""
         return Channel(self, address)
 
+    async def refused(self, address: str) -> bool:
+        """Whether nobody listens at an address, and its machine says so: what stands still listens."""
+        answer: asyncio.Future[bool] = self._loop.create_future()
+        caller = current()
+        name = CLIENT if caller is None else caller.name
+        if self.closed or not self._faults.copies(name, address):
+            self._later(_ANSWER, _settle, answer, False)
+        else:
+            self._later(self._faults.delay(), self._knock, address, answer)
+        return await answer
+
+    def _knock(self, address: str, answer: asyncio.Future[bool]) -> None:
+        _settle(answer, address not in self._servers)
+
     async def serve(self, node: Node, services: Iterable[Service]) -> None:
         """Serve at the address that is the node's name, with the edge that every server has."""
         server = _Server(node)
         for service in services:
             service.register(service.servicer, server)  # type: ignore[arg-type]  # all that registering needs
-        edge = ErrorInterceptor()
-        for method, handler in server.handlers.items():
-            server.handlers[method] = await _behind(edge, method, handler)
         self._servers[node.name] = server
 
     def break_off(self, node: Node) -> None:
@@ -149,7 +171,7 @@ class Network:
             stream.server = self._loop.spawn(server.node, self._serve_stream(server, stream, method))
 
     async def _serve_stream(self, server: _Server, stream: Stream, method: str) -> None:
-        handler = server.handlers[method]
+        handler = await server.handler(method)
         requests = receive(stream, handler.request_deserializer)
         responses = handler.stream_stream(requests, _Context(self._loop, stream.caller, None))
         try:
@@ -179,7 +201,7 @@ class Network:
         call.tasks.append(self._loop.spawn(server.node, handling))
 
     async def _handle(self, server: _Server, call: _Call) -> None:
-        handler = server.handlers[call.method]
+        handler = await server.handler(call.method)
         try:
             request = handler.request_deserializer(call.data)
             response = await handler.unary_unary(request, _Context(self._loop, call.caller, call.deadline))
@@ -187,7 +209,7 @@ class Network:
         except _Aborted as aborted:
             self._send(call.address, call.caller, call, _break, call.answer, aborted.failure)
         else:
-            self._send(call.address, call.caller, call, _answer, call.answer, data)
+            self._send(call.address, call.caller, call, _settle, call.answer, data)
         finally:
             call.ended = True
             server.calls.pop(call, None)
@@ -275,9 +297,9 @@ class _Details(grpc.HandlerCallDetails):
     invocation_metadata: tuple[()] = ()
 
 
-def _answer(answer: asyncio.Future[bytes], data: bytes) -> None:
+def _settle(answer: asyncio.Future[Any], result: object) -> None:
     if not answer.done():
-        answer.set_result(data)
+        answer.set_result(result)
 
 
 def _fail(answer: asyncio.Future[bytes], code: grpc.StatusCode, details: str) -> None:

@@ -1,0 +1,172 @@
+"""Draws the plan of a seed: a large world now and then, else a small one with one theme (swarm testing)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from libs.testkit.checker.events import Verdict
+from libs.testkit.simulator.faults import NO_RATES, Rates
+from tests.simulation.plan import (
+    GROUPS,
+    LARGE,
+    SPLIT,
+    TOGETHER,
+    USUAL,
+    Change,
+    Fault,
+    Kind,
+    Plan,
+    Scale,
+    Temper,
+    Way,
+    Work,
+)
+from tests.simulation.process import LEASE
+
+LARGE_EVERY: Final = 50
+"""One seed of so many has the large world."""
+
+_PAUSE: Final = 1.2
+"""Seconds between two faults of the large world, on average."""
+
+_PATIENCE: Final = (2.0, 5.0)
+"""Less than a lease: state often cannot be written. More: it may be tried under a former one."""
+
+_MOST_STOP: Final = 5.0
+"""Seconds that a process is given to stop, at most."""
+
+_TROUBLES: Final = (
+    NO_RATES,
+    Rates(),
+    Rates(lost=0.05, slow=0.1, command=0.06),
+    Rates(slow=0.15, slowness=4.0, command=0.1),
+)
+"""How badly messages and commands fare, beside what befalls processes."""
+
+_KINDS: Final = (
+    Kind.KILL,
+    Kind.KILL,
+    Kind.FREEZE,
+    Kind.FREEZE,
+    Kind.CUT_OFF,
+    Kind.CUT,
+    Kind.RESTART,
+    Kind.FULL,
+)
+
+_WAYS: Final = (Way.CALLS, Way.CALLS, Way.STREAM, Way.STREAM, Way.SESSION)
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """What is wrong in a small world: up to `most` faults of some `kinds`, as long as so many `leases`.
+
+    `searching`: how often processes look for dead ones, which takes as many commands as all else they do.
+    `change`: how often an administrator comes. `wide`: how often there are two groups and two partitions.
+    """
+
+    kinds: tuple[Kind, ...]
+    most: int
+    leases: tuple[float, float]
+    rates: tuple[Rates, ...]
+    searching: float = 0.2
+    change: float = 0.1
+    wide: float = 0.1
+
+
+_QUIET: Final = (NO_RATES, Rates())
+
+_STALLED: Final = Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.7), _QUIET)
+
+_UNKNOWN: Final = Theme((), 0, (0.0, 0.0), (Rates(command=0.25),), change=0.4, wide=1.0)
+"""Much is begun, by an administrator too, of which nobody knows how it ended."""
+
+_THEMES: Final = (
+    Theme((Kind.KILL, Kind.RESTART), 2, (0.0, 0.7), _QUIET, searching=0.5),
+    _STALLED,
+    _STALLED,
+    Theme((Kind.CUT, Kind.CUT_OFF), 2, (0.3, 1.3), _QUIET),
+    Theme((Kind.FULL,), 2, (0.1, 0.5), (Rates(command=0.1), Rates(command=0.25))),
+    Theme((), 0, (0.0, 0.0), (NO_RATES, Rates(lost=0.05, slow=0.1, command=0.06))),
+    # What is tried again comes when another has taken over.
+    Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.4), (Rates(lost=0.08, slow=0.1, slowness=1.5),)),
+    Theme((Kind.KILL,), 2, (0.5, 1.2), (Rates(slow=0.15, slowness=4.0),), searching=0.5),
+    _UNKNOWN,
+    _UNKNOWN,
+)
+
+_TEMPERS: Final[tuple[Temper, ...]] = (
+    USUAL,
+    {Verdict.ACCEPT: 30, Verdict.RELEASE: 60, Verdict.REJECT: 10},
+    {Verdict.ACCEPT: 40, Verdict.RENEW: 20, None: 40},
+    {Verdict.ACCEPT: 100},
+)
+
+
+def drawn(seed: int) -> Plan:
+    """The plan of a seed."""
+    random = Random(f"plan {seed}")
+    return _large(random) if seed % LARGE_EVERY == 0 else _small(random)
+
+
+def _large(random: Random) -> Plan:
+    members = _members(random, 4, GROUPS)
+    grow, partitions = random.uniform(0.0, LARGE.trouble), random.randint(1, 2)
+    rates, layout = random.choice(_TROUBLES), random.choice((TOGETHER, TOGETHER, *SPLIT))
+    faults: list[Fault] = []
+    at = random.expovariate(1 / _PAUSE)
+    while at < LARGE.trouble:
+        faults.append(_fault(random, at, _KINDS, (0.0, 2.0)))
+        at += random.expovariate(1 / _PAUSE)
+    change = _change(random, LARGE) if random.random() < 1 / 3 else None
+    return Plan(rates, _named(faults), members, ("p0", "p1"), partitions, grow, layout, change)
+
+
+def _small(random: Random) -> Plan:
+    theme, temper = random.choice(_THEMES), random.choice(_TEMPERS)
+    wide = random.random() < theme.wide
+    groups = GROUPS if wide else GROUPS[:1]
+    scale = Scale(groups, random.uniform(1.5, 4.5), random.uniform(1.0, 3.0), random.random() < 1 / 5)
+    members = _members(random, random.choice((1, 2, 2, 3)), groups)
+    times = sorted(
+        random.uniform(0.0, scale.trouble) for _ in range(random.randint(min(1, theme.most), theme.most))
+    )
+    faults = [_fault(random, at, theme.kinds, theme.leases) for at in times]
+    change = _change(random, scale) if random.random() < theme.change else None
+    return Plan(
+        rates=random.choice(theme.rates),
+        faults=_named(faults),
+        members=members,
+        producers=("p0",),
+        partitions=2 if wide else random.choice((1, 1, 1, 2)),
+        grow=random.uniform(0.0, scale.trouble) if random.random() < 1 / 8 else None,
+        layout=random.choice(SPLIT) if random.random() < 1 / 8 else TOGETHER,
+        change=change,
+        scale=scale,
+        temper=temper,
+        searching=random.random() < theme.searching,
+        patience=random.choice(_PATIENCE),
+    )
+
+
+def _members(random: Random, count: int, groups: Sequence[str]) -> tuple[tuple[str, str, Way], ...]:
+    return tuple((f"m{n}", random.choice(groups), random.choice(_WAYS)) for n in range(count))
+
+
+def _change(random: Random, scale: Scale) -> Change:
+    """Early: a group is without members only seconds after they left."""
+    at = random.uniform(0.0, scale.trouble / 2)
+    return Change(at, random.choice(tuple(Work)), random.choice(scale.groups))
+
+
+def _fault(random: Random, at: float, kinds: Sequence[Kind], leases: tuple[float, float]) -> Fault:
+    """Of any process: who is none counts anew from the first."""
+    lasts, patience = LEASE * random.uniform(*leases), random.uniform(0.5, _MOST_STOP)
+    return Fault(at, random.choice(kinds), random.randrange(6), lasts, patience)
+
+
+def _named(faults: Sequence[Fault]) -> dict[str, Fault]:
+    return {f"f{number}": fault for number, fault in enumerate(faults)}
