@@ -66,6 +66,7 @@ class Theme:
 
     `searching`: how often processes look for dead ones, which takes as many commands as all else they do.
     `change`: how often an administrator comes. `wide`: how often there are two groups and two partitions.
+    `early`: how often the first fault is there from the first moment.
     """
 
     kinds: tuple[Kind, ...]
@@ -75,6 +76,7 @@ class Theme:
     searching: float = 0.2
     change: float = 0.1
     wide: float = 0.1
+    early: float = 0.0
 
 
 _QUIET: Final = (NO_RATES, Rates())
@@ -89,7 +91,7 @@ _THEMES: Final = (
     _STALLED,
     _STALLED,
     Theme((Kind.CUT, Kind.CUT_OFF), 2, (0.3, 1.3), _QUIET),
-    Theme((Kind.FULL,), 2, (0.1, 0.5), (Rates(command=0.1), Rates(command=0.25))),
+    Theme((Kind.FULL,), 2, (0.1, 0.5), (NO_RATES, Rates(command=0.1)), early=0.5),
     Theme((), 0, (0.0, 0.0), (NO_RATES, Rates(lost=0.05, slow=0.1, command=0.06))),
     # What is tried again comes when another has taken over.
     Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.4), (Rates(lost=0.08, slow=0.1, slowness=1.5),)),
@@ -134,6 +136,8 @@ def _small(random: Random) -> Plan:
     times = sorted(
         random.uniform(0.0, scale.trouble) for _ in range(random.randint(min(1, theme.most), theme.most))
     )
+    if random.random() < theme.early:
+        times[0] = 0.0
     faults = [_fault(random, at, theme.kinds, theme.leases) for at in times]
     change = _change(random, scale) if random.random() < theme.change else None
     return Plan(
