@@ -18,7 +18,13 @@ from sharebroker.gateway.v1.share_pb2 import ShareRecord
 from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
 
 TOPIC, WORKERS, READERS = "flights", "delays", "pipeline"
-SERVER_OPTIONS = ("--set", "group.share.min.record.lock.duration.ms=1000")
+SERVER_OPTIONS = (
+    "--set",
+    "group.share.min.record.lock.duration.ms=1000",
+    # A busy machine is so slow that deltas would be gone by the time Spark looks at them.
+    "--set",
+    "share.coordinator.cold.partition.snapshot.interval.ms=86400000",
+)
 _LOCK_MS = 1000
 _AT_ONCE = 500
 _FORGOTTEN, _STUBBORN = 211, 1009

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from services.pipeline.core.spec import filled
 from services.pipeline.core.sql import looked_up
 from services.pipeline.settings import Settings
 
-SPEC = (Path(services.pipeline.__file__).parent / "spark-pipeline.yml").read_text()
+FOLDER = Path(services.pipeline.__file__).parent
+SPEC = (FOLDER / "spark-pipeline.yml").read_text()
 
 
 class Session:
@@ -36,6 +38,20 @@ def test_the_specification_takes_the_settings() -> None:
 def test_what_it_does_not_have_cannot_be_set() -> None:
     with pytest.raises(KeyError, match="nothing"):
         filled(SPEC, "s", {"nothing": "x"})
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("transformations/*.py")), ids=lambda file: file.stem)
+def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
+    """A frame's `table` would be the one that an earlier run left, and wait for nobody."""
+    read = [
+        node.func.value.attr
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "table"
+        and isinstance(node.func.value, ast.Attribute)
+    ]
+    assert read == []  # `dp.table` is a decorator, of a name
 
 
 def test_names_are_no_sql() -> None:
