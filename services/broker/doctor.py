@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Final
 
@@ -11,14 +12,26 @@ import typer
 from libs.clock import now
 from libs.config.broker import BrokerConfig
 from libs.leases import names
+from libs.leases.port import LeaseStore, Member
 from libs.leases.redis import RedisLeaseStore
 from libs.redis_link.connection import connect
 from libs.redis_link.errors import RedisError, RedisRefused
 from libs.redis_link.keys import Keys
 from libs.redis_link.port import Link
-from libs.rpc.router import ROLES
-from services.broker.core.diagnosis import ClusterFacts, Finding, Level, RedisFacts, of_cluster, of_redis
+from libs.rpc.router import GATEWAY, ROLES
+from services.broker.core.diagnosis import (
+    ClusterFacts,
+    Finding,
+    GroupFacts,
+    Level,
+    RedisFacts,
+    of_cluster,
+    of_gateways,
+    of_group,
+    of_redis,
+)
 from services.broker.settings import parse_config
+from sharebroker.aio.admin import Admin
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import AsJson, examples
 from sharebroker.cli.output import Column, print_rows, say
@@ -29,6 +42,10 @@ _EXAMPLES: Final = (
     "sharebroker doctor --redis redis://127.0.0.1:6379 --set cluster.id=orders --json",
 )
 _WITHIN: Final = 5.0
+_LAG_WITHIN: Final = 30.0
+_MOST_GROUPS: Final = 500
+"""So many groups are asked for their lag."""
+
 _ASKED: Final = ("appendonly", "appendfsync")
 _COLUMNS: Final = (
     Column("LEVEL", "level"),
@@ -44,11 +61,15 @@ def doctor(
         list[str] | None,
         typer.Option("--set", help="A property as `serve` has it: cluster.id, and numbers of shards."),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option("--server", metavar="HOST:PORT", help="The gateway to ask about lag; one of its own."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Look for what endangers a cluster: exit code 1 where something is wrong, 0 for warnings at most."""
     try:
-        findings = asyncio.run(examine(redis, parse_config(set_ or ())))
+        findings = asyncio.run(examine(redis, parse_config(set_ or ()), server))
     except (RedisError, KafkaError) as error:
         say(f"sharebroker doctor: {error}")
         raise typer.Exit(2) from None
@@ -60,13 +81,20 @@ def doctor(
 setattr(doctor, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes
 
 
-async def examine(url: str, config: BrokerConfig) -> list[Finding]:
-    """All findings. Raises RedisError where Redis cannot be asked."""
+async def examine(url: str, config: BrokerConfig, server: str | None = None) -> list[Finding]:
+    """All findings; lag is asked of `server`, or of a gateway of the cluster.
+
+    Raises RedisError where Redis cannot be asked, or is too old.
+    """
     link = await connect(url, timeout=_WITHIN)
     try:
         facts = [await _redis(f"redis {index}", node) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
-        return [*findings, *of_cluster(await _cluster(link, config))]
+        store = RedisLeaseStore(link, Keys.of_cluster(config.cluster_id))
+        members = [member for member in await store.members() if not member.gone]
+        cluster = list(of_cluster(await _cluster(store, members, config)))
+        gateways = [server] if server else [one.address for one in members if GATEWAY in one.roles]
+        return [*findings, *cluster, *await _groups(gateways)]
     finally:
         await link.close()
 
@@ -90,13 +118,33 @@ async def _settings(node: Link) -> dict[str, str]:
     return found
 
 
-async def _cluster(link: Link, config: BrokerConfig) -> ClusterFacts:
-    store = RedisLeaseStore(link, Keys.of_cluster(config.cluster_id))
-    members = {member.owner: member.roles for member in await store.members() if not member.gone}
+async def _cluster(store: LeaseStore, members: Iterable[Member], config: BrokerConfig) -> ClusterFacts:
     resources = _resources(config)
     leases = zip(resources, await store.read(resources), strict=True)
     owners = {resource: lease.owner if lease is not None else None for resource, lease in leases}
-    return ClusterFacts(members, ROLES, owners)
+    return ClusterFacts({member.owner: member.roles for member in members}, ROLES, owners)
+
+
+async def _groups(gateways: Iterable[str]) -> list[Finding]:
+    """What the first gateway that answers says of groups; where there is none another finding says so."""
+    reason = ""
+    for address in gateways:
+        try:
+            async with asyncio.timeout(_LAG_WITHIN), Admin(address) as admin:
+                return [finding for facts in await _lags(admin) for finding in of_group(facts)]
+        except (KafkaError, TimeoutError) as error:
+            reason = str(error) or f"{address} did not answer within {_LAG_WITHIN:.0f} s."
+    return [of_gateways(reason)] if reason else []
+
+
+async def _lags(admin: Admin) -> list[GroupFacts]:
+    found = []
+    for group in (await admin.list_groups())[:_MOST_GROUPS]:
+        offsets = await admin.group_offsets(group.group_id)
+        described = await admin.describe_group(group.group_id)
+        lag = sum(offset.lag or 0 for offset in offsets.values())
+        found.append(GroupFacts(group.group_id, len(described.members), lag))
+    return found
 
 
 def _resources(config: BrokerConfig) -> list[str]:

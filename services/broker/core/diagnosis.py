@@ -50,6 +50,37 @@ class ClusterFacts:
     owners: Mapping[str, str | None]
 
 
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A share group: how many members it has, and how many records it has not finished."""
+
+    group_id: str
+    members: int
+    lag: int
+
+
+def of_group(facts: GroupFacts) -> Iterator[Finding]:
+    """Whether records wait for nobody."""
+    if facts.lag > 0 and not facts.members:
+        yield Finding(
+            Level.WARNING,
+            f"group {facts.group_id}",
+            f"{facts.lag} records wait for it, and it has no member.",
+            "Start its workers (those that only call Acquire are no members), or delete it, if it is not needed "
+            "any more: sharebroker groups delete.",
+        )
+
+
+def of_gateways(reason: str) -> Finding:
+    """No gateway could be asked about groups."""
+    return Finding(
+        Level.WARNING,
+        "gateway",
+        f"Lag is not known, for no gateway could be asked: {reason}",
+        "Run it where gateways can be reached, or name one: --server HOST:PORT, or tls://HOST:PORT?ca=FILE.",
+    )
+
+
 def of_redis(facts: RedisFacts) -> Iterator[Finding]:
     """What endangers the promise that an answered write stays."""
     settings = facts.settings

@@ -10,6 +10,7 @@ import sys
 from libs.testkit.servers import free_port
 from libs.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
+from tests.support.client import connected
 
 MAIN = [sys.executable, "-c", "from sharebroker.cli import main; main()", "doctor"]
 
@@ -44,3 +45,18 @@ async def test_a_redis_that_is_not_there_is_told_without_its_password() -> None:
     assert said.returncode == 2
     assert said.stderr.startswith("sharebroker doctor: no Redis at 127.0.0.1:")
     assert "secret" not in said.stderr
+
+
+async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
+    async with connected(watched.serve.address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, "abc")
+        first, *_ = await client.acquire_all(group, topic, 3, "m")
+        await client.acknowledge(group, "m", [first])
+    said = await doctor("--redis", watched.redis.url, "--json")
+    rows = {row["subject"]: row for row in json.loads(said.stdout)}
+    assert rows[f"group {group}"]["what"] == "2 records wait for it, and it has no member."
+    nobody = f"127.0.0.1:{free_port()}"
+    said = await doctor("--redis", watched.redis.url, "--server", nobody, "--json")
+    assert [row["subject"] for row in json.loads(said.stdout)] == ["redis 0", "gateway"]

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from services.broker.core.diagnosis import ClusterFacts, Level, RedisFacts, of_cluster, of_redis
+from services.broker.core.diagnosis import (
+    ClusterFacts,
+    GroupFacts,
+    Level,
+    RedisFacts,
+    of_cluster,
+    of_gateways,
+    of_group,
+    of_redis,
+)
 
 SAFE = {"appendonly": "yes", "appendfsync": "always"}
 ROLES = ("gateway", "share-coordinator")
@@ -45,3 +54,16 @@ def test_of_cluster(facts: ClusterFacts, found: list[str]) -> None:
 def test_of_many_shards_some_are_named() -> None:
     (finding,) = of_cluster(ClusterFacts(EVERY, ROLES, dict.fromkeys("dcba")))
     assert finding.what == "4 shards have no owner that lives: a, b, c, ..."
+
+
+@pytest.mark.parametrize(("members", "lag", "found"), [(0, 0, 0), (1, 7, 0), (0, 7, 1)])
+def test_records_that_wait_for_nobody(members: int, lag: int, found: int) -> None:
+    told = list(of_group(GroupFacts("billing", members, lag)))
+    assert len(told) == found
+    assert all(one.what.startswith("7 records wait") and one.subject == "group billing" for one in told)
+
+
+def test_a_gateway_that_cannot_be_asked() -> None:
+    finding = of_gateways("it is gone.")
+    assert finding.level is Level.WARNING
+    assert finding.what.endswith("could be asked: it is gone.")
