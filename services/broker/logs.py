@@ -47,7 +47,7 @@ def configure_logging(how: Format = "auto") -> None:
     """Sets structlog and the standard library's logging up alike; the level is `info`."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
-        _add_trace,
+        add_trace,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso"),
     ]
@@ -87,8 +87,8 @@ def follow_level(catalog: CatalogFollower) -> None:
     catalog.listen(changed)
 
 
-def _add_trace(_: WrappedLogger, __: str, event: EventDict) -> EventDict:
-    """The trace, and the span in it, that the line belongs to."""
+def add_trace(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
+    """Say the trace, and the span in it, that the line belongs to."""
     if switch.on is not None and (current := switch.on.current()) is not None:
         event["trace_id"] = f"{current.trace_id:032x}"
         event["span_id"] = f"{current.span_id:016x}"

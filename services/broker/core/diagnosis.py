@@ -66,8 +66,8 @@ def of_group(facts: GroupFacts) -> Iterator[Finding]:
             Level.WARNING,
             f"group {facts.group_id}",
             f"{facts.lag} records wait for it, and it has no member.",
-            "Start its workers (those that only call Acquire are no members), or delete it, if it is not needed "
-            "any more: sharebroker groups delete.",
+            "Start its workers (who only calls Acquire is no member), or, if it is not needed any more: "
+            "sharebroker groups delete.",
         )
 
 

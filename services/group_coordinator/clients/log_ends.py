@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions where their logs end: what lag is counted from."""
+"""Asks the leaders of partitions where their logs begin and end: what lag is counted from."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     )
 
 LATEST: Final = -1
+EARLIEST: Final = -2
 TIMEOUT: Final = 5.0
 """Seconds for one call."""
 
@@ -24,10 +25,13 @@ Outcomes = Mapping[TopicPartition, int | KafkaError]
 
 
 class LogEnds(Protocol):
-    """Where partitions end."""
+    """Where partitions begin and end."""
 
     async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
         """The offset behind the last record of each partition, or why it is not known."""
+
+    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+        """The first offset of each partition that can be read, or why it is not known."""
 
 
 class Leaders(Protocol):
@@ -48,11 +52,19 @@ class LeaderLogEnds:
 
     async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
         """See LogEnds."""
-        return dict(zip(partitions, await asyncio.gather(*map(self._end, partitions)), strict=True))
+        return await self._all(partitions, LATEST)
 
-    async def _end(self, partition: TopicPartition) -> int | KafkaError:
+    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+        """See LogEnds."""
+        return await self._all(partitions, EARLIEST)
+
+    async def _all(self, partitions: Collection[TopicPartition], timestamp: int) -> Outcomes:
+        found = await asyncio.gather(*(self._offset(one, timestamp) for one in partitions))
+        return dict(zip(partitions, found, strict=True))
+
+    async def _offset(self, partition: TopicPartition, timestamp: int) -> int | KafkaError:
         asked = pb.ListOffsetsRequest.Partition(
-            topic_id=partition.topic_id, partition=partition.partition, timestamp=LATEST
+            topic_id=partition.topic_id, partition=partition.partition, timestamp=timestamp
         )
         try:
             leader = await self._leaders.leader(*partition)

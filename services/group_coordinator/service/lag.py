@@ -41,6 +41,28 @@ class Lags:
             return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, **refusal(error))
         return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, topics=found)
 
+    async def fresh(
+        self, described: pb.DescribeShareGroupOffsetsResponse.Group
+    ) -> list[tuple[str, int, int]]:
+        """Topic, partition and records of what a group has not begun, where it begins with the earliest.
+
+        Nothing is stored of it until something is acknowledged; where others will begin is not decided yet.
+        """
+        if self._view.group_config(described.group_id).offset_reset.strategy != "earliest":
+            return []
+        places = {
+            TopicPartition(topic.topic_id, row.partition): topic.topic_name
+            for topic in described.topics
+            for row in topic.partitions
+            if row.start_offset == UNKNOWN and not row.error_code
+        }
+        starts, ends = await asyncio.gather(self._ends.starts(places), self._ends.of(places))
+        return [
+            (name, place.partition, end - start)
+            for place, name in places.items()
+            if isinstance(start := starts[place], int) and isinstance(end := ends[place], int)
+        ]
+
     def _all(self, known: Assignment) -> dict[str, list[int]]:
         named = ((self._view.topic_by_id(topic_id), some) for topic_id, some in known.items())
         return {topic.name: sorted(some) for topic, some in named if topic is not None}

@@ -74,7 +74,8 @@ class GroupMetrics:
         )
         yield gauge(
             "sharebroker_share_group_lag",
-            "Records of a partition that the group has not finished, once any of its state is written.",
+            "Records of a partition that the group has not finished; of one not begun, if the group begins "
+            "with the earliest.",
             (
                 (("group", group_id, "topic", topic, "partition", partition), lag)
                 for (group_id, topic, partition), lag in self._lag.items()
@@ -87,7 +88,9 @@ class GroupMetrics:
         except KafkaError:
             return self._known(group_id)
         asked = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
-        rows = list(_rows(await self._lags.describe(asked)))
+        described = await self._lags.describe(asked)
+        fresh = await self._lags.fresh(described)
+        rows = [*_rows(described), *(((group_id, topic, str(part)), lag) for topic, part, lag in fresh)]
         return GroupRow(group.state, group.epoch, len(group.members)), rows
 
     def _known(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, int]]]:

@@ -75,6 +75,7 @@ async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
     age = told.of("share_partition_oldest_unaccepted_seconds", **place)
     assert age is not None
     assert 0 <= age < 600
+    await eventually(lambda: lag(6), 60)  # before anything of the group is written
     await client.acknowledge(group, "m", held[:1])
     await eventually(lambda: lag(5), 60)
     await client.acknowledge(group, "m", held[1:])

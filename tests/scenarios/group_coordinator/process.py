@@ -96,6 +96,9 @@ class Ends:
     async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
         return {some: self.ends[some] for some in partitions}
 
+    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+        return dict.fromkeys(partitions, 0)
+
 
 class World:
     """What processes share."""

@@ -21,9 +21,9 @@ class Leader:
 
     async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
         (asked,) = request.partitions
-        assert asked.timestamp == -1
+        offset = {-1: 42, -2: 7}[asked.timestamp]
         answer = pb.ListOffsetsResponse.Partition(
-            topic_id=asked.topic_id, partition=asked.partition, offset=42
+            topic_id=asked.topic_id, partition=asked.partition, offset=offset
         )
         if asked.partition:
             answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -47,6 +47,7 @@ async def test_each_partition_has_its_own_outcome() -> None:
     leaders = Leaders()
     ends = await LeaderLogEnds(leaders).of([HERE, ELSEWHERE, NOBODY])
     assert ends[HERE] == 42
+    assert await LeaderLogEnds(Leaders()).starts([HERE]) == {HERE: 7}
     assert {where: end.code for where, end in ends.items() if isinstance(end, KafkaError)} == {
         ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
         NOBODY: ErrorCode.LEADER_NOT_AVAILABLE,

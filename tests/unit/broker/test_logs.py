@@ -1,0 +1,43 @@
+"""Log lines that belong to a trace say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import SpanKind
+
+from services.broker.logs import add_trace
+from sharebroker.tracing import switch
+from sharebroker.tracing.limit import SpanLimit
+from sharebroker.tracing.sampling import Sampling
+from sharebroker.tracing.tracer import Tracer, context_of
+
+
+@pytest.fixture
+def tracer() -> Iterator[Tracer]:
+    provider = TracerProvider(shutdown_on_exit=False)
+    limit = SpanLimit(1.0, 10, lambda: 0.0)
+    made = Tracer(provider.get_tracer("test"), Sampling(1.0, True), limit, lambda: 0, lambda: 0.0)
+    switch.turn(made)
+    yield made
+    switch.turn(None)
+
+
+def test_a_line_within_a_span_names_it(tracer: Tracer) -> None:
+    span = tracer.start("call", None, SpanKind.SERVER, {})
+    assert span is not None
+    context = context_of(span)
+    with tracer.within(span):
+        line = add_trace(None, "info", {"event": "x"})
+    assert line == {
+        "event": "x",
+        "trace_id": f"{context.trace_id:032x}",
+        "span_id": f"{context.span_id:016x}",
+    }
+    assert add_trace(None, "info", {"event": "x"}) == {"event": "x"}
+
+
+def test_nothing_is_added_where_nothing_is_traced() -> None:
+    assert add_trace(None, "info", {"event": "x"}) == {"event": "x"}
