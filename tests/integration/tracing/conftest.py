@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from libs.testkit.brokers import Cluster
+from libs.testkit.brokers import Cluster, Serve
 from libs.testkit.plugin import TEST_PROPERTIES
 from sharebroker.tracing import setup, switch
 from sharebroker.tracing.settings import parse
@@ -39,6 +39,18 @@ def serving(
     properties = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
     with patch.dict(os.environ, environment(endpoint, **more)), start(*properties, *options) as cluster:
         yield cluster
+
+
+@contextmanager
+def started(serve: Serve, endpoint: str, **more: str) -> Iterator[None]:
+    """One process that tells an endpoint; none is left behind, however the test ends."""
+    with patch.dict(os.environ, environment(endpoint, **more)):
+        serve.start()
+    try:
+        yield
+    finally:
+        code = serve.stop()
+    assert code == 0
 
 
 def _ignore(by: str, why: str) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +14,7 @@ from libs.testkit.brokers import Serve
 from libs.testkit.servers import free_port, running
 from libs.testkit.waiting import eventually
 from sharebroker.aio import Producer
-from tests.integration.tracing.conftest import environment, tracing_here
+from tests.integration.tracing.conftest import started, tracing_here
 from tests.support.client import connected
 from tests.support.otlp import collecting
 
@@ -43,9 +41,7 @@ def nobody_answers() -> Iterator[str]:
 async def test_work_goes_on_where_nobody_takes_traces(away: object, tmp_path: Path) -> None:
     assert callable(away)
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), "--metrics", "127.0.0.1:0"])
-    with away() as endpoint, tracing_here(endpoint, **SMALL):
-        with patch.dict(os.environ, environment(endpoint, **SMALL)):
-            serve.start()
+    with away() as endpoint, tracing_here(endpoint, **SMALL), started(serve, endpoint, **SMALL):
         async with connected(serve.address) as client, Producer(serve.address) as producer:
             topic, _ = await client.create()
             group = await client.group()
@@ -64,7 +60,6 @@ async def test_work_goes_on_where_nobody_takes_traces(away: object, tmp_path: Pa
             await eventually(worked_and_told, 60)
             for _ in range(5):
                 await work()
-        assert serve.stop() == 0
     told = [json.loads(line) for line in serve.log.splitlines()]
     assert [line["level"] for line in told if WARNING in line["event"]] == ["warning"]
 
@@ -78,9 +73,7 @@ async def test_secrets_are_told_to_nobody(tmp_path: Path) -> None:
         url = f"redis://:{redis}@127.0.0.1:{server.port}"
         more = {"OTEL_EXPORTER_OTLP_HEADERS": f"authorization={token}"}
         serve = Serve(tmp_path, ["--redis", url])
-        with tracing_here(collector.url):
-            with patch.dict(os.environ, environment(collector.url, **more)):
-                serve.start()
+        with tracing_here(collector.url), started(serve, collector.url, **more):
             async with connected(serve.address) as client, Producer(serve.address) as producer:
                 topic, _ = await client.create()
                 group = await client.group()
@@ -92,7 +85,6 @@ async def test_secrets_are_told_to_nobody(tmp_path: Path) -> None:
                 assert any(await client.acknowledge(group, "worker", [record], 3))
                 record.lock_token -= 1
                 assert not any(await client.acknowledge(group, "worker", [record], 3))
-            assert serve.stop() == 0
     assert {"append", "acquire", "acknowledge", "reject"} <= {
         span.operation.partition(" ")[0] for span in collector.spans()
     }

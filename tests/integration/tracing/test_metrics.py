@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from libs.testkit.brokers import Serve
 from libs.testkit.waiting import eventually
-from tests.integration.tracing.conftest import environment
+from tests.integration.tracing.conftest import started
 from tests.support.client import connected
 from tests.support.otlp import Collector, collecting
 
@@ -27,10 +25,8 @@ def told(collector: Collector) -> dict[str, Any]:
 
 async def test_a_collector_is_told_metrics(tmp_path: Path) -> None:
     asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
-    with collecting() as collector:
-        serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
-        with patch.dict(os.environ, environment(collector.url, OTEL_TRACES_EXPORTER="none", **asked)):
-            serve.start()
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
+    with collecting() as collector, started(serve, collector.url, OTEL_TRACES_EXPORTER="none", **asked):
         async with connected(serve.address) as client:
             topic, _ = await client.create()
             group = await client.group()
@@ -46,7 +42,6 @@ async def test_a_collector_is_told_metrics(tmp_path: Path) -> None:
         assert names["sharebroker_log_end_offset"].gauge.data_points
         assert names["sharebroker_log_append_seconds"].histogram.data_points[0].count
         assert names["sharebroker_event_loop_lag_seconds"].unit == "s"
-        assert serve.stop() == 0
     assert not collector.requests
     (resource,) = {str(of.resource) for request in collector.metrics for of in request.resource_metrics}
     assert "sharebroker" in resource
