@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 HERE = Path(__file__).resolve().parent
 
@@ -23,6 +23,12 @@ def main(archive: Path) -> None:
                 with zipfile.ZipFile(wheel) as parts:
                     for name in parts.namelist():
                         joined.writestr(name, parts.read(name))
+            # Packages without an __init__.py are found in an archive by their folder's entry only.
+            for name in sorted(
+                {f"{each}/" for path in joined.namelist() for each in PurePosixPath(path).parents}
+            ):
+                if name != "./":
+                    joined.writestr(name, b"")
 
 
 if __name__ == "__main__":
