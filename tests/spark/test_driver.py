@@ -14,6 +14,7 @@ import pytest
 from libs.testkit.brokers import Serve
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import reading
@@ -165,6 +166,16 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: Worl
         ):
             await call(driver.plan, planned, None, 0)
         await call(second.plan, planned, None, 0)
+
+
+async def test_what_retention_removed_is_no_lost_lock(world: World) -> None:
+    with world.driver() as driver:
+        batch = await call(driver.plan, Batch("s"), None, 0)
+        batch = await call(driver.plan, batch, None, 0)  # from here on it is sure of its commits
+        part = leader.DeleteRecordsRequest.Partition(topic_id=world.topic_id, partition=0, offset=11)
+        request = leader.DeleteRecordsRequest(partitions=[part])
+        await world.client.admin.DeleteRecords(request, timeout=TIMEOUT)
+        assert spans(await call(driver.plan, batch, None, 0)) == [(16, 19)]
 
 
 async def test_the_server_may_be_away_for_a_while(world: World) -> None:

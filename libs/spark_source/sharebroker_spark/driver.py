@@ -15,6 +15,7 @@ from sharebroker_spark.client import CALL_SECONDS, Client
 from sharebroker_spark.core.offsets import Batch, Partition, Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.core.verdicts import BatchToken
+from sharebroker_spark.positions import log_spans
 
 _log = logging.getLogger(__name__)
 _RENEWALS_A_LOCK: Final = 3
@@ -130,10 +131,23 @@ class Driver:
         stale = [one for one in left if sure or one.reason != delivery.LEFT_REASON_FINISHED]
         if again or not stale:
             return
+        stale = self._in_log(stale)
+        if not stale:
+            return
         text = _stale(batch, stale, self._lock_seconds, worked)
         if sure and self._options.fails_on_lost_lease:
             raise LeaseLostError(text)
         _log.warning(text)
+
+    def _in_log(self, left: Sequence[pb.PlanLeft]) -> list[pb.PlanLeft]:
+        """Without what retention removed since it was planned: that was told by whoever read it."""
+        try:
+            starts = log_spans(self._client, {one.range.topic for one in left})
+        except KafkaError:  # a topic is gone
+            return list(left)
+        return [
+            one for one in left if one.range.last_offset >= starts[one.range.topic, one.range.partition][0]
+        ]
 
     # Calls of the session
 
