@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from libs.testkit.certificates import Authority
 from sharebroker import Admin
-from tests.k8s.kubectl import NAMESPACE
+from tests.k8s.keys import NAMESPACE
 from tests.k8s.release import NAME, Release
 
 _SECRET = "sharebroker-tls"

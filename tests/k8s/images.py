@@ -25,7 +25,7 @@ KEDA_METRICS: Final = "docker.io/local/keda-metrics-apiserver:1"
 VALKEY: Final = yaml.safe_load((CHART / "values.yaml").read_text())["redis"]["builtIn"]["image"]
 
 _DOCKERFILE: Final = ROOT / "deploy" / "Dockerfile"
-_STATIC: Final = 'FROM scratch\nCOPY program /program\nUSER {user}\nENTRYPOINT ["/program"]\n'
+_STATIC: Final = 'FROM scratch\nCOPY program /{name}\nUSER {user}\nENTRYPOINT ["/{name}"]\n'
 # What the chart asks of the image: valkey-server and valkey-cli in the PATH.
 _VALKEY: Final = """FROM {base}
 RUN apt-get update -qq && apt-get install -qqy --no-install-recommends redis-tools \\
@@ -107,11 +107,11 @@ def _build(docker: Engine) -> None:
     docker.build(SERVER, _DOCKERFILE, ROOT)
     valkey = _VALKEY.format(base=base())
     _around(docker, VALKEY, binaries()["valkey"], valkey)
-    _around(docker, PAUSE, BIN / "pause", _STATIC.format(user=65535))
+    _around(docker, PAUSE, BIN / "pause", _STATIC.format(name="pause", user=65535))
     if not has_keda():
         return
-    _around(docker, KEDA, BIN / "keda", _STATIC.format(user=1000))
-    _around(docker, KEDA_METRICS, BIN / "keda-adapter", _STATIC.format(user=1000))
+    _around(docker, KEDA, BIN / "keda", _STATIC.format(name="keda", user=1000))
+    _around(docker, KEDA_METRICS, BIN / "keda-adapter", _STATIC.format(name="keda-adapter", user=1000))
 
 
 def _around(docker: Engine, image: str, program: Path, dockerfile: str) -> None:

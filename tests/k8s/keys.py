@@ -12,6 +12,9 @@ from tests.k8s.network import NODE
 
 SERVER: Final = f"https://{NODE}:6443"
 NODE_NAME: Final = "node1"
+NAMESPACE: Final = "queues"
+"""Where commands work unless they, or what they are given, say otherwise."""
+
 _HOSTS: Final = (
     "kubernetes",
     "kubernetes.default",
@@ -52,6 +55,7 @@ def _write(folder: Path, name: str, certificate: trustme.LeafCert) -> None:
 
 def _kubeconfig(folder: Path, name: str) -> str:
     user = {"client-certificate": f"{folder}/{name}.crt", "client-key": f"{folder}/{name}.key"}
+    context = {"cluster": "here", "user": "me", "namespace": NAMESPACE}
     cluster = {"server": SERVER, "certificate-authority": f"{folder}/ca.crt"}
     return yaml.safe_dump(
         {
@@ -59,7 +63,7 @@ def _kubeconfig(folder: Path, name: str) -> str:
             "kind": "Config",
             "clusters": [{"name": "here", "cluster": cluster}],
             "users": [{"name": "me", "user": user}],
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
+            "contexts": [{"name": "here", "context": context}],
             "current-context": "here",
         }
     )

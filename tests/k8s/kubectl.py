@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.deploy.chart import CHART, HELM
+from tests.k8s.keys import NAMESPACE
 from tests.k8s.parts import BIN
 
-NAMESPACE: Final = "queues"
 _TIME: Final = 600.0
 
 
@@ -35,7 +35,7 @@ class Kubectl:
 
     def __call__(self, *words: str, given: str = "") -> str:
         """What it prints. Raises Failed."""
-        return self._run([f"{BIN}/kubectl", f"--namespace={NAMESPACE}", *words], given)
+        return self._run([f"{BIN}/kubectl", *words], given)
 
     def answers(self, *words: str) -> bool:
         """Whether a command succeeds."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from tests.k8s.kubectl import NAMESPACE
+from tests.k8s.keys import NAMESPACE
 from tests.k8s.parts import BIN
 from tests.k8s.release import Release
 

@@ -11,7 +11,7 @@ from libs.redis_link.keys import Keys
 from sharebroker.gateway.v1 import admin_pb2 as pb
 from tests.chaos.deployment import SETTINGS
 from tests.k8s.cluster import Node
-from tests.k8s.kubectl import NAMESPACE
+from tests.k8s.keys import NAMESPACE
 from tests.k8s.network import NODE
 from tests.support.client import TIMEOUT, connected
 
