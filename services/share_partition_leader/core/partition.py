@@ -160,6 +160,16 @@ class SharePartition:
         told = self._in_flight.runs or self._in_flight.start <= start_offset
         return None if told else self._transition()
 
+    def passed(self, batches: Sequence[AckBatch], start_offset: int) -> Transition | None:
+        """A change to write where `batches` name what the SPSO has passed, which is stored at `start_offset`.
+
+        Whoever accepts a record too late that is archived by then must not hear that all is well before it is
+        so: the next leader would deliver it again.
+        """
+        in_memory_only = self._in_flight.start > start_offset
+        late = in_memory_only and any(batch.first < self._in_flight.start for batch in batches)
+        return self._transition() if late else None
+
     def acknowledge(
         self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
     ) -> Transition | None:

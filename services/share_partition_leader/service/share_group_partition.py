@@ -71,7 +71,7 @@ class ShareGroupPartition:
         self._log = log
         self._write_state = write
         self._on_retired = retire
-        self._told = core.loaded_start
+        self._told = self._stored = core.loaded_start
         self._stopping = False
         self._abandoned = False
         self._reading = False
@@ -189,6 +189,8 @@ class ShareGroupPartition:
         """
         self._check_serving()
         transition = self.core.acknowledge(holder, batches, now(), delay)
+        if transition is None:
+            transition = self.core.passed(batches, self._stored)
         if transition is None:
             done(None)
         else:
@@ -362,6 +364,7 @@ class ShareGroupPartition:
         except Exception:
             _log.exception("writing share state failed", group=self.group_id, topic=self.topic)
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._stored = change.start_offset
         return None
 
     # Time

@@ -300,6 +300,29 @@ async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
     assert [run.delivery_count for run in found.acquired] == [2]
 
 
+async def test_who_accepts_too_late_hears_so_only_when_nobody_can_have_the_record_again(
+    world: World, me: Listener
+) -> None:
+    """Without a token, as Kafka's clients: its last delivery was over, and it is archived in memory alone."""
+    await world.configure("share.delivery.count.limit", "2")
+    share_partition = await held(world, me)
+    released = say(share_partition, me, 0, 9, RELEASE)
+    await eventually(lambda: released.told)
+    assert acquire(share_partition, me) == [(0, 9)]
+    world.persister.open.clear()
+    await eventually(lambda: me.lost, timeout=60)
+    assert share_partition.core.start_offset == 10
+    outcome = say(share_partition, me, 0, 9)
+    await settle()
+    assert not outcome.told
+    world.persister.open.set()
+    await eventually(lambda: outcome.told == [ErrorCode.NONE])
+    assert world.persister.writes[-1].start_offset == 10
+    writes = len(world.persister.writes)
+    assert say(share_partition, me, 0, 9).told == [ErrorCode.NONE], "now it is durable"
+    assert len(world.persister.writes) == writes
+
+
 async def test_what_is_owed_is_written_at_a_hand_over_and_not_after_the_end(
     world: World, me: Listener
 ) -> None:
