@@ -32,6 +32,8 @@ from tests.simulation.plan import Temper
 from tests.simulation.process import Surroundings
 
 _CALL: Final = 3.0
+_PATIENCE: Final = 600.0
+"""Simulated seconds that an administrator tries for: all trouble is over long before."""
 """Seconds that a client gives a call."""
 
 MOST_AT_ONCE: Final = 4
@@ -87,9 +89,10 @@ class Client:
         return answer
 
     async def admin(self, method: str, request: Any) -> Any:
-        """An administrator's call, repeated until it is answered."""
-        while (answer := await self.call(AdminServiceStub, method, request)) is None:  # noqa: ASYNC110 - no event tells when a process is back
-            await asyncio.sleep(0.1)
+        """An administrator's call, repeated until it is answered. Raises TimeoutError: that is a defect."""
+        async with asyncio.timeout(_PATIENCE):
+            while (answer := await self.call(AdminServiceStub, method, request)) is None:  # noqa: ASYNC110 - no event tells when a process is back
+                await asyncio.sleep(0.1)
         return answer
 
 

@@ -34,7 +34,7 @@ def _daemon(folder: Path, name: str, *arguments: str) -> Iterator[Path]:
     with said.open("wb") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=log, start_new_session=True, cwd=folder,
-            env=variables() | {"SPARK_DAEMON_MEMORY": "256m"},
+            env=variables(folder) | {"SPARK_DAEMON_MEMORY": "256m"},
         )  # fmt: skip
     try:
         yield said
@@ -69,7 +69,7 @@ def package(folder: Path) -> Path:
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        env=variables(),
+        env=variables(folder),
         cwd=folder,
         capture_output=True,
         text=True,

@@ -40,7 +40,7 @@ class Program:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                env=variables() | environment,
+                env=variables(folder) | environment,
                 cwd=folder,
             )
 
@@ -90,16 +90,19 @@ def running(name: str, folder: Path, *arguments: str, **environment: str) -> Ite
         program.kill()
 
 
-def variables() -> dict[str, str]:
-    """What a program of Spark's environment is started with."""
+def variables(folder: Path) -> dict[str, str]:
+    """What a program of Spark's environment is started with; what it leaves behind is left in `folder`."""
     environment = {
         **os.environ,
         "PYSPARK_PYTHON": str(ENVIRONMENT / "bin" / "python"),
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(folder),
+        "TMPDIR": str(folder),
         # What is short-lived is not worth being compiled well.
-        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
+        f"-Djava.io.tmpdir={folder}",
     }
     if shutil.which("java") is None:
         environment["JAVA_HOME"] = str(ENVIRONMENT / "java")

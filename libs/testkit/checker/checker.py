@@ -38,6 +38,10 @@ class Checker:
         """How many published records surely are not finished, each group counted."""
         return sum(1 for _ in self._unfinished())
 
+    def lag(self, share: e.Share, end: int) -> int:
+        """How many records below the log's end are not finished by what is stored."""
+        return self._share(share).stored.lag(end)
+
     def _unfinished(self) -> Iterable[tuple[ShareModel, int]]:
         for group in self._groups:
             for (topic, partition), offsets in self._published.items():
@@ -116,7 +120,7 @@ class Checker:
         self._share(event.share).stored.check_read(event.share, event.start, event.runs)
 
     def _on_lag_told(self, event: e.LagTold) -> None:
-        lag = self._share(event.share).stored.lag(event.end)
+        lag = self.lag(event.share, event.end)
         if event.lag != lag:
             broken(Invariant.LAG_AGREES, f"{event.share} is said to have {event.lag}, and has {lag}")
 
