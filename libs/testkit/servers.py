@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 import redis
@@ -24,6 +25,9 @@ DOCKER = "docker"
 
 CLUSTER = "cluster"
 """Three Valkeys with a share of the keys each."""
+
+_START_SECONDS: Final = 60.0
+"""A machine that is busy takes long to start a process."""
 
 
 @cache
@@ -101,7 +105,7 @@ def running(kind: str, *options: str, within: Path | None = None) -> Iterator[Se
 
     server = Server(f"redis://127.0.0.1:{port}", directory, start, start())
     try:
-        until(lambda: answers(server.url))
+        until(lambda: answers(server.url), _START_SECONDS)
         yield server
     finally:
         server.kill()

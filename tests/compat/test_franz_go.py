@@ -69,6 +69,4 @@ async def test_who_wants_a_group_that_is_not_served_hears_so_at_once() -> None:
         async with connected(without_share.address) as client:
             topic, _ = await client.create()
         lines = await asyncio.to_thread(run, without_share, topic, "group")
-    beginnings = ("UNSUPPORTED_VERSION", "broker is too old")
-    for line, kind, why in zip(lines, ("consumer", "share"), beginnings, strict=True):
-        assert line.startswith(f"{kind}: unable to join group session: {why}")
+    assert lines[0].startswith("unable to join group session: broker is too old")

@@ -31,7 +31,13 @@ from services.group_coordinator.core.commands import (
     StateInitialized,
     Stay,
 )
-from services.group_coordinator.core.consumers.commands import Answered, CommitOffsets, ConsumerCommand, Join
+from services.group_coordinator.core.consumers.commands import (
+    Answered,
+    CommitOffsets,
+    ConsumerCommand,
+    DescribeConsumers,
+    Join,
+)
 from services.group_coordinator.core.consumers.machine import ConsumerGroups
 from services.group_coordinator.core.consumers.offsets import OFFSET, OffsetRecord
 from services.group_coordinator.core.draft import Draft
@@ -152,6 +158,9 @@ class GroupMachine:
             self._check_not_shared(command.group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif isinstance(command, CommitOffsets):
             self._check_not_shared(command.member.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
+        elif isinstance(command, DescribeConsumers) and command.group_id in self.groups:
+            message = f"Group {command.group_id} is not a classic group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message, metadata={"group_id": command.group_id})
         records, reply = self.consumers.decide(command, now)
         return Decision(records, reply)
 

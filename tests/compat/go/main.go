@@ -2,7 +2,7 @@
 //
 // Arguments: bootstrap servers, topic, group, members, records. Writes a line "partition offset delivery-count value"
 // for each delivery, and a line "error ..." for each acknowledgement that was refused; ends when all is done.
-// Without members and records it only tries to join groups, where none is served.
+// Without members and records it only tries to join a share group, where none is served.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 	log.SetFlags(0)
 	t := &tour{seeds: kgo.SeedBrokers(strings.Split(os.Args[1], ",")...), topic: os.Args[2], group: os.Args[3]}
 	if len(os.Args) == 4 {
-		t.refusals()
+		t.refusal()
 		return
 	}
 	members := number(os.Args[4])

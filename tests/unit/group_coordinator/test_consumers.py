@@ -285,8 +285,8 @@ def test_offsets_outlive_members_and_coordinators(group: Consumers) -> None:
     assert group.leave(Leaver("a")) == [None]
     group.reload()
     assert group.committed() == {AT: 7}
-    assert group.described() == ConsumersDescription("Empty", "", "", ())
-    assert group.ask(ListConsumers(), dict) == {"g": ("Empty", "")}
+    assert group.described() == ConsumersDescription("Empty", "consumer", "", ())
+    assert group.ask(ListConsumers(), dict) == {"g": ("Empty", "consumer")}
     group.commit(3)  # an administrator
     assert group.committed() == {AT: 3}
     assert group.ask(FetchOffsets("other"), dict) == {}

@@ -39,6 +39,9 @@ _LOOK_THROUGH: Final = Session("", "")
 """When offsets are looked through for those that are too old; no group has an empty id."""
 _MOST_AT_ONCE: Final = 200
 
+CONSUMER: Final = "consumer"
+"""The protocol type of consumers: of a group without members it is the likely one, only offsets are known."""
+
 
 class ConsumerGroups:
     """Groups live in memory; `offsets` come from the log. `answer` gets what comes under a ticket."""
@@ -180,7 +183,7 @@ class ConsumerGroups:
         self._check_known(asked.group_id)
         group = self._groups.get(asked.group_id)
         if group is None:
-            return Decision((), ConsumersDescription(State.EMPTY.value, "", "", ()))
+            return Decision((), ConsumersDescription(State.EMPTY.value, CONSUMER, "", ()))
         stable = group.state is State.STABLE
         members = tuple(
             DescribedConsumer(
@@ -201,8 +204,8 @@ class ConsumerGroups:
         )
 
     def _list(self, _: ListConsumers, _now: float) -> _Decision:
-        empty = dict.fromkeys(self.offsets, (State.EMPTY.value, ""))
-        live = {name: (one.state.value, one.protocol_type) for name, one in self._groups.items()}
+        empty = dict.fromkeys(self.offsets, (State.EMPTY.value, CONSUMER))
+        live = {name: (one.state.value, one.protocol_type or CONSUMER) for name, one in self._groups.items()}
         return Decision((), {**empty, **live})
 
     def _begun(self, group_id: str) -> ConsumerGroup:

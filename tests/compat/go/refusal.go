@@ -1,0 +1,18 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// refusal joins a share group where none is served, and writes what polling says.
+func (t *tour) refusal() {
+	client := t.client(kgo.ShareGroup(t.group), kgo.ConsumeTopics(t.topic))
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	fmt.Println(client.PollFetches(ctx).Err())
+}
