@@ -25,14 +25,12 @@ from services.share_partition_leader.core.acquire import Acquisition, LogBatch, 
 from services.share_partition_leader.core.counts import Counts
 from services.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
 from services.share_partition_leader.core.in_flight import (
-    ACQUIRED,
     AVAILABLE,
-    Batch,
-    InFlight,
     Lock,
     Run,
     Transition,
 )
+from services.share_partition_leader.core.loading import load
 from services.share_partition_leader.core.locks import Locks, tokens_of
 from services.share_partition_leader.core.settle import Settled, Settlement, held_by, validate_settlement
 from services.share_partition_leader.core.states import Event, after_failed_delivery
@@ -379,28 +377,3 @@ class SharePartition:
 
 def _offsets(acquired: Sequence[Acquired]) -> int:
     return sum(piece.last - piece.first + 1 for piece in acquired)
-
-
-def load(loaded: LoadedState) -> InFlight:
-    """Build the window from persisted state.
-
-    A hole before or between its batches was fetched but never acknowledged: its records are acquirable at
-    their first attempt, and the SPSO stops there.
-    """
-    in_flight = InFlight(loaded.start_offset)
-    expected = loaded.start_offset
-    for batch in loaded.batches:
-        if batch.first < expected or batch.last < batch.first or batch.state is ACQUIRED:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"the persisted state is not in order at {batch}"
-            )
-        if batch.first > expected:
-            in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
-        unit = Batch(batch.first, batch.last)
-        in_flight.append(Run(batch.first, batch.last, batch.state, batch.delivery_count, unit))
-        if batch.state is not AVAILABLE:
-            in_flight.complete_count += batch.last - batch.first + 1
-        expected = batch.last + 1
-    in_flight.note_available(loaded.start_offset)
-    in_flight.advance()
-    return in_flight
