@@ -40,7 +40,7 @@ class Administrator:
             history.add(Reset(self._client.time(), self._share(partition)))
         given_up = False
         while not await self._is_done(starts):
-            given_up = True
+            given_up |= self._client.outcome.startswith(ErrorCode.REQUEST_TIMED_OUT.name)
             await asyncio.sleep(_AGAIN)
         if given_up:  # it may come late, and move the group again: nobody is to work by then
             await asyncio.sleep(_LATE)

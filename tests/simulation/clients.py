@@ -32,8 +32,8 @@ from tests.simulation.plan import Temper
 from tests.simulation.process import Surroundings
 
 _CALL: Final = 3.0
-_PATIENCE: Final = 600.0
-"""Simulated seconds that an administrator tries for: all trouble is over long before."""
+_TRIES: Final = 1000
+"""So often an administrator asks: all trouble is over long before."""
 """Seconds that a client gives a call."""
 
 MOST_AT_ONCE: Final = 4
@@ -90,10 +90,11 @@ class Client:
 
     async def admin(self, method: str, request: Any) -> Any:
         """An administrator's call, repeated until it is answered. Raises TimeoutError: that is a defect."""
-        async with asyncio.timeout(_PATIENCE):
-            while (answer := await self.call(AdminServiceStub, method, request)) is None:  # noqa: ASYNC110 - no event tells when a process is back
-                await asyncio.sleep(0.1)
-        return answer
+        for _ in range(_TRIES):
+            if (answer := await self.call(AdminServiceStub, method, request)) is not None:
+                return answer
+            await asyncio.sleep(0.1)
+        raise TimeoutError(f"{method}: {self.outcome}")
 
 
 class Producer:
