@@ -35,7 +35,7 @@ def test_known_seeds_keep_every_promise() -> None:
 @pytest.mark.timeout(900)
 def test_fresh_seeds_keep_every_promise() -> None:
     """Others each time: what fails is a defect, and tells how to see it again."""
-    run = simulate("--seeds", "300")
+    run = simulate("--seeds", "200")
     assert run.returncode == 0, run.stdout + run.stderr
 
 
