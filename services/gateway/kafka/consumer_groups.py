@@ -45,6 +45,11 @@ async def coordinator(
     return await call.gateway.coordinators.of_group(group_id, send, deadline)
 
 
+def instance_of(member: Any) -> str | None:
+    """The instance id of a fixed member in an answer of the coordinator."""
+    return member.group_instance_id if member.HasField("group_instance_id") else None
+
+
 def known_partition(call: Call, name: str, topic_id: str, partition: int) -> str:
     """The topic's id. Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
     topic = topic_of(call, name, topic_id)

@@ -55,7 +55,7 @@ from services.group_coordinator.core.records import (
     TargetRecord,
 )
 from services.group_coordinator.core.replay import apply_to
-from services.group_coordinator.core.validation import check_group_id, known_group
+from services.group_coordinator.core.validation import check_group_id, known_group, no_group
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -159,8 +159,7 @@ class GroupMachine:
         elif isinstance(command, CommitOffsets):
             self._check_not_shared(command.member.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         elif isinstance(command, DescribeConsumers) and command.group_id in self.groups:
-            message = f"Group {command.group_id} is not a classic group."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message, metadata={"group_id": command.group_id})
+            raise no_group(command.group_id, "is not a classic group")
         records, reply = self.consumers.decide(command, now)
         return Decision(records, reply)
 
@@ -274,11 +273,7 @@ class GroupMachine:
     def _check_shared(self, group_id: str) -> None:
         """Raises GROUP_ID_NOT_FOUND, as Kafka does, for the id of a consumer group."""
         if group_id not in self.groups and self.consumers.knows(group_id):
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} is not a share group.",
-                metadata={"group_id": group_id},
-            )
+            raise no_group(group_id, "is not a share group")
 
     def _check_not_shared(self, group_id: str, code: ErrorCode) -> None:
         if group_id in self.groups:

@@ -30,7 +30,7 @@ def alter(draft: Draft, command: AlterOffsets, view: ClusterView, now_ms: int) -
 
     Raises NON_EMPTY_GROUP; a partition that is not there, or an offset below 0, is refused alone.
     """
-    check_empty(draft.group)
+    check_empty(draft.group.group_id, draft.group.members)
     share_state.forget_deleted_topics(draft, view)
     offsets, refused = _alterable(command, view)
     group_id = draft.group.group_id
@@ -43,7 +43,7 @@ def alter(draft: Draft, command: AlterOffsets, view: ClusterView, now_ms: int) -
 
 def forget_topics(draft: Draft, command: DeleteOffsets, view: ClusterView) -> DeletePlan:
     """State to delete. Raises NON_EMPTY_GROUP; a topic without state is refused alone."""
-    check_empty(draft.group)
+    check_empty(draft.group.group_id, draft.group.members)
     share_state.forget_deleted_topics(draft, view)
     chosen: list[str] = []
     refused: dict[str, KafkaError] = {}
@@ -63,7 +63,7 @@ def forget_topics(draft: Draft, command: DeleteOffsets, view: ClusterView) -> De
 
 def forget_group(draft: Draft, view: ClusterView) -> DeletePlan:
     """State to delete before the group can go; without any it goes at once. Raises NON_EMPTY_GROUP."""
-    check_empty(draft.group)
+    check_empty(draft.group.group_id, draft.group.members)
     share_state.forget_deleted_topics(draft, view)
     partitions = share_state.mark_deleting(draft, tuple(draft.group.topics))
     plan = DeletePlan(partitions, draft.group.epoch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Final
 
 from libs.catalog import names
@@ -36,31 +37,41 @@ def check_group_id(group_id: str) -> None:
 def known_group(group: ShareGroup | None, group_id: str) -> ShareGroup:
     """The group. Raises GROUP_ID_NOT_FOUND."""
     if group is None:
-        raise KafkaError(
-            ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", metadata={"group_id": group_id}
-        )
+        raise no_group(group_id)
     return group
+
+
+def no_group(group_id: str, why: str = "not found") -> KafkaError:
+    """GROUP_ID_NOT_FOUND: the group is not there, or of another kind."""
+    return KafkaError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", metadata={"group_id": group_id}
+    )
 
 
 def known_member(group: ShareGroup, member_id: str) -> Member:
     """The member. Raises UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-            metadata={"group_id": group.group_id, "member_id": member_id},
-        )
+        raise no_member(group.group_id, member_id)
     return member
 
 
-def check_empty(group: ShareGroup) -> None:
+def no_member(group_id: str, member_id: str) -> KafkaError:
+    """UNKNOWN_MEMBER_ID."""
+    return KafkaError(
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        f"Member {member_id} is not a member of group {group_id}.",
+        metadata={"group_id": group_id, "member_id": member_id},
+    )
+
+
+def check_empty(group_id: str, members: Sized) -> None:
     """Raises NON_EMPTY_GROUP."""
-    if group.members:
+    if members:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
-            f"Group {group.group_id} still has {len(group.members)} member(s).",
-            metadata={"group_id": group.group_id},
+            f"Group {group_id} still has {len(members)} member(s).",
+            metadata={"group_id": group_id},
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from libs.rpc.in_band import wire
@@ -76,10 +76,7 @@ class Consumers:
 
     async def leave(self, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
         """Kafka: LeaveGroup (13)."""
-        leavers = tuple(
-            Leaver(one.member_id, one.group_instance_id if one.HasField("group_instance_id") else None)
-            for one in request.members
-        )
+        leavers = tuple(Leaver(one.member_id, _instance(one)) for one in request.members)
         outcomes = await self._shards.ask(Leave(request.group_id, leavers), request.group_id, tuple)
         return pb.LeaveGroupResponse(
             members=[
@@ -182,7 +179,7 @@ def _of_kind(answer: Answered, kind: type[T]) -> T:
 
 
 def _join(request: pb.JoinGroupRequest, ticket: int) -> Join:
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
+    instance_id = _instance(request)
     return Join(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -210,5 +207,9 @@ def _sync(request: pb.SyncGroupRequest, ticket: int) -> Sync:
 
 
 def _member(request: pb.SyncGroupRequest | pb.HeartbeatRequest | pb.OffsetCommitRequest) -> MemberOf:
-    instance_id = request.group_instance_id if request.HasField("group_instance_id") else None
-    return MemberOf(request.group_id, request.generation_id, request.member_id, instance_id)
+    return MemberOf(request.group_id, request.generation_id, request.member_id, _instance(request))
+
+
+def _instance(message: Any) -> str | None:
+    """The instance id of a fixed member."""
+    return message.group_instance_id if message.HasField("group_instance_id") else None

@@ -8,7 +8,7 @@ from typing import Final
 
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
-from services.gateway.kafka.consumer_groups import coordinator
+from services.gateway.kafka.consumer_groups import coordinator, instance_of
 from services.gateway.kafka.own_groups import each_group
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
@@ -45,7 +45,7 @@ async def _described(call: Call, group_id: str) -> Message:
         members=[
             _R.DescribedGroupMember(
                 member_id=one.member_id,
-                group_instance_id=one.group_instance_id if one.HasField("group_instance_id") else None,
+                group_instance_id=instance_of(one),
                 client_id=one.client_id,
                 client_host=one.client_host,
                 member_metadata=one.metadata,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
-from services.gateway.kafka.consumer_groups import coordinator, patience
+from services.gateway.kafka.consumer_groups import coordinator, instance_of, patience
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
@@ -27,7 +27,7 @@ async def handle(call: Call) -> Message:
         members=[
             _R.JoinGroupResponseMember(
                 member_id=one.member_id,
-                group_instance_id=one.group_instance_id if one.HasField("group_instance_id") else None,
+                group_instance_id=instance_of(one),
                 metadata=one.metadata,
             )
             for one in joined.members

@@ -24,6 +24,7 @@ from services.group_coordinator.core.consumers.commands import (
     Sync,
     Synced,
 )
+from services.group_coordinator.core.validation import no_member
 from sharebroker.errors import ErrorCode, KafkaError
 
 
@@ -129,11 +130,7 @@ class ConsumerGroup:
             )
         found = self.members.get(member_id)
         if found is None or (instance_id is not None and found.instance_id != instance_id):
-            raise KafkaError(
-                ErrorCode.UNKNOWN_MEMBER_ID,
-                f"Member {member_id} is not a member of group {self.group_id}.",
-                metadata={"group_id": self.group_id, "member_id": member_id},
-            )
+            raise no_member(self.group_id, member_id)
         return found
 
     def join(self, asked: Join, member_id: str, now: float) -> Joined | Parked:

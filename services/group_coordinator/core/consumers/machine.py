@@ -29,7 +29,7 @@ from services.group_coordinator.core.consumers.commands import (
 )
 from services.group_coordinator.core.consumers.group import Around, ConsumerGroup, State
 from services.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
-from services.group_coordinator.core.validation import check_group_id
+from services.group_coordinator.core.validation import check_empty, check_group_id, no_group
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -228,18 +228,11 @@ class ConsumerGroups:
     def _check_known(self, group_id: str) -> None:
         check_group_id(group_id)
         if not self.knows(group_id):
-            raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.", metadata={"group_id": group_id}
-            )
+            raise no_group(group_id)
 
     def _check_empty(self, group_id: str) -> None:
         group = self._groups.get(group_id)
-        if group is not None and group.members:
-            raise KafkaError(
-                ErrorCode.NON_EMPTY_GROUP,
-                f"Group {group_id} still has {len(group.members)} member(s).",
-                metadata={"group_id": group_id},
-            )
+        check_empty(group_id, group.members if group else ())
 
     def _check_session_timeout(self, asked: Join) -> None:
         broker = self._view.broker
