@@ -192,6 +192,7 @@ class SharePartition:
         """Take a member's word on records it was given once, of this leader or of another; see core.settle.
 
         What nobody holds is acquired for the member first, as one more delivery; the log ends before `end`.
+        What is archived is written once more: it may be so in memory alone.
         Raises: KafkaError INVALID_REQUEST; then nothing of it has happened.
         """
         validate_settlement(batches)
@@ -208,7 +209,10 @@ class SharePartition:
         self.counts.acknowledge(batches)
         if settlement.renewed and self.settings.renew_enabled:
             self._renew(settlement.renewed, deadline)
-        return Settled(self._pending(transition), tuple(settlement.left))
+        pending = self._pending(transition)
+        if settlement.archived:
+            pending, transition.batches = transition, [*transition.batches, *settlement.archived]
+        return Settled(pending, tuple(settlement.left))
 
     def renew_all(self, member: str, now: float) -> None:
         """Renew every lock of a member, where renewing is allowed."""

@@ -15,6 +15,7 @@ from libs.share_calls.values import AckBatch, Acquired
 from services.share_partition_leader.core.acknowledge import validate_batches
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
+    ARCHIVED,
     AVAILABLE,
     Batch,
     InFlight,
@@ -30,6 +31,7 @@ from services.share_partition_leader.core.states import (
     RecordState,
     after_failed_delivery,
 )
+from services.share_partition_leader.core.values import StateBatch
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 _RELEASE: Final = int(AckType.RELEASE)
@@ -80,9 +82,13 @@ def validate_settlement(batches: Sequence[AckBatch]) -> None:
 
 
 class Settlement:
-    """One settle call under way; `lock` is for what it acquires, and for what it renews."""
+    """One settle call under way; `lock` is for what it acquires, and for what it renews.
 
-    __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "left", "renewed")
+    `archived` are offsets that it found so and left. They may be so in memory alone, after their last lock
+    ran out, and whoever hears that they are finished must not be given them by the next leader.
+    """
+
+    __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "archived", "left", "renewed")
 
     def __init__(self, in_flight: InFlight, limit: int, lock: Lock, transition: Transition) -> None:
         self._in_flight = in_flight
@@ -91,6 +97,7 @@ class Settlement:
         self._transition = transition
         self.left: list[Left] = []
         self.renewed: list[tuple[Run, Lock]] = []
+        self.archived: list[StateBatch] = []
 
     def add(self, batch: AckBatch, end: int) -> None:
         """Settle what can be settled of a run; the log ends before offset `end`."""
@@ -122,6 +129,7 @@ class Settlement:
             why = self._obstacle(run)
             if why is not None:
                 self._leave(max(first, run.first), min(last, run.last), why)
+                self._note_archived(run, first, last)
             elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is where that would bring it
                 index = self._in_flight.carve(index, first, last)
                 self._settle(runs[index], kind)
@@ -156,6 +164,11 @@ class Settlement:
         run.delivery_count += 1
         run.lock = self._lock
         run.batch = run.batch or Batch(run.first, run.last)
+
+    def _note_archived(self, run: Run, first: int, last: int) -> None:
+        if run.state is ARCHIVED:
+            first, last = max(first, run.first), min(last, run.last)
+            self.archived.append(StateBatch(first, last, ARCHIVED, run.delivery_count))
 
     def _leave(self, first: int, last: int, reason: LeftReason) -> None:
         if self.left and self.left[-1].last + 1 == first and self.left[-1].reason is reason:

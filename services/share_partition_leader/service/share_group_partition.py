@@ -189,12 +189,7 @@ class ShareGroupPartition:
         """
         self._check_serving()
         transition = self.core.acknowledge(holder, batches, now(), delay)
-        if transition is None:
-            transition = self.core.passed(batches, self._stored)
-        if transition is None:
-            done(None)
-        else:
-            self._persist(transition, done)
+        self._tell_when_durable(transition or self.core.passed(batches, self._stored), done)
 
     def give_back(self, holder: str, batches: Sequence[AckBatch]) -> None:
         """Takes back, all or none, what the holder never looked at; in effect at once.
@@ -216,10 +211,7 @@ class ShareGroupPartition:
         transition, left = self.core.settle(holder, batches, end, now())
         self._abandoned = False
         self._arm()
-        if transition is None:
-            done(None)
-        else:
-            self._persist(transition, done)
+        self._tell_when_durable(transition or self.core.passed(batches, self._stored), done)
         return left
 
     def isolates(self, acquisition: Taken) -> bool:
@@ -321,6 +313,12 @@ class ShareGroupPartition:
         transition = self.core.release_member(holder)
         if transition is not None:
             self._persist(transition, None)
+
+    def _tell_when_durable(self, transition: Transition | None, done: Done) -> None:
+        if transition is None:
+            done(None)
+        else:
+            self._persist(transition, done)
 
     def _persist(self, transition: Transition, done: Done | None) -> None:
         self._pending.append((transition, done))

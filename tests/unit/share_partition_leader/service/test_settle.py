@@ -12,7 +12,8 @@ from libs.testkit.waiting import eventually
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from tests.unit.share_partition_leader.service.world import ACCEPT, RENEW, TOPIC, World, code
+from tests.unit.share_partition_leader.service.virtual_time import settle as turns
+from tests.unit.share_partition_leader.service.world import ACCEPT, RELEASE, RENEW, TOPIC, World, code
 
 Answer = pb.SettleRecordsResponse.Partition
 
@@ -81,6 +82,31 @@ async def test_a_write_that_fails_is_told_and_the_records_stay_held(world: World
     world.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert code(await settle(world, (0, 3, ACCEPT))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert held(await settle(world)) == [(0, 9, 1)]
+
+
+@pytest.mark.parametrize(
+    "finished", [(0, 9), (5, 9)], ids=["passed by the start offset", "within the window"]
+)
+async def test_what_is_finished_in_memory_alone_is_told_when_it_is_durable(
+    world: World, finished: tuple[int, int]
+) -> None:
+    """Its last lock ran out while nothing could be written: the next leader could deliver it again."""
+    await world.configure("share.delivery.count.limit", "2")
+    await world.publish(10)
+    await world.acquire(member="m2")
+    await settle(world, (*finished, RELEASE), member="m2")
+    share_partition = await world.share_partition()
+    await world.acquire(member="m2")
+    world.persister.open.clear()
+    await asyncio.sleep(31)
+    await eventually(lambda: not share_partition.core.held())
+    answering = asyncio.create_task(settle(world, (*finished, ACCEPT)))
+    await turns()
+    assert not answering.done()
+    world.persister.open.set()
+    assert left(await answering) == [(*finished, "LEFT_REASON_FINISHED")]
+    share_partition.retire()
+    assert all(run.first_offset < finished[0] for each in await world.acquire() for run in each.acquired)
 
 
 async def test_another_process_leads(world: World) -> None:
