@@ -1,12 +1,15 @@
-"""What the system says of itself when nothing is left to do: lag and stored state of each share-partition."""
+"""What the system says of itself when nothing is left to do: lag, state and logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from libs.testkit.checker.events import Event, LagTold, Run, Share, StateRead
+from libs.testkit.checker.events import Event, LagTold, LogsRead, Run, Share, StateRead
+from sharebroker.aio.admin import Admin
+from sharebroker.cli.survey import survey
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from sharebroker.verification.rules import runs_of
 from tests.support.client import TIMEOUT, Client
 
 Lag = tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]
@@ -34,10 +37,19 @@ async def accounts(
         request = state_pb.InspectShareGroupStateRequest(
             group_id=group, topic_id=topic[1], partition=part.partition
         )
-        state = (await client.admin.InspectShareGroupState(request, timeout=TIMEOUT)).folded
-        runs = (
-            Run(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
-            for one in state.state_batches
-        )
-        events.append(StateRead(at, where, state.start_offset, tuple(runs)))
+        state = (await client.admin.InspectShareGroupState(request, timeout=TIMEOUT)).live
+        runs = tuple(Run(*run) for run in runs_of(state))
+        events.append(StateRead(at, where, state.start_offset, runs))
+    return events
+
+
+async def logs_read(server: str, topic: str, groups: Sequence[str], at: float) -> list[Event]:
+    """What `sharebroker verify` reads of each share-partition. Raises RuntimeError: it cannot be read."""
+    events: list[Event] = []
+    async with Admin(server) as admin:
+        for group in groups:
+            for place, surveyed in (await survey(admin, group, [topic], lambda *_: None)).items():
+                if surveyed.evidence is None:
+                    raise RuntimeError(f"{group} {place}: {surveyed.findings}")
+                events.append(LogsRead(at, Share(group, *place), surveyed.evidence))
     return events

@@ -14,7 +14,7 @@ from libs.testkit.checker.events import Healed
 from libs.testkit.checker.locks import Limits
 from libs.testkit.waiting import eventually
 from sharebroker.cluster.v1 import cluster_pb2 as cluster
-from tests.chaos.accounts import accounts, lags
+from tests.chaos.accounts import accounts, lags, logs_read
 from tests.chaos.clients import GRPC
 from tests.chaos.crowd import Crowd, Size
 from tests.chaos.deployment import ATTEMPTS, LOCK
@@ -145,6 +145,7 @@ class Chaos(Generic[D]):
             await eventually(finished, PATIENCE)
             await reader.read()
             history.accounts = await accounts(client, topic, _GROUPS, reader.ends, history.now())
+            history.accounts += await logs_read(self._deployment.address(), topic[0], _GROUPS, history.now())
 
     @contextlib.asynccontextmanager
     async def _reading(self, reader: LogReader) -> AsyncIterator[None]:

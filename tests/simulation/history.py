@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from libs.leases import names
+from libs.persister.port import ShareKey, StateChange
 from libs.record_log.core.batch import StoredBatch
 from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import Appended, Claimed, Event, Forgotten, Happened, Run, Share, Stored
+from libs.testkit.checker.events import (
+    Appended,
+    Claimed,
+    Event,
+    Forgotten,
+    Happened,
+    LogsRead,
+    Run,
+    Share,
+    Stored,
+    WriteBegan,
+    WriteEnded,
+)
 from libs.testkit.simulator.faults import Fate
 from services.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from services.share_coordinator.store.codec import ShareRecordCodec
@@ -59,6 +72,19 @@ class History:
         """Every event on a line."""
         return "\n".join(f"{event.at:10.6f} {_told(event)}" for event in self.events)
 
+    # What leaders see
+
+    def write_began(self, key: ShareKey, change: StateChange) -> int:
+        """A leader tries to have state written; the number of the try."""
+        number = len(self.events)
+        share = self._share(*key)
+        self.add(WriteBegan(self._clock(), number, share, change.state_epoch, change.leader_epoch))
+        return number
+
+    def write_ended(self, number: int) -> None:
+        """It was told that it is done."""
+        self.add(WriteEnded(self._clock(), number))
+
     # What the store sees
 
     def command_fails(self, node: str, command: str, fate: Fate) -> None:
@@ -107,5 +133,7 @@ class History:
 def _told(event: Event) -> str:
     if isinstance(event, Happened):
         return event.what
+    if isinstance(event, LogsRead):
+        return f"LogsRead share={event.share}"
     fields = (f"{name}={getattr(event, name)}" for name in event.__slots__)
     return f"{type(event).__name__} {' '.join(fields)}"

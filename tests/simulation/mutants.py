@@ -162,6 +162,10 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first_offset >= start_offset]
 
 
+def every_other_number(state: ShareState, rules: recording.Rules) -> int:
+    return state.last_delta_index + 2
+
+
 _inspect = machine.ShareCoordinatorMachine._inspect
 
 
@@ -246,6 +250,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "an append that failed counts as done", lambda: [_on(SimulatedRecordStore, "append", failure_ignored)]
+    ),
+    Mutant(
+        "a number is left out between two changes of state",
+        lambda: [_on(recording, "_next_delta_index", every_other_number)],
     ),
     Mutant("the lag is one too high", lambda: [_on(lag, "_row", lag_of_the_log)]),
     Mutant("locks end before their time", lambda: [_on(locks.Locks, "expire", hasty_locks)]),

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from libs import clock
 from libs.catalog.follower import CatalogFollower
@@ -16,9 +16,10 @@ from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
+from libs.persister.port import ShareKey, StateChange
 from libs.record_log.memory import MemoryRecordStore
 from libs.redis_link.keys import Keys
-from libs.rpc.router import Router
+from libs.rpc.router import Peer, Router
 from libs.rpc.server import Service
 from libs.stream_log.memory import MemoryStreamLog
 from libs.testkit.simulator.faults import Faults
@@ -101,6 +102,19 @@ class Surroundings:
     stores: Stores
     history: History
     plan: Plan
+
+
+class WatchedPersister(DefaultPersister):
+    """The history hears of each try of a write: the log does not tell under which epoch it was asked for."""
+
+    def __init__(self, router: Router, settings: PersisterSettings, history: History) -> None:
+        super().__init__(router, settings)
+        self._history = history
+
+    async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
+        number = self._history.write_began(key, change)
+        await super()._write(key, change, peer)
+        self._history.write_ended(number)
 
 
 class Process:
@@ -210,7 +224,8 @@ class Process:
         )
         stack.push_async_callback(router.close)
         settings = ServeSettings(config=CONFIG, roles=self.roles)
-        persister = DefaultPersister(router, replace(_PERSISTER, call_timeout=around.plan.patience))
+        patience = replace(_PERSISTER, call_timeout=around.plan.patience)
+        persister = WatchedPersister(router, patience, around.history)
         return Foundation(
             settings, Keys(), log, records, leases, holder, catalog, router, persister, kafka=None
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -16,7 +16,7 @@ from libs.catalog.catalog import TopicCatalog
 from libs.catalog.records import ConfigResource, ResourceType
 from libs.rpc.router import GATEWAY
 from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import Counted, Ended, Healed, LagTold, Run, Share, StateRead
+from libs.testkit.checker.events import Counted, Ended, Healed
 from libs.testkit.checker.locks import Limits
 from libs.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
 from libs.testkit.simulator.loop import SimulatedLoop, Stuck, run
@@ -24,8 +24,7 @@ from libs.testkit.simulator.network import Network
 from libs.testkit.simulator.outside import simulated
 from sharebroker.cluster.v1 import cluster_pb2 as cluster
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
 from tests.simulation.drawing import drawn
@@ -38,9 +37,6 @@ from tests.simulation.sessions import SessionConsumer
 TOPIC: Final = "orders"
 PEACE: Final = 40.0
 """Seconds in which every record is to be finished after the last fault."""
-
-SETTLING: Final = 10.0
-"""Seconds in which the lag is told as 0 after that."""
 
 LONGEST_CALL: Final = 40.0
 """Seconds in which every call has ended, whatever became of it: one of 30, and a good-bye of 5 after it."""
@@ -224,6 +220,8 @@ class World:
         for consumer in self._consumers:
             consumer.steady = True
         self.around.history.add(Healed(self._loop.now))
+        accounts = Accounts(self.around, self._admin, (TOPIC, topic_id))
+        await accounts.look()
         for producer in self._producers:
             await producer.publish(patient=True)
         history, deadline = self.around.history, self._loop.now + PEACE
@@ -232,31 +230,8 @@ class World:
             await asyncio.sleep(0.1)
             unfinished = history.checker.unfinished()
         if not unfinished:
-            await self._account(topic_id, deadline)
+            await accounts.take(deadline)
         history.add(Ended(self._loop.now))
-
-    async def _account(self, topic_id: str, deadline: float) -> None:
-        """What the system says of itself once nothing is left to do."""
-        lags, deadline = await self._lags(), min(deadline, self._loop.now + SETTLING)
-        while not all(self._at_rest(*lag) for lag in lags) and self._loop.now < deadline:
-            await asyncio.sleep(0.5)
-            lags = await self._lags()
-        for group, part in lags:
-            where = Share(group, TOPIC, part.partition)
-            request = state_pb.InspectShareGroupStateRequest(
-                group_id=group, topic_id=topic_id, partition=part.partition
-            )
-            state = (await self._admin.admin("InspectShareGroupState", request)).folded
-            told = StateRead(self._loop.now, where, state.start_offset, _runs(state.state_batches))
-            self.around.history.add(told)
-            end = self.around.history.log_ends.get(where.log, 0)
-            self.around.history.add(LagTold(self._loop.now, where, end, part.lag))
-
-    def _at_rest(self, group: str, part: group_pb.DescribeShareGroupOffsetsResponse.Partition) -> bool:
-        """Whether nothing is left, also of records that a leader does not know to be in its log yet."""
-        where = Share(group, TOPIC, part.partition)
-        end = self.around.history.log_ends.get(where.log, 0)
-        return not (part.error_code or part.lag or self.around.history.checker.lag(where, end))
 
     async def _farewell(self) -> None:
         """Clients go, processes stop in good order; what they leave ends by its deadline."""
@@ -270,20 +245,6 @@ class World:
             tasks, timers = self._loop.left(process.node)
             history.add(Counted(at, f"tasks of {process.address}", 0, tasks))
             history.add(Counted(at, f"timers of {process.address}", 0, timers))
-
-    async def _lags(self) -> list[tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]]:
-        """Of each group's partitions, those left out that have no records yet."""
-        request = group_pb.DescribeShareGroupOffsetsRequest()
-        for group in self._plan.scale.groups:
-            request.groups.add(group_id=group, all_topics=True)
-        answer = await self._admin.admin("DescribeShareGroupOffsets", request)
-        return [
-            (told.group_id, part)
-            for told in answer.groups
-            for topic in told.topics
-            for part in topic.partitions
-            if self.around.history.log_ends.get((TOPIC, part.partition))
-        ]
 
     def _join(self, kind: type[Consumer], group: str, member: str) -> None:
         consumer = kind(self._client(), group, TOPIC, member, self._plan.temper)
@@ -303,7 +264,3 @@ class World:
         self.around.network.closed = True
         for process in self._processes:
             process.close()
-
-
-def _runs(batches: Sequence[state_pb.StateBatch]) -> tuple[Run, ...]:
-    return tuple(Run(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches)

@@ -9,6 +9,7 @@ from libs.testkit.checker import events as e
 from libs.testkit.checker.invariants import Invariant, broken
 from libs.testkit.checker.locks import Limits
 from libs.testkit.checker.share import ShareModel
+from sharebroker.verification.rules import verify
 
 
 class Checker:
@@ -26,6 +27,7 @@ class Checker:
         self._questions: dict[int, tuple[e.Asked, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
         self._calls: dict[int, e.CallBegan] = {}
+        self._stale_writes: dict[int, e.WriteBegan] = {}
         self._healed_at: float | None = None
 
     def feed(self, event: e.Event) -> None:
@@ -116,8 +118,26 @@ class Checker:
     def _on_forgotten(self, event: e.Forgotten) -> None:
         self._share(event.share).state_forgotten()
 
+    def _on_write_began(self, event: e.WriteBegan) -> None:
+        if self._share(event.share).stored.fences(event.state_epoch, event.leader_epoch):
+            self._stale_writes[event.write] = event
+
+    def _on_write_ended(self, event: e.WriteEnded) -> None:
+        write = self._stale_writes.get(event.write)
+        if write is not None:
+            broken(
+                Invariant.EPOCHS_RISE,
+                f"{write.share} is written by a leader of the past: {write.leader_epoch} is its epoch, and "
+                f"{write.state_epoch} that of the state it knows",
+            )
+
     def _on_state_read(self, event: e.StateRead) -> None:
         self._share(event.share).stored.check_read(event.share, event.start, event.runs)
+
+    def _on_logs_read(self, event: e.LogsRead) -> None:
+        for finding in verify(event.evidence):
+            if not finding.kind.remark:
+                broken(Invariant.VERIFIED, f"{event.share}: {finding.kind.value}: {finding.meaning}")
 
     def _on_lag_told(self, event: e.LagTold) -> None:
         lag = self.lag(event.share, event.end)
@@ -168,7 +188,10 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Claimed: Checker._on_claimed,
     e.Stored: Checker._on_stored,
     e.Forgotten: Checker._on_forgotten,
+    e.WriteBegan: Checker._on_write_began,
+    e.WriteEnded: Checker._on_write_ended,
     e.StateRead: Checker._on_state_read,
+    e.LogsRead: Checker._on_logs_read,
     e.LagTold: Checker._on_lag_told,
     e.CallBegan: Checker._on_call_began,
     e.CallEnded: Checker._on_call_ended,

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from sharebroker.verification.rules import Evidence
+
 
 class Share(NamedTuple):
     """A share-partition: a group's view of a partition of a topic."""
@@ -190,12 +192,37 @@ class Stored(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class WriteBegan(Event):
+    """A leader asks the keeper of the state for a write, under its epochs; `write` names the try."""
+
+    write: int
+    share: Share
+    state_epoch: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEnded(Event):
+    """It was told that the write is done. A refusal, or no answer, is no event."""
+
+    write: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateRead(Event):
     """The state as its keeper has it in memory, at a moment when nothing is being written."""
 
     share: Share
     start: int
     runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogsRead(Event):
+    """What lies in the logs of a share-partition, at a moment when nothing is being written."""
+
+    share: Share
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)

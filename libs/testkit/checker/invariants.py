@@ -21,6 +21,7 @@ class Invariant(Enum):
     IN_FLIGHT_LIMIT = "no more records are locked than the limit says"
     EPOCHS_RISE = "epochs only rise, and a stale epoch writes nothing"
     REPLAY_AGREES = "the log gives the state that its keeper has in memory"
+    VERIFIED = "`sharebroker verify` finds nothing in the logs that cannot be right"
     LAG_AGREES = "the lag is the number of unfinished records"
     IN_TIME = "a record that is free is delivered soon"
     DRAINS = "every group drains"

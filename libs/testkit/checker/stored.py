@@ -69,6 +69,10 @@ class StoredState:
         self.start = self.leader_epoch = _UNSET
         self._offsets = {}
 
+    def fences(self, state_epoch: int, leader_epoch: int) -> bool:
+        """Whether nothing may be written under these epochs any more: the log has a later one."""
+        return state_epoch < self._state_epoch or leader_epoch < self.leader_epoch
+
     def finished(self, offset: int) -> bool:
         """Whether the log says that the record is done with."""
         return offset < self.start or self.at(offset).final

@@ -24,6 +24,7 @@ from libs.testkit.checker.events import (
     LagTold,
     Left,
     LockLost,
+    LogsRead,
     Moved,
     Published,
     Reset,
@@ -32,9 +33,15 @@ from libs.testkit.checker.events import (
     StateRead,
     Stored,
     Verdict,
+    WriteBegan,
+    WriteEnded,
 )
 from libs.testkit.checker.invariants import Invariant, Violation
 from libs.testkit.checker.locks import Limits
+from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
+from sharebroker.verification.fates import RecordLog
+from sharebroker.verification.rules import Evidence, LogRecord
+from sharebroker.verification.runs import Span
 
 SHARE = Share("g", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0)
@@ -66,6 +73,14 @@ def whole(*runs: Run, start: int = 0, state_epoch: int = 1, leader_epoch: int = 
 
 def change(*runs: Run, start: int = -1, leader_epoch: int = -1) -> Stored:
     return Stored(2.0, SHARE, False, -1, leader_epoch, start, runs)
+
+
+def logs_read(start: int = 1, log_start: int = 0, missing: tuple[Span, ...] = ()) -> LogsRead:
+    """A checkpoint that starts at 1, what its keeper says, and a record log of four."""
+    checkpoint = LogRecord(kind="checkpoint", start_offset=1, state_epoch=1)
+    live = LogRecord(kind="checkpoint", start_offset=start, state_epoch=1)
+    stored = InspectShareGroupStateResponse(records=[checkpoint], live=live)
+    return LogsRead(9.0, SHARE, Evidence(stored, RecordLog(log_start, 4, missing=missing), 1, 5))
 
 
 ACCEPTED_AND_STORED = [
@@ -284,6 +299,16 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.EPOCHS_RISE,
         [delivered(2 * EPOCH, at=1.0), delivered(EPOCH, at=1.6, offset=1)],
     ),
+    "a write of a leader of the past is done": (
+        Invariant.EPOCHS_RISE,
+        [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2), WriteEnded(2.0, 7)],
+    ),
+    "a write on a state of the past is done": (
+        Invariant.EPOCHS_RISE,
+        [whole(state_epoch=3), WriteBegan(1.0, 7, SHARE, 2, 1), WriteEnded(2.0, 7)],
+    ),
+    "verify finds fault with the state": (Invariant.VERIFIED, [logs_read(start=2)]),
+    "verify finds a hole in the record log": (Invariant.VERIFIED, [logs_read(missing=(Span(2, 2),))]),
     "memory and log differ": (
         Invariant.REPLAY_AGREES,
         [whole(Run(0, 0, AVAILABLE, 2)), StateRead(9.0, SHARE, 0, (Run(0, 0, AVAILABLE, 1),))],
@@ -382,6 +407,14 @@ SOUND: dict[str, Sequence[Event]] = {
         whole(start=0, state_epoch=2),
         delivered(2 * EPOCH, at=5.0),
     ],
+    "a write is done that began before the next leader": [
+        whole(leader_epoch=1),
+        WriteBegan(1.0, 7, SHARE, 1, 1),
+        change(leader_epoch=2),
+        WriteEnded(2.0, 7),
+    ],
+    "a write of a leader of the past is refused": [whole(leader_epoch=3), WriteBegan(1.0, 7, SHARE, 1, 2)],
+    "verify finds nothing, or has a remark": [logs_read(), logs_read(log_start=2)],
     "a group begins anew": [
         delivered(EPOCH),
         asked(Verdict.ACCEPT, EPOCH),

@@ -1,0 +1,119 @@
+"""What the system says of itself when nothing is left to do, and what lies in its logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from libs.leases import names
+from libs.record_log.core.batch import StoredBatch
+from libs.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
+from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from sharebroker.verification.fates import RecordLog
+from sharebroker.verification.rules import Evidence, runs_of
+from sharebroker.verification.runs import Span
+from tests.simulation.clients import Client
+from tests.simulation.process import ATTEMPTS, Surroundings
+
+SETTLING: Final = 10.0
+"""Seconds in which the lag is told as 0 once every record is finished."""
+
+_PAUSE: Final = 0.5
+_EVERYTHING: Final = 1 << 30
+
+Part = group_pb.DescribeShareGroupOffsetsResponse.Partition
+
+
+class Accounts:
+    """Asks as an administrator; `topic` is its name and id."""
+
+    def __init__(self, around: Surroundings, admin: Client, topic: tuple[str, str]) -> None:
+        self._around = around
+        self._admin = admin
+        self._topic, self._topic_id = topic
+
+    async def look(self) -> None:
+        """What lies in the logs while members work, where it can be asked just now."""
+        shares = (
+            (group, *log) for group in self._around.plan.scale.groups for log in self._around.history.log_ends
+        )
+        for share in sorted(Share(*place) for place in shares):
+            stored = await self._admin.call(AdminServiceStub, "InspectShareGroupState", self._question(share))
+            if stored is not None and stored.HasField("live"):
+                # The group's epoch may be asked for when the state is known, not now: that takes too long.
+                await self._judge(share, stored, stored.live.state_epoch)
+
+    async def take(self, deadline: float) -> None:
+        """Of each group's partitions, once they are at rest, or at the deadline."""
+        loop, history = self._around.loop, self._around.history
+        lags, deadline = await self._lags(), min(deadline, loop.now + SETTLING)
+        while not all(self._at_rest(*lag) for lag in lags) and loop.now < deadline:
+            await asyncio.sleep(_PAUSE)
+            lags = await self._lags()
+        epochs = await self._group_epochs()
+        for group, part in lags:
+            share = Share(group, self._topic, part.partition)
+            stored = await self._admin.admin("InspectShareGroupState", self._question(share))
+            live = tuple(Run(*run) for run in runs_of(stored.live))
+            history.add(StateRead(loop.now, share, stored.live.start_offset, live))
+            await self._judge(share, stored, epochs[group])
+            history.add(LagTold(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
+
+    def _at_rest(self, group: str, part: Part) -> bool:
+        """Whether nothing is left, also of records that a leader does not know to be in its log yet."""
+        share, history = Share(group, self._topic, part.partition), self._around.history
+        return not (part.error_code or part.lag or history.checker.lag(share, history.log_ends[share.log]))
+
+    async def _lags(self) -> list[tuple[str, Part]]:
+        """Of each group's partitions, those left out that have no records yet."""
+        request = group_pb.DescribeShareGroupOffsetsRequest()
+        for group in self._around.plan.scale.groups:
+            request.groups.add(group_id=group, all_topics=True)
+        answer = await self._admin.admin("DescribeShareGroupOffsets", request)
+        return [
+            (told.group_id, part)
+            for told in answer.groups
+            for topic in told.topics
+            for part in topic.partitions
+            if self._around.history.log_ends.get((self._topic, part.partition))
+        ]
+
+    async def _group_epochs(self) -> Mapping[str, int]:
+        request = group_pb.ShareGroupDescribeRequest(group_ids=self._around.plan.scale.groups)
+        while True:
+            groups = (await self._admin.admin("ShareGroupDescribe", request)).groups
+            if not any(group.error_code for group in groups):
+                return {group.group_id: group.group_epoch for group in groups}
+            await asyncio.sleep(_PAUSE)
+
+    def _question(self, share: Share) -> state_pb.InspectShareGroupStateRequest:
+        return state_pb.InspectShareGroupStateRequest(
+            group_id=share.group, topic_id=self._topic_id, partition=share.partition
+        )
+
+    async def _judge(
+        self, share: Share, stored: state_pb.InspectShareGroupStateResponse, group_epoch: int
+    ) -> None:
+        evidence = Evidence(stored, await self._record_log(share), group_epoch, ATTEMPTS)
+        self._around.history.add(LogsRead(self._around.loop.now, share, evidence))
+
+    async def _record_log(self, share: Share) -> RecordLog:
+        """As the store has it, whoever leads."""
+        records, log = self._around.stores.records, names.partition(self._topic_id, share.partition)
+        bounds = await records.bounds(log)
+        start, end = bounds.log_start_offset, bounds.log_end_offset
+        batches = await records.read(log, start, _EVERYTHING)
+        return RecordLog(start, end, missing=tuple(_missing(batches, start, end)))
+
+
+def _missing(batches: Sequence[StoredBatch], start: int, end: int) -> Iterator[Span]:
+    """Offsets from `start` to `end` that no batch has."""
+    for batch in batches:
+        if start < batch.base_offset:
+            yield Span(start, batch.base_offset - 1)
+        start = batch.last_offset + 1
+    if start < end:
+        yield Span(start, end - 1)
