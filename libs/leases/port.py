@@ -7,7 +7,7 @@ rises, over releases and expiries too: what carries an older epoch comes from a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 LEAVING: Final = "leaving"
@@ -28,7 +28,8 @@ class Lease:
 class Member:
     """A process of the cluster: `address` is the gRPC host:port others reach it at.
 
-    `kafka` is the host:port of its Kafka door for clients, "" where it has none.
+    `kafka` is the host:port of its Kafka door for clients, "" where it has none; `version` that of its
+    program, "" where it does not say.
     """
 
     owner: str
@@ -36,6 +37,7 @@ class Member:
     roles: frozenset[str]
     address: str
     kafka: str = ""
+    version: str = ""
 
     @property
     def gone(self) -> bool:
@@ -53,7 +55,7 @@ class Member:
 
     def on_leave(self) -> Member:
         """How it announces that it hands over; Kafka clients are to go elsewhere."""
-        return Member(self.owner, self.node_id, self.roles | {LEAVING}, self.address)
+        return replace(self, roles=self.roles | {LEAVING}, kafka="")
 
 
 class LeasesUnavailable(Exception):

@@ -153,9 +153,11 @@ def _lease(resource: str, reply: list[Any]) -> Lease:
 
 
 def _facts(member: Member) -> bytes:
-    return orjson.dumps([member.owner, member.node_id, sorted(member.roles), member.address, member.kafka])
+    facts = [member.owner, member.node_id, sorted(member.roles), member.address, member.kafka]
+    return orjson.dumps([*facts, member.version] if member.version else facts)
 
 
 def _member(announcement: bytes) -> Member:
-    owner, node_id, roles, address, kafka = orjson.loads(announcement)
-    return Member(owner, node_id, frozenset(roles), address, kafka)
+    # What later versions add comes behind.
+    owner, node_id, roles, address, kafka, *more = orjson.loads(announcement)
+    return Member(owner, node_id, frozenset(roles), address, kafka, *more[:1])

@@ -29,6 +29,7 @@ from services.broker.core.diagnosis import (
     of_gateways,
     of_group,
     of_redis,
+    of_versions,
 )
 from services.broker.settings import parse_config
 from sharebroker.aio.admin import Admin
@@ -46,6 +47,7 @@ _LAG_WITHIN: Final = 30.0
 _MOST_GROUPS: Final = 500
 """So many groups are asked for their lag."""
 
+_WELL: Final = "Nothing is wrong."
 _ASKED: Final = ("appendonly", "appendfsync")
 _COLUMNS: Final = (
     Column("LEVEL", "level"),
@@ -73,7 +75,9 @@ def doctor(
     except (RedisError, KafkaError) as error:
         say(f"sharebroker doctor: {error}")
         raise typer.Exit(2) from None
-    print_rows([asdict(finding) for finding in findings], _COLUMNS, as_json, "Nothing is wrong.")
+    print_rows([asdict(finding) for finding in findings], _COLUMNS, as_json, _WELL)
+    if not as_json and findings and all(finding.level is Level.NOTE for finding in findings):
+        say(_WELL)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(FAILED)
 
@@ -94,7 +98,8 @@ async def examine(url: str, config: BrokerConfig, server: str | None = None) -> 
         members = [member for member in await store.members() if not member.gone]
         cluster = list(of_cluster(await _cluster(store, members, config)))
         gateways = [server] if server else [one.address for one in members if GATEWAY in one.roles]
-        return [*findings, *cluster, *await _groups(gateways)]
+        versions = of_versions({member.address: member.version for member in members})
+        return [*findings, *cluster, *await _groups(gateways), *versions]
     finally:
         await link.close()
 

@@ -30,6 +30,7 @@ from libs.rpc.tls import Tls
 from libs.stream_log.metered import MeteredStreamLog
 from libs.stream_log.port import LogUnavailable, StreamLog
 from libs.stream_log.redis import RedisStreamLog
+from libs.telemetry.process import release
 from services.broker.rechecks import Recheck, Rechecks
 from services.broker.settings import ServeSettings
 from services.broker.watching import Watching
@@ -99,9 +100,8 @@ async def lay(
     keys = Keys.of_cluster(settings.config.cluster_id)
     log, records = _logs(link, writes, keys, watching if settings.watched else None)
     identity = _identity(settings, address)
-    member = Member(
-        identity.owner, identity.node_id, settings.roles, address, edge.kafka.address if edge.kafka else ""
-    )
+    door = edge.kafka.address if edge.kafka else ""
+    member = Member(identity.owner, identity.node_id, settings.roles, address, door, release())
     leases = RedisLeaseStore(link, keys, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -59,6 +59,14 @@ def state(lease: Lease) -> tuple[str, int]:
 
 def member(owner: str, address: str = "127.0.0.1:9090") -> Member:
     return Member(owner, int(owner.partition("/")[0]), frozenset({"gateway", "share-coordinator"}), address)
+
+
+async def test_a_member_is_known_with_all_it_says(stage: Stage) -> None:
+    said = replace(member("1/1"), kafka="127.0.0.1:9092", version="0.1.0")
+    await stage.store.announce(said, 60.0)
+    await stage.store.announce(member("2/1"), 60.0)
+    assert await stage.store.members() == [said, member("2/1")]
+    assert (said.on_leave().version, said.on_leave().kafka) == ("0.1.0", "")
 
 
 async def test_a_free_lease_goes_to_who_asks_first(stage: Stage) -> None:

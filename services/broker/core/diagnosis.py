@@ -16,11 +16,12 @@ class Level(StrEnum):
 
     ERROR = "error"
     WARNING = "warning"
+    NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, and what to do about it."""
+    """What is wrong, and what to do about it; a note is neither."""
 
     level: Level
     subject: str
@@ -68,6 +69,23 @@ def of_group(facts: GroupFacts) -> Iterator[Finding]:
             f"{facts.lag} records wait for it, and it has no member.",
             "Start its workers (who only calls Acquire is no member), or, if it is not needed any more: "
             "sharebroker groups delete.",
+        )
+
+
+def of_versions(versions: Mapping[str, str]) -> Iterator[Finding]:
+    """Which processes, by address, are of which version ("": one too old to say); a mix is to end."""
+    processes: dict[str, list[str]] = {}
+    for address, version in sorted(versions.items()):
+        processes.setdefault(version or "unknown", []).append(address)
+    told = "; ".join(f"{version}: {', '.join(some)}" for version, some in sorted(processes.items()))
+    if len(processes) == 1:
+        yield Finding(Level.NOTE, "versions", f"{told}.", "")
+    elif processes:
+        yield Finding(
+            Level.WARNING,
+            "versions",
+            f"Processes are of different versions. {told}.",
+            "While an update is under way that is as it should be; else finish it: start the older anew.",
         )
 
 

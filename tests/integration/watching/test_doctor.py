@@ -7,6 +7,10 @@ import json
 import subprocess
 import sys
 
+from libs.leases.port import Member
+from libs.leases.redis import RedisLeaseStore
+from libs.redis_link.connection import connect
+from libs.telemetry.process import release
 from libs.testkit.servers import free_port
 from libs.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
@@ -25,7 +29,8 @@ async def test_what_is_well_gets_advice_at_most(watched: Watched) -> None:
         said = await doctor("--redis", watched.redis.url, "--json")
         rows = json.loads(said.stdout)
         return said.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
-            ("warning", "redis 0")  # it has no replica
+            ("warning", "redis 0"),  # it has no replica
+            ("note", "versions"),
         ]
 
     await eventually(well, 60)
@@ -56,7 +61,24 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
         await client.acknowledge(group, "m", [first])
     said = await doctor("--redis", watched.redis.url, "--json")
     rows = {row["subject"]: row for row in json.loads(said.stdout)}
+    assert rows["versions"]["what"] == f"{release()}: {watched.serve.address}."
     assert rows[f"group {group}"]["what"] == "2 records wait for it, and it has no member."
     nobody = f"127.0.0.1:{free_port()}"
     said = await doctor("--redis", watched.redis.url, "--server", nobody, "--json")
-    assert [row["subject"] for row in json.loads(said.stdout)] == ["redis 0", "gateway"]
+    assert [row["subject"] for row in json.loads(said.stdout)] == ["redis 0", "gateway", "versions"]
+
+
+async def test_an_update_that_was_left_half_done_is_told(watched: Watched) -> None:
+    link = await connect(watched.redis.url)
+    older = Member("77/1", 77, frozenset({"gateway"}), "127.0.0.1:9", version="0.0.1")
+    store = RedisLeaseStore(link)
+    await store.announce(older, 60.0)
+    try:
+        said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
+    finally:
+        await store.withdraw(older.owner)
+        await link.close()
+    (row,) = [row for row in json.loads(said.stdout) if row["subject"] == "versions"]
+    assert row["level"] == "warning"
+    assert "0.0.1: 127.0.0.1:9;" in row["what"]
+    assert "start the older anew" in row["remedy"]

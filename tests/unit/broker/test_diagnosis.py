@@ -11,6 +11,7 @@ from services.broker.core.diagnosis import (
     of_gateways,
     of_group,
     of_redis,
+    of_versions,
 )
 
 SAFE = {"appendonly": "yes", "appendfsync": "always"}
@@ -67,3 +68,24 @@ def test_a_gateway_that_cannot_be_asked() -> None:
     finding = of_gateways("it is gone.")
     assert finding.level is Level.WARNING
     assert finding.what.endswith("could be asked: it is gone.")
+
+
+@pytest.mark.parametrize(
+    ("versions", "level", "what"),
+    [
+        ({"b:1": "0.1.0", "a:1": "0.1.0"}, Level.NOTE, "0.1.0: a:1, b:1."),
+        (
+            {"a:1": "0.2.0", "b:1": "0.1.0", "c:1": ""},
+            Level.WARNING,
+            "Processes are of different versions. 0.1.0: b:1; 0.2.0: a:1; unknown: c:1.",
+        ),
+    ],
+)
+def test_each_process_tells_its_version(versions: dict[str, str], level: Level, what: str) -> None:
+    (finding,) = of_versions(versions)
+    assert (finding.level, finding.subject, finding.what) == (level, "versions", what)
+    assert bool(finding.remedy) is (level is Level.WARNING)
+
+
+def test_where_nobody_is_there_are_no_versions() -> None:
+    assert not [*of_versions({})]
