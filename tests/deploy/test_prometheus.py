@@ -30,7 +30,7 @@ TROUBLE = {
     "SharebrokerAppendsFail": {'sharebroker_log_append_failures_total{log="group"}': _RISES},
     "SharebrokerInternalErrors": {'sharebroker_rpc_calls_total{code="INTERNAL"}': _RISES},
     "SharebrokerRestarts": {"process_start_time_seconds": _RISES, "sharebroker_build_info": _STAYS},
-    "SharebrokerBacklogOld": {"sharebroker_share_partition_oldest_unaccepted_seconds": "901+0x90"},
+    "SharebrokerBacklogOld": {"sharebroker_share_group_oldest_unaccepted_seconds": "901+0x90"},
     "SharebrokerGroupWithoutMembers": {
         "sharebroker_share_group_members": "0+0x90",
         "sharebroker_share_group_lag": _STAYS,

@@ -6,10 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from sharebroker.tracing import names
 from tests.architecture.sources import ROOT, python
 from tests.deploy.chart import CASES, CHART, HELM, NO_HELM, golden, manifests, template
 
@@ -55,6 +57,46 @@ def test_dashboards_can_be_provisioned(path: Path) -> None:
     for panel in dashboard["panels"]:
         assert panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24
         assert panel["title"]
+
+
+def _links() -> Iterator[tuple[dict[str, Any], dict[str, Any], str]]:
+    """Dashboards, panels, and where their series lead."""
+    for path in DASHBOARDS:
+        dashboard = json.loads(path.read_text())
+        for panel in dashboard["panels"]:
+            for link in panel["fieldConfig"]["defaults"].get("links", ()):
+                yield dashboard, panel, link["url"]
+
+
+def test_series_of_groups_lead_to_their_traces() -> None:
+    """By labels that they have, to tags that spans have, in a data source that the dashboard asks for."""
+    found = list(_links())
+    assert len(found) > 5
+    spans = {names.GROUP, names.TOPIC}
+    for dashboard, panel, url in found:
+        path, _, panes = url.partition("&panes=")
+        assert path == "/explore?schemaVersion=1"
+        (query,) = json.loads(panes)["traces"]["queries"]
+        assert query["datasource"] == {"type": "jaeger", "uid": "${jaeger}"}
+        (variable,) = [one for one in dashboard["templating"]["list"] if one["name"] == "jaeger"]
+        assert (variable["type"], variable["query"]) == ("datasource", "jaeger")
+        tags = dict(tag.split("=") for tag in query["tags"].split())
+        assert set(tags) <= spans
+        labels = [label for tag in tags.values() for label in re.findall(r"labels\.(\w+)", tag)]
+        assert len(labels) == len(tags)
+        asked = panel["targets"][0]["expr"]
+        assert all(label in asked or "by (" not in asked for label in labels)
+
+
+def test_grafana_knows_where_metrics_and_traces_are() -> None:
+    text = (ROOT / "deploy" / "compose" / "grafana" / "datasources" / "sharebroker.yml").read_text()
+    prometheus, jaeger = yaml.safe_load(text)["datasources"]
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+    for source in (prometheus, jaeger):
+        assert source["url"].removeprefix("http://").partition(":")[0] in services
+    leads = jaeger["jsonData"]["tracesToMetrics"]
+    assert leads["datasourceUid"] == prometheus["uid"]
+    assert {tag["key"] for tag in leads["tags"]} == {names.GROUP, names.TOPIC}
 
 
 def test_every_alert_says_what_to_do() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from libs.rpc.router import Peer
 from services.group_coordinator.core.model import TopicPartition
@@ -21,16 +21,25 @@ EARLIEST: Final = -2
 TIMEOUT: Final = 5.0
 """Seconds for one call."""
 
-Outcomes = Mapping[TopicPartition, int | KafkaError]
+
+class LogEnd(NamedTuple):
+    """The offset behind a log's last record; when a record that was asked for was made (ms), 0: not known."""
+
+    offset: int
+    made_at: int = 0
+
+
+Starts = Mapping[TopicPartition, int | KafkaError]
+Ends = Mapping[TopicPartition, LogEnd | KafkaError]
 
 
 class LogEnds(Protocol):
     """Where partitions begin and end."""
 
-    async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
-        """The offset behind the last record of each partition, or why it is not known."""
+    async def of(self, partitions: Mapping[TopicPartition, int]) -> Ends:
+        """Where each partition ends, and when the record at the offset told with it was made; or why not."""
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
         """The first offset of each partition that can be read, or why it is not known."""
 
 
@@ -50,21 +59,25 @@ class LeaderLogEnds:
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
 
-    async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
+    async def of(self, partitions: Mapping[TopicPartition, int]) -> Ends:
         """See LogEnds."""
-        return await self._all(partitions, LATEST)
+        asked = (self._offset(one, LATEST, offset) for one, offset in partitions.items())
+        return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
         """See LogEnds."""
-        return await self._all(partitions, EARLIEST)
+        found = await asyncio.gather(*(self._offset(one, EARLIEST) for one in partitions))
+        starts = (one if isinstance(one, KafkaError) else one.offset for one in found)
+        return dict(zip(partitions, starts, strict=True))
 
-    async def _all(self, partitions: Collection[TopicPartition], timestamp: int) -> Outcomes:
-        found = await asyncio.gather(*(self._offset(one, timestamp) for one in partitions))
-        return dict(zip(partitions, found, strict=True))
-
-    async def _offset(self, partition: TopicPartition, timestamp: int) -> int | KafkaError:
+    async def _offset(
+        self, partition: TopicPartition, timestamp: int, made_at_offset: int | None = None
+    ) -> LogEnd | KafkaError:
         asked = pb.ListOffsetsRequest.Partition(
-            topic_id=partition.topic_id, partition=partition.partition, timestamp=timestamp
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            timestamp=timestamp,
+            made_at_offset=made_at_offset,
         )
         try:
             leader = await self._leaders.leader(*partition)
@@ -75,4 +88,4 @@ class LeaderLogEnds:
         except KafkaError as error:
             self._leaders.forget_leader(*partition)
             return error
-        return found.offset
+        return LogEnd(found.offset, found.made_at)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from libs.persister.port import Persister, ShareKey, StateSummary
 from libs.rpc.in_band import refusal, wire
-from services.group_coordinator.clients.log_ends import LogEnds
+from services.group_coordinator.clients.log_ends import LogEnd, LogEnds
 from services.group_coordinator.core.commands import ListOffsetPartitions
 from services.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
 from services.group_coordinator.core.view import ClusterView
@@ -18,6 +19,15 @@ from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 _Partition = pb.DescribeShareGroupOffsetsResponse.Partition
 _Topic = pb.DescribeShareGroupOffsetsResponse.Topic
 UNKNOWN = -1
+
+
+class Fresh(NamedTuple):
+    """What a group has not begun of a partition; `oldest` is when the first was made (ms), 0: not known."""
+
+    topic: str
+    partition: int
+    lag: int
+    oldest: int
 
 
 class Lags:
@@ -41,10 +51,8 @@ class Lags:
             return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, **refusal(error))
         return pb.DescribeShareGroupOffsetsResponse.Group(group_id=asked.group_id, topics=found)
 
-    async def fresh(
-        self, described: pb.DescribeShareGroupOffsetsResponse.Group
-    ) -> list[tuple[str, int, int]]:
-        """Topic, partition and records of what a group has not begun, where it begins with the earliest.
+    async def fresh(self, described: pb.DescribeShareGroupOffsetsResponse.Group) -> list[Fresh]:
+        """What a group has not begun, where it begins with the earliest.
 
         Nothing is stored of it until something is acknowledged; where others will begin is not decided yet.
         """
@@ -56,11 +64,13 @@ class Lags:
             for row in topic.partitions
             if row.start_offset == UNKNOWN and not row.error_code
         }
-        starts, ends = await asyncio.gather(self._ends.starts(places), self._ends.of(places))
+        found = await self._ends.starts(places)
+        starts = {place: start for place, start in found.items() if isinstance(start, int)}
+        ends = await self._ends.of(starts)
         return [
-            (name, place.partition, end - start)
-            for place, name in places.items()
-            if isinstance(start := starts[place], int) and isinstance(end := ends[place], int)
+            Fresh(places[place], place.partition, end.offset - start, end.made_at)
+            for place, start in starts.items()
+            if isinstance(end := ends[place], LogEnd)
         ]
 
     def _all(self, known: Assignment) -> dict[str, list[int]]:
@@ -93,7 +103,9 @@ class Lags:
         outcomes = await asyncio.gather(*(self._summary(group_id, some) for some in partitions))
         found = dict(zip(partitions, outcomes, strict=True))
         # Only where a start offset and a count are known is there a lag to tell.
-        ends = await self._ends.of([some for some, summary in found.items() if _countable(summary)])
+        ends = await self._ends.of(
+            {some: known.start_offset for some, summary in found.items() if (known := _countable(summary))}
+        )
         return {some: _row(some.partition, summary, ends.get(some)) for some, summary in found.items()}
 
     async def _summary(self, group_id: str, partition: TopicPartition) -> StateSummary | KafkaError:
@@ -110,17 +122,17 @@ def _asked(asked: pb.DescribeShareGroupOffsetsRequest.Group) -> dict[str, list[i
     return topics
 
 
-def _countable(summary: StateSummary | KafkaError) -> bool:
-    if isinstance(summary, KafkaError):
-        return False
-    return summary.start_offset != UNKNOWN and summary.delivery_complete_count != UNKNOWN
+def _countable(summary: StateSummary | KafkaError) -> StateSummary | None:
+    if isinstance(summary, KafkaError) or UNKNOWN in (summary.start_offset, summary.delivery_complete_count):
+        return None
+    return summary
 
 
 def _unknown(partition: int) -> _Partition:
     return _Partition(partition=partition, start_offset=UNKNOWN, lag=UNKNOWN)
 
 
-def _row(partition: int, summary: StateSummary | KafkaError, end: int | KafkaError | None) -> _Partition:
+def _row(partition: int, summary: StateSummary | KafkaError, end: LogEnd | KafkaError | None) -> _Partition:
     row = _unknown(partition)
     for outcome in (summary, end):
         if isinstance(outcome, KafkaError):
@@ -128,6 +140,7 @@ def _row(partition: int, summary: StateSummary | KafkaError, end: int | KafkaErr
             return row
     if isinstance(summary, StateSummary):
         row.start_offset, row.leader_epoch = summary.start_offset, summary.leader_epoch
-        if isinstance(end, int):
-            row.lag = end - summary.start_offset - summary.delivery_complete_count
+        if isinstance(end, LogEnd):
+            row.lag = end.offset - summary.start_offset - summary.delivery_complete_count
+            row.oldest_timestamp = end.made_at if row.lag else 0
     return row

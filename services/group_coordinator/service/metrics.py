@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from libs.clock import now
 from libs.telemetry.metrics import OTHER, Family, gauge
 from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups
 from services.group_coordinator.core.model import GroupState
@@ -20,6 +21,21 @@ from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 _STATES: Final = tuple(state.value.lower() for state in GroupState)
 
 _Place = tuple[str, str, str]
+
+
+class Waiting(NamedTuple):
+    """What waits in a partition; `oldest` is when the first was made (ms), 0: not known, or nothing waits."""
+
+    lag: int
+    oldest: int
+
+    def with_(self, other: Waiting) -> Waiting:
+        """Of two partitions together."""
+        times = [time for time in (self.oldest, other.oldest) if time]
+        return Waiting(self.lag + other.lag, min(times, default=0))
+
+
+_NONE: Final = Waiting(0, 0)
 REST: Final[_Place] = (OTHER, OTHER, OTHER)
 
 
@@ -39,19 +55,19 @@ class GroupMetrics:
         self._lags = lags
         self._most = most
         self._groups: dict[str, GroupRow] = {}
-        self._lag: dict[_Place, int] = {}
+        self._waiting: dict[_Place, Waiting] = {}
 
     async def refresh(self) -> None:
         """Looks anew. A group that cannot be asked stays as it was known."""
         states, _ = await self._shards.list(ListGroups())
         groups: dict[str, GroupRow] = {}
-        lag: dict[_Place, int] = {}
+        waiting: dict[_Place, Waiting] = {}
         for group_id in sorted(states):
             row, rows = await self._looked(group_id)
             if row is not None:
                 groups[group_id] = row
-            self._take_in(lag, rows)
-        self._groups, self._lag = groups, lag
+            self._take_in(waiting, rows)
+        self._groups, self._waiting = groups, waiting
 
     def families(self) -> Iterable[Family]:
         """See Collector."""
@@ -76,13 +92,16 @@ class GroupMetrics:
             "sharebroker_share_group_lag",
             "Records of a partition that the group has not finished; of one not begun, if the group begins "
             "with the earliest.",
-            (
-                (("group", group_id, "topic", topic, "partition", partition), lag)
-                for (group_id, topic, partition), lag in self._lag.items()
-            ),
+            ((_labels(place), waiting.lag) for place, waiting in self._waiting.items()),
+        )
+        time = now()
+        yield gauge(
+            "sharebroker_share_group_oldest_unaccepted_seconds",
+            "Age of the first record of a partition that the group has not finished; 0 where none waits.",
+            ((_labels(place), _age(waiting, time)) for place, waiting in self._waiting.items()),
         )
 
-    async def _looked(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, int]]]:
+    async def _looked(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Waiting]]]:
         try:
             group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
         except KafkaError:
@@ -90,24 +109,35 @@ class GroupMetrics:
         asked = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
         described = await self._lags.describe(asked)
         fresh = await self._lags.fresh(described)
-        rows = [*_rows(described), *(((group_id, topic, str(part)), lag) for topic, part, lag in fresh)]
+        begun = _rows(described)
+        rows = [*begun, *(((group_id, topic, str(part)), Waiting(*more)) for topic, part, *more in fresh)]
         return GroupRow(group.state, group.epoch, len(group.members)), rows
 
-    def _known(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, int]]]:
-        rows = [(place, lag) for place, lag in self._lag.items() if place[0] == group_id]
+    def _known(self, group_id: str) -> tuple[GroupRow | None, list[tuple[_Place, Waiting]]]:
+        rows = [(place, waiting) for place, waiting in self._waiting.items() if place[0] == group_id]
         return self._groups.get(group_id), rows
 
-    def _take_in(self, into: dict[_Place, int], rows: Iterable[tuple[_Place, int]]) -> None:
+    def _take_in(self, into: dict[_Place, Waiting], rows: Iterable[tuple[_Place, Waiting]]) -> None:
         most = self._most()
-        for place, lag in rows:
+        for place, waiting in rows:
             if len(into) < most:
-                into[place] = lag
+                into[place] = waiting
             else:
-                into[REST] = into.get(REST, 0) + lag
+                into[REST] = into.get(REST, _NONE).with_(waiting)
 
 
-def _rows(described: pb.DescribeShareGroupOffsetsResponse.Group) -> Iterator[tuple[_Place, int]]:
+def _labels(place: _Place) -> tuple[str, ...]:
+    group_id, topic, partition = place
+    return ("group", group_id, "topic", topic, "partition", partition)
+
+
+def _age(waiting: Waiting, time: float) -> float:
+    return max(time - waiting.oldest / 1000, 0.0) if waiting.oldest else 0.0
+
+
+def _rows(described: pb.DescribeShareGroupOffsetsResponse.Group) -> Iterator[tuple[_Place, Waiting]]:
     for topic in described.topics:
         for row in topic.partitions:
             if row.lag != UNKNOWN:
-                yield (described.group_id, topic.topic_name, str(row.partition)), row.lag
+                place = (described.group_id, topic.topic_name, str(row.partition))
+                yield place, Waiting(row.lag, row.oldest_timestamp)

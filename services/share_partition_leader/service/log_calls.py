@@ -85,6 +85,8 @@ async def list_offsets(
         end = log.last_stable_offset if request.isolation_level > 0 else log.log_end_offset
         answer.leader_epoch = log.epoch
         answer.offset, answer.timestamp = await _offset_at(log, asked.timestamp, end)
+        if asked.HasField("made_at_offset") and asked.made_at_offset < end:
+            answer.made_at = max(log.time_of(max(asked.made_at_offset, log.log_start_offset)), 0)
 
     return await each(leadership, request.partitions, pb.ListOffsetsResponse.Partition, look_up)
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from libs.clock import now
-from libs.record_log.partition_log import PartitionLog
 from libs.telemetry.metrics import OTHER, TURN, Family, Kind, Sample, counter, gauge, seconds_of
 from services.share_partition_leader.core.counts import Counts
 from services.share_partition_leader.core.partition import SharePartition
@@ -42,7 +40,6 @@ _GAUGES: Final = (
     ),
     ("in_flight_batches", "Runs of records in one state (Kafka: InFlightBatchCount)."),
     ("locked_messages", "Records that are locked."),
-    ("oldest_unaccepted_seconds", "Age of the first record that is not finished; of others the highest."),
 )
 
 
@@ -52,16 +49,10 @@ class Row(NamedTuple):
     in_flight: float = 0
     runs: float = 0
     locked: float = 0
-    age: float = 0
 
     def with_(self, other: Row) -> Row:
         """Of two together."""
-        return Row(
-            self.in_flight + other.in_flight,
-            self.runs + other.runs,
-            self.locked + other.locked,
-            max(self.age, other.age),
-        )
+        return Row(self.in_flight + other.in_flight, self.runs + other.runs, self.locked + other.locked)
 
 
 class LeaderMetrics:
@@ -124,10 +115,10 @@ class LeaderMetrics:
             yield Sample(labels, row[index])
 
     def _work_out(self, rows: dict[tuple[str, ...], Row]) -> Iterator[Sample]:
-        most, time, rest = self._most(), now(), (*_labels(OTHER, OTHER), "partition", OTHER)
+        most, rest = self._most(), (*_labels(OTHER, OTHER), "partition", OTHER)
         for led in self._leadership.partitions():
             for one in led.loaded():
-                row = _row(one.core, led.log, time)
+                row = _row(one.core)
                 labels = (*_labels(one.group_id, one.topic), "partition", str(one.partition))
                 if len(rows) < most:
                     rows[labels] = row
@@ -161,10 +152,6 @@ def _labels(group_id: str, topic: str) -> tuple[str, ...]:
     return ("group", group_id, "topic", topic)
 
 
-def _row(core: SharePartition, log: PartitionLog, time: float) -> Row:
+def _row(core: SharePartition) -> Row:
     locked, runs = core.locked()
-    age = 0.0
-    if core.start_offset < log.log_end_offset:
-        made = log.time_of(max(core.start_offset, log.log_start_offset))
-        age = max(time - made / 1000, 0.0) if made >= 0 else 0.0
-    return Row(core.in_flight_count, runs, locked, age)
+    return Row(core.in_flight_count, runs, locked)

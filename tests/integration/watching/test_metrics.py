@@ -12,6 +12,8 @@ from libs.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, refusal
 
+_BACKLOG = ("lag", "oldest_unaccepted_seconds")
+
 
 @pytest.fixture
 async def client(watched: Watched) -> AsyncIterator[Client]:
@@ -69,18 +71,40 @@ async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
     async def lag(wanted: int) -> bool:
         return (await watched.metrics()).of("share_group_lag", **place) == wanted
 
+    async def age() -> float:
+        return (await watched.metrics()).of("share_group_oldest_unaccepted_seconds", **place) or 0.0
+
     told = await watched.metrics()
     assert told.of("share_partition_locked_messages", **place) == 4
     assert told.of("share_partition_in_flight_messages", **place) == 6
-    age = told.of("share_partition_oldest_unaccepted_seconds", **place)
-    assert age is not None
-    assert 0 <= age < 600
     await eventually(lambda: lag(6), 60)  # before anything of the group is written
+    assert 0 < await age() < 600
     await client.acknowledge(group, "m", held[:1])
     await eventually(lambda: lag(5), 60)
     await client.acknowledge(group, "m", held[1:])
     await eventually(lambda: lag(2), 60)
+    earlier = await age()
+    assert await age() > earlier > 0
     assert (await watched.metrics()).of("share_group_members", group=group) is not None
+
+
+async def test_how_long_records_wait_is_told_when_nobody_reads(watched: Watched, client: Client) -> None:
+    topic, _ = await client.create()
+    group = await client.group()
+    await client.publish(topic, "abc")
+    first, *_ = await client.acquire_all(group, topic, 3, "m")
+    await client.acknowledge(group, "m", [first])
+    # A leader that starts anew knows of no group until somebody reads for it.
+    await asyncio.to_thread(watched.serve.stop)
+    await asyncio.to_thread(watched.serve.start)
+
+    async def told() -> bool:
+        metrics = await watched.metrics()
+        lag, age = (metrics.of(f"share_group_{name}", group=group) for name in _BACKLOG)
+        return lag == 2 and bool(age)
+
+    await eventually(told, 60)
+    assert (await watched.metrics()).of("share_partition_locked_messages", group=group) is None
 
 
 async def test_every_call_is_counted_with_its_end(watched: Watched, client: Client) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
@@ -15,7 +15,8 @@ from libs.leases.port import Member
 from libs.persister.port import ShareKey, SharePartitionState, StateChange, StateSummary
 from libs.rpc.local import LocalContext
 from libs.stream_log.memory import MemoryStreamLog
-from services.group_coordinator.clients.log_ends import Outcomes
+from services.group_coordinator.clients.log_ends import Ends as FoundEnds
+from services.group_coordinator.clients.log_ends import LogEnd, Starts
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.service.answers import Answers
@@ -93,10 +94,11 @@ class Ends:
     def __init__(self) -> None:
         self.ends: dict[TopicPartition, int | KafkaError] = {}
 
-    async def of(self, partitions: Collection[TopicPartition]) -> Outcomes:
-        return {some: self.ends[some] for some in partitions}
+    async def of(self, partitions: Mapping[TopicPartition, int]) -> FoundEnds:
+        ends = {some: self.ends[some] for some in partitions}
+        return {some: LogEnd(end) if isinstance(end, int) else end for some, end in ends.items()}
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Outcomes:
+    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
         return dict.fromkeys(partitions, 0)
 
 

@@ -8,7 +8,7 @@ from libs.leases.port import Member
 from libs.rpc.in_band import wire
 from libs.rpc.local import LocalStub
 from libs.rpc.router import Peer
-from services.group_coordinator.clients.log_ends import LeaderLogEnds
+from services.group_coordinator.clients.log_ends import LeaderLogEnds, LogEnd
 from services.group_coordinator.core.model import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -25,6 +25,8 @@ class Leader:
         answer = pb.ListOffsetsResponse.Partition(
             topic_id=asked.topic_id, partition=asked.partition, offset=offset
         )
+        if asked.HasField("made_at_offset"):
+            answer.made_at = 1000 + asked.made_at_offset
         if asked.partition:
             answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return pb.ListOffsetsResponse(partitions=[answer])
@@ -45,8 +47,8 @@ class Leaders:
 
 async def test_each_partition_has_its_own_outcome() -> None:
     leaders = Leaders()
-    ends = await LeaderLogEnds(leaders).of([HERE, ELSEWHERE, NOBODY])
-    assert ends[HERE] == 42
+    ends = await LeaderLogEnds(leaders).of({HERE: 5, ELSEWHERE: 0, NOBODY: 0})
+    assert ends[HERE] == LogEnd(42, 1005)
     assert await LeaderLogEnds(Leaders()).starts([HERE]) == {HERE: 7}
     assert {where: end.code for where, end in ends.items() if isinstance(end, KafkaError)} == {
         ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -56,4 +58,4 @@ async def test_each_partition_has_its_own_outcome() -> None:
 
 
 async def test_nothing_asked_nothing_called() -> None:
-    assert await LeaderLogEnds(Leaders()).of([]) == {}
+    assert await LeaderLogEnds(Leaders()).of({}) == {}

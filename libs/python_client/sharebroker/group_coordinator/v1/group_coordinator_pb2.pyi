@@ -529,6 +529,7 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         LAG_FIELD_NUMBER: _builtins.int
         ERROR_CODE_FIELD_NUMBER: _builtins.int
         ERROR_MESSAGE_FIELD_NUMBER: _builtins.int
+        OLDEST_TIMESTAMP_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         start_offset: _builtins.int
         """-1: no state was written yet."""
@@ -537,6 +538,8 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
         """Records not finished yet; -1: not known."""
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
+        oldest_timestamp: _builtins.int
+        """When the first of them was made, in milliseconds since the Unix epoch; 0: not known, or there is none. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -546,10 +549,11 @@ class DescribeShareGroupOffsetsResponse(_message.Message):
             lag: _builtins.int = ...,
             error_code: _status_pb2.ErrorCode.ValueType = ...,
             error_message: _builtins.str = ...,
+            oldest_timestamp: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "partition", b"partition", "start_offset", b"start_offset"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "lag", b"lag", "leader_epoch", b"leader_epoch", "oldest_timestamp", b"oldest_timestamp", "partition", b"partition", "start_offset", b"start_offset"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -884,22 +884,28 @@ class ListOffsetsRequest(_message.Message):
         TOPIC_ID_FIELD_NUMBER: _builtins.int
         PARTITION_FIELD_NUMBER: _builtins.int
         TIMESTAMP_FIELD_NUMBER: _builtins.int
+        MADE_AT_OFFSET_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         timestamp: _builtins.int
         """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the highest timestamp."""
+        made_at_offset: _builtins.int
+        """Asks besides when the record at this offset was made. Not in Kafka."""
         def __init__(
             self,
             *,
             topic_id: _builtins.str = ...,
             partition: _builtins.int = ...,
             timestamp: _builtins.int = ...,
+            made_at_offset: _builtins.int | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset", "made_at_offset", b"made_at_offset"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset", "made_at_offset", b"made_at_offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-        def WhichOneof(self, oneof_group: _Never) -> None: ...
+        _WhichOneofReturnType__made_at_offset: _TypeAlias = _typing.Literal["made_at_offset"]  # noqa: Y015
+        _WhichOneofArgType__made_at_offset: _TypeAlias = _typing.Literal["_made_at_offset", b"_made_at_offset"]  # noqa: Y015
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__made_at_offset) -> _WhichOneofReturnType__made_at_offset | None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
@@ -936,6 +942,7 @@ class ListOffsetsResponse(_message.Message):
         OFFSET_FIELD_NUMBER: _builtins.int
         TIMESTAMP_FIELD_NUMBER: _builtins.int
         LEADER_EPOCH_FIELD_NUMBER: _builtins.int
+        MADE_AT_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
@@ -945,6 +952,8 @@ class ListOffsetsResponse(_message.Message):
         timestamp: _builtins.int
         """That of the record found; -1 for offsets that are no record's."""
         leader_epoch: _builtins.int
+        made_at: _builtins.int
+        """When the record at `made_at_offset` was made, or one soon after it; 0: not asked, not known, or no such record."""
         def __init__(
             self,
             *,
@@ -955,10 +964,11 @@ class ListOffsetsResponse(_message.Message):
             offset: _builtins.int = ...,
             timestamp: _builtins.int = ...,
             leader_epoch: _builtins.int = ...,
+            made_at: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "offset", b"offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["error_code", b"error_code", "error_message", b"error_message", "leader_epoch", b"leader_epoch", "made_at", b"made_at", "offset", b"offset", "partition", b"partition", "timestamp", b"timestamp", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
