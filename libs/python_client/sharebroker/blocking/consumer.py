@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -15,6 +16,7 @@ from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.handout import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
 from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker.tracing.application import processing
 
 T = TypeVar("T")
 
@@ -32,6 +34,7 @@ class ShareConsumer:
     ) -> None:
         """`address` is the gateway's host:port. Nothing is sent before the consumer is subscribed."""
         self._config = config or ConsumerConfig()
+        self._group_id = group_id
         self._thread, self._connection = LoopThread.hosting(lambda: Connection(address))
         self._consumption = self._thread.make(lambda: Consumption(self._connection, group_id, self._config))
         self._steps = ConsumerSteps(self._consumption, self._config)
@@ -86,6 +89,13 @@ class ShareConsumer:
         """How long acquisition locks of the group last; None while the server has not said."""
         timeout = self._consumption.lock_timeout
         return None if timeout is None else round(timeout * 1000)
+
+    def processing(self, record: Record) -> AbstractContextManager[None]:
+        """Around what is done with a record, where there are traces: a `process` span in its trace.
+
+        The span is current inside; what is raised there stands in it, and goes on. Else this does nothing.
+        """
+        return processing(record, self._group_id, self.member_id)
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """Take records of these topics only; none: `unsubscribe`. Raises INVALID_TOPIC_EXCEPTION."""

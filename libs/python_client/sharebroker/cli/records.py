@@ -7,6 +7,7 @@ from typing import Any
 
 from sharebroker.cli.output import text
 from sharebroker.records.record import Record
+from sharebroker.tracing.application import traceparent
 
 
 def document(record: Record) -> dict[str, Any]:
@@ -25,7 +26,9 @@ def document(record: Record) -> dict[str, Any]:
 
 def environment(record: Record) -> dict[str, str]:
     """What a command is told of its record besides the payload on standard input."""
+    parent = traceparent()
     return {
+        **({"TRACEPARENT": parent} if parent else {}),
         "SHAREBROKER_TOPIC": record.topic,
         "SHAREBROKER_PARTITION": str(record.partition),
         "SHAREBROKER_OFFSET": str(record.offset),

@@ -8,7 +8,7 @@ import shutil
 from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Annotated, Final
 
 import typer
@@ -19,6 +19,7 @@ from sharebroker.cli.joining import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
 from sharebroker.cli.output import print_json, say
 from sharebroker.cli.records import environment, place
+from sharebroker.cli.tracing import traced
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.errors import KafkaError
@@ -56,7 +57,7 @@ def work(
     Exit code 0 accepts the record, 75 releases it for another try, any other rejects it. Its lock is renewed
     while CMD runs. Ctrl-C lets running commands finish and releases the rest. The environment of CMD has
     SHAREBROKER_TOPIC, SHAREBROKER_PARTITION, SHAREBROKER_OFFSET, SHAREBROKER_KEY and
-    SHAREBROKER_DELIVERY_COUNT.
+    SHAREBROKER_DELIVERY_COUNT; and TRACEPARENT, where OpenTelemetry's variables have this command trace.
     """
     if shutil.which(command[0]) is None:
         raise typer.BadParameter(f"There is no command {command[0]!r}.", param_hint="CMD")
@@ -69,7 +70,8 @@ def work(
         auto_renew=True,
     )
     crew = Crew(command, workers, timeout)
-    asyncio.run(crew.run(lambda: ShareConsumer(server, group, [topic], config)))
+    with traced():
+        asyncio.run(crew.run(lambda: ShareConsumer(server, group, [topic], config)))
     if as_json:
         print_json(crew.counts)
     else:
@@ -119,13 +121,15 @@ class Crew:
                     record = await anext(records)
             except TimeoutError:
                 return
-            running.create_task(self._handle(record))
+            running.create_task(self._handle(record, consumer.processing(record)))
 
-    async def _handle(self, record: Record) -> None:
+    async def _handle(self, record: Record, processing: AbstractContextManager[None]) -> None:
         try:
-            exit_code = await self._execute(record)
-            kind = verdict(exit_code)
-            await record.acquisition.sink.acknowledge(record, kind)
+            with processing:
+                exit_code = await self._execute(record)
+                kind = verdict(exit_code)
+                said = record.acquisition.sink.acknowledge(record, kind)
+            await said
             self.counts[_DONE[kind]] += 1
         except KafkaError as error:
             self.counts["refused"] += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Final
 
 from sharebroker import clock
 from sharebroker.tracing import switch
@@ -11,21 +12,50 @@ from sharebroker.tracing.limit import SpanLimit
 from sharebroker.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from sharebroker.records.record import Record
     from sharebroker.tracing.publishing import RecordTraces
     from sharebroker.tracing.tracer import Tracer
 
+_NOTHING: Final = nullcontext()
+_made: dict[TracerProvider, Tracer] = {}
+
 
 def record_traces() -> RecordTraces | None:
-    """What begins the traces of a producer's records; None where nobody traces.
-
-    An application that has not imported OpenTelemetry's SDK has set up none.
-    """
-    if switch.on is None and "opentelemetry.sdk.trace" not in sys.modules:
+    """What begins the traces of a producer's records; None where nobody traces."""
+    tracer = _tracer()
+    if tracer is None:
         return None
     from sharebroker.tracing.publishing import RecordTraces
 
-    tracer = switch.on or _of_provider()
-    return None if tracer is None else RecordTraces(tracer)
+    return RecordTraces(tracer)
+
+
+def processing(record: Record, group_id: str, member_id: str) -> AbstractContextManager[None]:
+    """Around what is done with a record; where nobody traces, nothing."""
+    tracer = _tracer()
+    if tracer is None:
+        return _NOTHING
+    from sharebroker.tracing.processing import processed
+
+    return processed(tracer, record, group_id, member_id)
+
+
+def traceparent() -> str | None:
+    """What tells others of the current span; None where nobody traces."""
+    if _tracer() is None:
+        return None
+    from sharebroker.tracing import processing as of_records
+
+    return of_records.traceparent()
+
+
+def _tracer() -> Tracer | None:
+    """An application that has not imported OpenTelemetry's SDK has set up none."""
+    if switch.on is None and "opentelemetry.sdk.trace" not in sys.modules:
+        return None
+    return switch.on or _of_provider()
 
 
 def _of_provider() -> Tracer | None:
@@ -38,5 +68,9 @@ def _of_provider() -> Tracer | None:
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
         return None
-    limit = SpanLimit(1e9, 1 << 30, clock.now)
-    return Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 0, clock.now)
+    if provider not in _made:
+        limit = SpanLimit(1e9, 1 << 30, clock.now)
+        made = Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 0, clock.now)
+        _made.clear()
+        _made[provider] = made
+    return _made[provider]

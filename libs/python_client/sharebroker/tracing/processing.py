@@ -1,0 +1,69 @@
+"""What a program does with a record: a `process` span in the record's trace. Imports OpenTelemetry's API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+
+from sharebroker.errors import KafkaError
+from sharebroker.records.record import Record
+from sharebroker.tracing import names
+from sharebroker.tracing.context import of_headers
+from sharebroker.tracing.tracer import Tracer, context_of, fail
+
+
+@contextmanager
+def processed(tracer: Tracer, record: Record, group_id: str, member_id: str) -> Iterator[None]:
+    """The span is current inside, and ends with it; what is raised there, and the answer, stand in it."""
+    span = _started(tracer, record, group_id, member_id)
+    if span is None:
+        yield
+        return
+    token = contexts.attach(trace.set_span_in_context(span))
+    try:
+        yield
+    except BaseException as failure:
+        _failed(span, failure)
+        raise
+    finally:
+        contexts.detach(token)
+        said = record.acknowledgement
+        if said is not None:
+            span.set_attribute(names.SETTLED, said.kind.name.lower())
+        tracer.end(span)
+
+
+def traceparent() -> str | None:
+    """What tells others of the current span; None where there is none that is kept."""
+    span = trace.get_current_span()
+    return context_of(span).parent if span.get_span_context().trace_flags.sampled else None
+
+
+def _started(tracer: Tracer, record: Record, group_id: str, member_id: str) -> Span | None:
+    """Below the span that made the record, with a link to the one that is current here.
+
+    A record without a trace joins what is current here, or begins one.
+    """
+    made, here = of_headers(record.headers), tracer.current()
+    if not (tracer.joins(made) if made is not None else here is not None or tracer.begins()):
+        return None
+    told = names.about(names.PROCESS, names.PROCESS, record.topic, record.partition)
+    told |= {names.OFFSET: record.offset, names.GROUP: group_id, names.CLIENT: member_id}
+    told[names.DELIVERY] = record.delivery_count
+    links = [here] if made is not None and here is not None else []
+    span = tracer.start(f"process {record.topic}", made or here, SpanKind.CONSUMER, told, links)
+    return span if span is not None and span.is_recording() else None
+
+
+def _failed(span: Span, failure: BaseException) -> None:
+    """Its kind alone: messages may have what was in the record."""
+    if isinstance(failure, KafkaError):
+        fail(span, failure)
+        return
+    kind = type(failure).__qualname__
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, kind))
