@@ -19,8 +19,11 @@ from services.gateway.kafka.connection import Connection, Limits
 from sharebroker.errors import ErrorCode, KafkaError
 
 _BACKLOG: Final = 1024
-_CHECK_INTERVAL: Final = 1.0
-"""Seconds between two looks at connections that may keep us waiting."""
+_LOOKS: Final = 10
+"""How often connections are looked at in the time in which one may keep us waiting for too long."""
+
+_OFTEN: Final = 0.1
+"""Seconds between two looks, at least."""
 
 _HANDSHAKE: Final = 10.0
 _FAREWELL: Final = 1.0
@@ -97,7 +100,8 @@ class KafkaServer:
             ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE,
             ssl_shutdown_timeout=None if self._tls is None else _FAREWELL,
         )
-        self._watching = asyncio.create_task(self._watch(), name="Kafka connections")
+        interval = max(self._limits.calm / _LOOKS, _OFTEN)
+        self._watching = asyncio.create_task(self._watch(interval), name="Kafka connections")
 
     def close(self) -> None:
         """Give the port back, and hang up."""
@@ -139,10 +143,10 @@ class KafkaServer:
             connection.check(now)
         self._complaints.tell_left_out()
 
-    async def _watch(self) -> None:
+    async def _watch(self, interval: float) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_CHECK_INTERVAL)
+            await asyncio.sleep(interval)
             self.check(loop.time())
 
 

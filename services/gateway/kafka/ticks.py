@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-TICK: Final = 0.01
+TICK: Final = 0.02
 """Seconds by which a wait may be longer than it was asked for."""
 
 
