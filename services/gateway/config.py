@@ -10,6 +10,9 @@ REQUEST_TIMEOUT: Final = 30.0
 MAX_WAIT: Final = 60.0
 """Longest wait for records in one unary call."""
 
+MOVED_WAIT: Final = 0.05
+"""Longest wait for records of a session with partitions that clients are to ask another broker for."""
+
 STATE_LOG_PATIENCE: Final = 5.0
 """How long a reader of the log of share state waits for a shard that nobody owns at the moment."""
 

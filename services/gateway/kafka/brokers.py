@@ -33,6 +33,10 @@ _HEARD: Final = 0.4
 """Seconds after which the others have heard of a leave. Until then who leaves goes on as before: a client
 that it sent away would be sent back, and a number asked for the brokers of before would rise above theirs."""
 
+_LISTED: Final = 5.0
+"""Seconds for which a broker that went is listed still, leading nothing. librdkafka drops at once who is not
+listed, with the partitions that are on their way from there: it looks for their leaders a second later."""
+
 _COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
 """Internal topics' partitions are shards of a role."""
 
@@ -55,19 +59,28 @@ class Broker:
 
 @dataclass(frozen=True)
 class View:
-    """The brokers at one time. `epoch` rises with every change: it is every partition's leader epoch here."""
+    """The brokers at one time. `epoch` rises with every change: it is every partition's leader epoch here.
+
+    `went` are brokers that are none any more, since a moment ago.
+    """
 
     members: tuple[Member, ...]
     me: int
     epoch: int
     group_shard: Callable[[str], int]
     partitions: Callable[[str], int]
+    went: tuple[Member, ...] = ()
     _leaders: dict[str, list[int]] = field(default_factory=dict)
 
     @cached_property
     def brokers(self) -> dict[int, Broker]:
         """By node id."""
         return {member.node_id: _broker(member) for member in self.members}
+
+    @cached_property
+    def listed(self) -> dict[int, Broker]:
+        """Those that clients are to know, by node id: the brokers, and those that went."""
+        return {member.node_id: _broker(member) for member in self.went} | self.brokers
 
     def leader(self, topic_id: str, partition: int) -> int:
         """The node that clients are to ask for a partition.
@@ -133,6 +146,7 @@ class Brokers:
         self._seen: tuple[Member, ...] = ()
         self._sorted: tuple[Member, ...] = (me,)
         self._others: tuple[Member, ...] = ()
+        self._unlisted_at = 0.0
         self._leaves_at: float | None = None
         self._changing = asyncio.Lock()
         self._now = now
@@ -145,6 +159,8 @@ class Brokers:
     async def view(self) -> View:
         """The brokers of now; those of a moment ago while Redis is away."""
         members = self._present()
+        if self._view.went and self._now() >= self._unlisted_at:
+            self._view = replace(self._view, went=())
         if self._leaves_at is not None and members != self._others and self._view.epoch:
             return self._view
         due = self._due()
@@ -172,7 +188,15 @@ class Brokers:
             return
         epoch = max(epoch, self._view.epoch)  # a store that lost its last writes may count from before
         if epoch != self._view.epoch or members != self._view.members:
-            self._view = replace(self._view, members=members, epoch=epoch, _leaders={})
+            went = self._gone_from(members)
+            self._view = replace(self._view, members=members, epoch=epoch, went=went, _leaders={})
+
+    def _gone_from(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Who was a broker lately and is not among these."""
+        here = {member.node_id for member in members}
+        if any(member.node_id not in here for member in self._view.members):
+            self._unlisted_at = self._now() + _LISTED
+        return tuple(m for m in (*self._view.went, *self._view.members) if m.node_id not in here)
 
     def _present(self) -> tuple[Member, ...]:
         seen = tuple(self._members())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from libs.catalog.names import check_group_id
@@ -18,7 +18,7 @@ from libs.share_calls.values import (
     Watch,
 )
 from services.gateway.clients.deadline import Deadline
-from services.gateway.config import MAX_WAIT
+from services.gateway.config import MAX_WAIT, MOVED_WAIT
 from services.gateway.core.fetch import (
     FetchContext,
     FetchIntent,
@@ -182,7 +182,7 @@ async def _fetch(
     call = AcquireCall(
         *request.key,
         [part for part in context.partitions if part not in unknown] if unknown else context.partitions,
-        request.wait if told.issuperset(unknown) else 0.0,
+        _wait(request.wait, unknown.values()) if told.issuperset(unknown) else 0.0,
         request.max_records,
         request.min_bytes,
         min(request.max_bytes, gateway.config.fetch_max_bytes),
@@ -191,6 +191,17 @@ async def _fetch(
         with_markers=True,
     )
     return await MemberFetch(gateway.leaders, call, told).run() | unknown
+
+
+def _wait(wait: float, errors: Iterable[Acquisition]) -> float:
+    """Seconds to wait for records beside partitions that have errors.
+
+    Where one is led elsewhere not for long: librdkafka asks one broker at a time, and may know the new one by
+    now.
+    """
+    if any(one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for one in errors):
+        return min(wait, MOVED_WAIT)
+    return wait
 
 
 def _fetched(

@@ -12,6 +12,7 @@ import pytest
 
 from libs.rpc.in_band import wire
 from libs.share_calls.values import (
+    AckBatch,
     AcknowledgeCall,
     Acknowledged,
     AcquireCall,
@@ -19,7 +20,12 @@ from libs.share_calls.values import (
     TopicPartition,
 )
 from libs.testkit.waiting import eventually
+from services.gateway.clients.deadline import Deadline
+from services.gateway.config import MOVED_WAIT
+from services.gateway.core.values import SessionKey
 from services.gateway.service.idle import IdleSessions
+from services.gateway.service.share_acknowledge import Caller
+from services.gateway.service.share_fetch import ShareFetch, share_fetch
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import share_pb2 as pb
@@ -268,6 +274,27 @@ async def test_a_partition_without_a_leader_says_so_when_the_wait_is_over(bench:
     part = answered(await bench.share.ShareFetch(fetch(0, 0, max_wait_ms=10)))[0]
     assert part.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (part.current_leader.leader_id, part.current_leader.leader_epoch) == (-1, -1)
+
+
+async def test_who_is_to_ask_another_broker_is_not_kept_waiting_here(bench: Bench) -> None:
+    """librdkafka asks one broker at a time: a wait here would keep it from the records there."""
+    caller = Caller("connection", lambda _, index: index == 0)
+
+    async def fetched(epoch: int, *partitions: int) -> list[tuple[int, ErrorCode]]:
+        asked: dict[TopicPartition, Sequence[AckBatch]] = {
+            TopicPartition(TOPIC.topic_id, index): [] for index in partitions
+        }
+        key = SessionKey("group", "me")
+        request = ShareFetch(caller, key, epoch, asked, (), 60_000, 1, 1_000_000, 500)
+        answer = await share_fetch(bench.gateway, request, Deadline(90))
+        return [(one.partition.partition, one.error) for one in answer]
+
+    moved = (1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert moved in await fetched(0, 0, 1)
+    assert await fetched(1) == [moved]
+    asked = bench.leader.of(leader.AcquireRecordsRequest)
+    assert asked[0].max_wait_ms == 0
+    assert all(request.max_wait_ms <= MOVED_WAIT * 1000 for request in asked)
 
 
 async def test_errors_that_kafkas_client_would_throw_are_shown_as_one_that_it_retries(bench: Bench) -> None:

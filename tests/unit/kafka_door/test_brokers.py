@@ -115,6 +115,39 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
     assert [await two.epoch(), await three.epoch()] == [2, 2]
 
 
+async def test_who_went_is_listed_for_a_while_and_leads_nothing() -> None:
+    """librdkafka drops who is not listed at once, with the partitions that are on their way from there."""
+    clock, _, [one, two, three] = started(3)
+    one.known = [one.member, two.member, three.member]
+    before = await one.brokers.view()
+    assert [*before.listed] == [*before.brokers] == [1, 2, 3]
+    one.known = [one.member, two.member.on_leave(), three.member]
+    view = await one.brokers.view()
+    assert ([*view.brokers], sorted(view.listed)) == ([1, 3], [1, 2, 3])
+    assert view.listed[2] == before.brokers[2]
+    clock.time += 2
+    one.known = [one.member, two.member.on_leave()]
+    view = await one.brokers.view()
+    assert ([*view.brokers], sorted(view.listed)) == ([1], [1, 2, 3])
+    clock.time += 4
+    one.known = [one.member, two.member]
+    view = await one.brokers.view()
+    assert ([*view.brokers], sorted(view.listed)) == ([1, 2], [1, 2, 3])
+    clock.time += 2
+    assert [*(await one.brokers.view()).listed] == [1, 2]
+
+
+async def test_who_leaves_lists_itself_to_the_end() -> None:
+    clock, _, [one, two] = started(2)
+    one.known = [one.member, two.member]
+    assert await one.epoch() == 1
+    one.known = [one.member.on_leave(), two.member]
+    await one.brokers.view()
+    clock.time += 1
+    view = await one.brokers.view()
+    assert ([*view.brokers], sorted(view.listed)) == ([2], [1, 2])
+
+
 async def test_who_leaves_last_and_who_stays_after_all() -> None:
     clock, _, [one, two] = started(2)
     one.known = [one.member.on_leave()]

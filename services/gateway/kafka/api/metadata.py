@@ -26,7 +26,7 @@ async def handle(call: Call) -> Message:
     return _R.MetadataResponse(
         brokers=[
             _R.MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
-            for broker in call.view.brokers.values()
+            for broker in call.view.listed.values()
         ],
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
         controller_id=min(call.view.brokers),
