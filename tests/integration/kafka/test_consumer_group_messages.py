@@ -1,0 +1,244 @@
+"""The messages of consumer groups, each in every version that is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libs.catalog.internal import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.integration.kafka.logs import fetch_one, list_offset
+from tests.integration.kafka.world import World
+from tests.support.client import TIMEOUT, unique
+from tests.support.kafka_client import KafkaClient, part
+
+COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
+CONSUMER_GROUP_HEARTBEAT = 68
+LONG = 3 * TIMEOUT
+"""Seconds; on a busy machine members come to an agreement slowly."""
+
+
+def joining(group: str, member: str = "", **more: Any) -> dict[str, Any]:
+    """The fields of a JoinGroup."""
+    protocol = part(JOIN, "JoinGroupRequestProtocol", name="range", metadata=b"what I am")
+    fields = {"session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000, "protocol_type": "consumer"}
+    return {"group_id": group, "member_id": member, "protocols": [protocol], **fields, **more}
+
+
+async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
+    """A member, whatever that takes."""
+    answer = await kafka.ask(JOIN, version, **joining(group))
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        answer = await kafka.ask(JOIN, version, **joining(group, answer.member_id))
+    assert answer.error_code == 0
+    return answer
+
+
+@pytest.mark.parametrize("version", range(10))
+async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    first = await kafka.ask(JOIN, version, **joining(group))
+    assert first.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else 0)
+    assert first.member_id.startswith("test-")
+    place = await joined(kafka, group, version) if version >= 4 else first
+    assert place.generation_id >= 1
+    assert (place.leader, place.protocol_name) == (place.member_id, "range")
+    assert place.protocol_type == ("consumer" if version >= 7 else None)
+    [member] = place.members
+    assert (member.member_id, bytes(member.metadata)) == (place.member_id, b"what I am")
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_syncing_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    part_of_it = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
+    agreed = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id, **agreed}
+    answer = await kafka.ask(SYNC, version, **of, assignments=[part_of_it])
+    assert (answer.error_code, bytes(answer.assignment)) == (0, b"mine")
+    wrong = await kafka.ask(SYNC, version, **{**of, "generation_id": 77}, assignments=[])
+    assert wrong.error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_heartbeats_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    of = {"group_id": group, "generation_id": place.generation_id}
+    assert (await kafka.ask(BEAT, version, **of, member_id=place.member_id)).error_code == 0
+    unknown = await kafka.ask(BEAT, version, **of, member_id="nobody")
+    assert unknown.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    none = await kafka.ask(BEAT, version, group_id="", generation_id=1, member_id="nobody")
+    assert none.error_code == ErrorCode.INVALID_GROUP_ID
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+
+    async def leave(member: str) -> int:
+        if version < 3:
+            return int((await kafka.ask(LEAVE, version, group_id=group, member_id=member)).error_code)
+        named = part(LEAVE, "MemberIdentity", member_id=member)
+        [outcome] = (await kafka.ask(LEAVE, version, group_id=group, members=[named])).members
+        return int(outcome.error_code)
+
+    assert await leave("nobody") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert await leave(place.member_id) == 0
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+async def test_committing_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
+    topic, topic_id = await world.client.create()
+    group = unique("consumers")
+    rows = [
+        part(
+            COMMIT,
+            "OffsetCommitRequestPartition",
+            partition_index=number,
+            committed_offset=7,
+            committed_metadata=text,
+        )
+        for number, text in ((0, "why"), (5, None))
+    ]
+    named = {"topic_id": topic_id} if version >= 10 else {"name": topic}
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", partitions=rows, **named)
+    answer = await kafka.ask(COMMIT, version, group_id=group, member_id="", topics=[of_topic])
+    [outcome] = answer.topics
+    assert [one.error_code for one in outcome.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    asked = part(FETCH, "OffsetFetchRequestTopic", name=topic, partition_indexes=[0])
+    [found] = (await kafka.ask(FETCH, 7, group_id=group, topics=[asked])).topics
+    assert [(one.committed_offset, one.metadata) for one in found.partitions] == [(7, "why")]
+
+
+async def test_a_member_of_another_generation_commits_nothing(world: World, kafka: KafkaClient) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
+    who = {"generation_id_or_member_epoch": place.generation_id + 1, "member_id": place.member_id}
+    [outcome] = (await kafka.ask(COMMIT, 8, group_id=group, topics=[of_topic], **who)).topics
+    assert outcome.partitions[0].error_code == ErrorCode.ILLEGAL_GENERATION
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+async def test_nothing_is_committed(kafka: KafkaClient, version: int) -> None:
+    if version < 8:
+        topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0, 7])
+        found = await kafka.ask(FETCH, version, group_id="any", topics=[topic])
+    else:
+        name = {"name": "any"} if version < 10 else {}
+        topic = part(FETCH, "OffsetFetchRequestTopics", partition_indexes=[0, 7], **name)
+        group = part(FETCH, "OffsetFetchRequestGroup", group_id="any", topics=[topic])
+        all_of_it = part(FETCH, "OffsetFetchRequestGroup", group_id="other", topics=None)
+        illegal = part(FETCH, "OffsetFetchRequestGroup", group_id="", topics=None)
+        answer = await kafka.ask(FETCH, version, groups=[group, all_of_it, illegal])
+        found, everything, refused = answer.groups
+        assert (everything.group_id, everything.topics) == ("other", [])
+        assert refused.error_code == ErrorCode.INVALID_GROUP_ID
+    (given,) = found.topics
+    assert found.error_code == 0
+    assert [(one.partition_index, one.committed_offset, one.error_code) for one in given.partitions] == [
+        (0, -1, 0),
+        (7, -1, 0),
+    ]
+
+
+async def test_offsets_of_an_old_request_fail_in_their_partitions(kafka: KafkaClient) -> None:
+    topic = part(FETCH, "OffsetFetchRequestTopic", name="any", partition_indexes=[0])
+    [found] = (await kafka.ask(FETCH, 1, group_id="", topics=[topic])).topics
+    assert [one.error_code for one in found.partitions] == [ErrorCode.INVALID_GROUP_ID]
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_describing_in_every_version(kafka: KafkaClient, version: int) -> None:
+    group = unique("consumers")
+    place = await joined(kafka, group, 9)
+    sync = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
+    of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}
+    await kafka.ask(SYNC, 4, **of, assignments=[sync])
+    found, none = (await kafka.ask(DESCRIBE, version, groups=[group, "none"])).groups
+    assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
+    [member] = found.members
+    assert (member.member_id, member.client_id) == (place.member_id, "test")
+    assert (bytes(member.member_metadata), bytes(member.member_assignment)) == (b"what I am", b"mine")
+    assert none.group_state == "Dead"
+    assert none.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+
+
+@pytest.mark.parametrize(("types", "listed"), [([], True), (["classic"], True), (["share"], False)])
+async def test_groups_are_listed_with_their_type(kafka: KafkaClient, types: list[str], listed: bool) -> None:
+    group = unique("consumers")
+    await joined(kafka, group, 9)
+    found = (await kafka.ask(LIST, 5, states_filter=[], types_filter=types)).groups
+    ours = [(one.protocol_type, one.group_type) for one in found if one.group_id == group]
+    assert ours == ([("consumer", "classic")] if listed else [])
+
+
+async def test_a_group_with_members_is_not_deleted(world: World, kafka: KafkaClient) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    await joined(kafka, group, 9)
+    [outcome] = (await kafka.ask(DELETE, 2, groups_names=[group])).results
+    assert outcome.error_code == ErrorCode.NON_EMPTY_GROUP
+    row = part(FORGET, "OffsetDeleteRequestPartition", partition_index=0)
+    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=[row])
+    assert (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).error_code == (
+        ErrorCode.NON_EMPTY_GROUP
+    )
+
+
+async def test_offsets_of_partitions_that_are_not_there_are_not_forgotten(
+    world: World, kafka: KafkaClient
+) -> None:
+    topic, _ = await world.client.create()
+    group = unique("consumers")
+    row = part(COMMIT, "OffsetCommitRequestPartition", partition_index=0, committed_offset=7)
+    of_topic = part(COMMIT, "OffsetCommitRequestTopic", name=topic, partitions=[row])
+    await kafka.ask(COMMIT, 8, group_id=group, member_id="", topics=[of_topic])
+    rows = [part(FORGET, "OffsetDeleteRequestPartition", partition_index=number) for number in (0, 9)]
+    of_topic = part(FORGET, "OffsetDeleteRequestTopic", name=topic, partitions=rows)
+    [found] = (await kafka.ask(FORGET, 0, group_id=group, topics=[of_topic])).topics
+    assert [one.error_code for one in found.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    [gone] = (await kafka.ask(DESCRIBE, 6, groups=[group])).groups
+    assert gone.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(world: World) -> None:
+    group = unique("consumers")
+    async with world.connect() as one, world.connect() as other:
+        place = await joined(one, group, 3)
+        other.send(JOIN, 3, **joining(group))
+        of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}
+
+        async def rebalancing() -> bool:
+            beat = await one.ask(BEAT, 4, **of)
+            return bool(beat.error_code == ErrorCode.REBALANCE_IN_PROGRESS)
+
+        await eventually(rebalancing, LONG)
+        other.abort()
+        again = await one.ask(JOIN, 3, **joining(group, place.member_id))
+        assert again.error_code == 0
+        assert len(again.members) == 2, "until its session has run out"
+
+
+async def test_their_topic_has_nothing_to_read(kafka: KafkaClient) -> None:
+    """Only who asks for it by name sees which broker coordinates which groups."""
+    found = await list_offset(kafka, OFFSETS_TOPIC, -2)
+    by_name = await fetch_one(kafka, OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 0, version=12)
+    by_id = await fetch_one(kafka, OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 0)
+    assert found.error_code == by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert by_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_heartbeats_of_the_new_protocol_are_refused(kafka: KafkaClient, version: int) -> None:
+    fields = {"group_id": "any", "member_id": "me", "member_epoch": 0}
+    answer = await kafka.ask(CONSUMER_GROUP_HEARTBEAT, version, **fields)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "group.protocol=classic" in answer.error_message
