@@ -171,7 +171,7 @@ ghz: .cache/bin/ghz ## build ghz, which puts gRPC under load (needs Go)
 k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; ten minutes; BUILD as for `image`, ONLY=KEDA: that step)
 	@$(BIN)/python -m tests.k8s --only "$(ONLY)"
 
-k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA (Go; about half an hour, once)
+k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA, metrics-server (Go; about half an hour, once)
 	@$(BIN)/python -m tests.k8s.parts
 
 sbom: .cache/deploy/.ready ## list what the image has of Python packages, with licences: build/sbom.json (CycloneDX)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 from time import monotonic
 from typing import Annotated
 
@@ -13,9 +12,10 @@ import typer
 
 from tests.deploy.chart import HELM, NO_HELM
 from tests.k8s.cluster import cluster
-from tests.k8s.images import archive
+from tests.k8s.images import archive, spark_archive
 from tests.k8s.machine import lacking
-from tests.k8s.parts import Missing, missing
+from tests.k8s.parts import Missing, needed
+from tests.k8s.pipeline import PIPELINE
 from tests.k8s.trial import trial
 
 
@@ -27,7 +27,7 @@ def main(
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # everything is taken down then, too
     wants = lacking()
-    absent = [part.name for part in missing() if part.name not in ("keda", "keda-adapter")]
+    absent = [part.name for part in needed()]
     if not wants and absent:
         wants = [f"{', '.join(absent)}: make k8s-parts"]
     if HELM is None:
@@ -47,7 +47,7 @@ def _run(begun: float, only: str, *, alone: bool) -> int:
         typer.echo(f"{monotonic() - begun:7.1f} {text}")
 
     tell("images ...")
-    images: Path = archive()
+    images = [archive(), *([spark_archive()] if PIPELINE.lower() in only.lower() else [])]
     tell("cluster ...")
     with cluster(images) as node:
         tell(f"the node is ready; kubectl --kubeconfig={node.kubectl.kubeconfig}")

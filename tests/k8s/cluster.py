@@ -32,8 +32,11 @@ class Node:
         self._stack = contextlib.ExitStack()
         self.kubectl = Kubectl(folder / "keys" / "admin.kubeconfig")
 
-    def start(self, images: Path) -> None:
-        """Start everything, and wait until the node is ready. Raises Missing with a log's end."""
+    def start(self, images: Sequence[Path]) -> None:
+        """Start everything, with images of these archives, and wait until the node is ready.
+
+        Raises Missing with a log's end.
+        """
         folder = self.folder
         for name in ("keys", "log"):
             (folder / name).mkdir()
@@ -49,9 +52,10 @@ class Node:
         self._stack.callback(self._unmount)
         self._run("containerd", configs.containerd(folder))
         self._await("containerd", lambda: self._ctr("version").returncode == 0)
-        imported = self._ctr("-n", "k8s.io", "images", "import", str(images))
-        if imported.returncode:
-            raise Missing(f"the images cannot be imported: {imported.stderr}")
+        for archive in images:
+            imported = self._ctr("-n", "k8s.io", "images", "import", str(archive))
+            if imported.returncode:
+                raise Missing(f"the images cannot be imported: {imported.stderr}")
         self._stack.callback(self._end_pods)
         self._run("kubelet", configs.kubelet(folder))
         self._run("coredns", configs.dns(folder))
@@ -112,7 +116,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def cluster(images: Path) -> Iterator[Node]:
+def cluster(images: Sequence[Path]) -> Iterator[Node]:
     """A ready node; whatever happens, nothing of it stays."""
     folder = Path(tempfile.mkdtemp(prefix="sharebroker-k8s-"))
     node = Node(folder)

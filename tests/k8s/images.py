@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +17,13 @@ from libs.testkit.servers import binaries
 from tests.architecture.sources import ROOT, files, name
 from tests.deploy.chart import CHART
 from tests.k8s.engine import Engine, engine
-from tests.k8s.parts import BIN, CACHE, Missing, has_keda
+from tests.k8s.parts import BIN, CACHE, Missing, has_keda, has_metrics_server
 
 SERVER: Final = "docker.io/library/sharebroker:k8s"
+SPARK: Final = "docker.io/library/sharebroker-spark:k8s"
 PAUSE: Final = "docker.io/library/pause:local"
 KEDA: Final = "docker.io/local/keda:1"
+METRICS_SERVER: Final = "docker.io/local/metrics-server:1"
 KEDA_METRICS: Final = "docker.io/local/keda-metrics-apiserver:1"
 VALKEY: Final = yaml.safe_load((CHART / "values.yaml").read_text())["redis"]["builtIn"]["image"]
 
@@ -37,15 +40,29 @@ _HALF_AN_HOUR: Final = 1800.0
 
 
 def archive() -> Path:
-    """All of them in one file for containerd; as it was, where nothing changed. Raises Missing."""
-    path = CACHE / f"images-{_digest()}.tar"
+    """All but Spark's in one file for containerd; as it was, where nothing changed. Raises Missing."""
+    names = [SERVER, VALKEY, PAUSE, *([KEDA, KEDA_METRICS] if has_keda() else [])]
+    names += [METRICS_SERVER] if has_metrics_server() else []
+    return _archive("images", _build, names)
+
+
+def spark_archive() -> Path:
+    """The image with Spark, 1 GB and more, in a file of its own. Raises Missing."""
+
+    def build(docker: Engine) -> None:
+        docker.build(SPARK, _DOCKERFILE, ROOT, ["--target", "spark"])
+
+    return _archive("spark", build, [SPARK])
+
+
+def _archive(kind: str, build: Callable[[Engine], None], names: Sequence[str]) -> Path:
+    path = CACHE / f"{kind}-{_digest()}.tar"
     if not path.exists():
-        for old in CACHE.glob("images-*.tar"):
+        for old in CACHE.glob(f"{kind}-*.tar"):
             old.unlink()
         with engine() as docker:
             _base(docker)
-            _build(docker)
-            names = [SERVER, VALKEY, PAUSE, *([KEDA, KEDA_METRICS] if has_keda() else [])]
+            build(docker)
             docker.run("save", "-o", f"{path}.new", *names)
         Path(f"{path}.new").replace(path)
     return path
@@ -59,7 +76,7 @@ def _digest() -> str:
     for path in sent:
         digest.update(name(path).encode())
         digest.update(path.read_bytes())
-    digest.update(b"with KEDA" if has_keda() else b"")
+    digest.update(repr((has_keda(), has_metrics_server())).encode())
     return digest.hexdigest()[:16]
 
 
@@ -108,10 +125,12 @@ def _build(docker: Engine) -> None:
     valkey = _VALKEY.format(base=base())
     _around(docker, VALKEY, binaries()["valkey"], valkey)
     _around(docker, PAUSE, BIN / "pause", _STATIC.format(name="pause", user=65535))
-    if not has_keda():
-        return
-    _around(docker, KEDA, BIN / "keda", _STATIC.format(name="keda", user=1000))
-    _around(docker, KEDA_METRICS, BIN / "keda-adapter", _STATIC.format(name="keda-adapter", user=1000))
+    if has_keda():
+        _around(docker, KEDA, BIN / "keda", _STATIC.format(name="keda", user=1000))
+        _around(docker, KEDA_METRICS, BIN / "keda-adapter", _STATIC.format(name="keda-adapter", user=1000))
+    if has_metrics_server():
+        program = "metrics-server"
+        _around(docker, METRICS_SERVER, BIN / program, _STATIC.format(name=program, user=1000))
 
 
 def _around(docker: Engine, image: str, program: Path, dockerfile: str) -> None:

@@ -1,4 +1,4 @@
-"""`make k8s-parts`: builds Kubernetes, CoreDNS and KEDA from their released Go modules, once."""
+"""`make k8s-parts`: builds Kubernetes and what runs on it from their released Go modules, once."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ VERSION: Final = "1.34.4"
 """Of Kubernetes: the last minor release whose kubelet starts on cgroup v1 unasked."""
 
 KEDA: Final = "v2.21.0"
+METRICS_SERVER: Final = "sigs.k8s.io/metrics-server"
+METRICS_VERSION: Final = "v0.9.0"
 _HOUR: Final = 3600.0
 _STAMP: Final = "k8s.io/component-base/version"
 
@@ -69,6 +71,7 @@ PARTS: Final = (
     Part("pause", "", "", "."),
     Part("keda", _KEDA, KEDA, f"{_KEDA}/cmd/operator"),
     Part("keda-adapter", _KEDA, KEDA, f"{_KEDA}/cmd/adapter"),
+    Part("metrics-server", METRICS_SERVER, METRICS_VERSION, f"{METRICS_SERVER}/cmd/metrics-server"),
 )
 
 
@@ -77,9 +80,19 @@ def missing() -> list[Part]:
     return [part for part in PARTS if not part.path.exists()]
 
 
+def needed() -> list[Part]:
+    """Those of them that no trial can do without."""
+    return [part for part in missing() if part.module not in (_KEDA, METRICS_SERVER)]
+
+
 def has_keda() -> bool:
     """Whether KEDA is built; it is the dearest part, and a trial can do without."""
     return not any(part.module == _KEDA for part in missing())
+
+
+def has_metrics_server() -> bool:
+    """Whether what tells an autoscaler of CPU is built."""
+    return not any(part.module == METRICS_SERVER for part in missing())
 
 
 def module_folder(module: str, version: str) -> Path:

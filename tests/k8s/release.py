@@ -28,6 +28,17 @@ class Release:
     """A release of our chart on a node; see tests.chaos.ports.Deployed."""
 
     node: Node
+    name: str = NAME
+
+    @property
+    def fullname(self) -> str:
+        """What the chart calls its objects."""
+        return self.name if NAME in self.name else f"{self.name}-{NAME}"
+
+    @property
+    def cluster_id(self) -> str:
+        """The chart names the cluster for namespace and release."""
+        return f"{NAMESPACE}_{self.fullname}"
 
     def prepare(self) -> None:
         """What has to be there before it is installed."""
@@ -40,20 +51,20 @@ class Release:
     def install(self, *more: str) -> None:
         """`helm install --wait`."""
         settings = [f"--set=settings.{_escaped(one)}" for one in SETTINGS]
-        self.node.kubectl.release("install", NAME, f"--values={_HERE}/values.yaml", *settings, *more)
+        self.node.kubectl.release("install", self.name, f"--values={_HERE}/values.yaml", *settings, *more)
 
     def test(self) -> None:
         """`helm test`. Raises Failed."""
-        self.node.kubectl.helm("test", NAME, "--timeout=3m")
+        self.node.kubectl.helm("test", self.name, "--timeout=3m")
 
     def uninstall(self) -> None:
         """`helm uninstall`."""
-        self.node.kubectl.helm("uninstall", NAME, "--wait", "--timeout=3m")
+        self.node.kubectl.helm("uninstall", self.name, "--wait", "--timeout=3m")
 
     def change(self, *values: str) -> None:
         """`helm upgrade --wait` with some values changed, NAME=VALUE."""
         words = [f"--set-json={one}" for one in values]
-        self.node.kubectl.release("upgrade", NAME, "--reuse-values", *words)
+        self.node.kubectl.release("upgrade", self.name, "--reuse-values", *words)
 
     def pods(self, role: str) -> dict[str, str]:
         """Names and addresses of a role's pods."""
@@ -85,7 +96,7 @@ class Release:
 
     def address(self, first: int = 0) -> str:
         """The gRPC door, by a port of the node."""
-        (service,) = self.node.kubectl.get("service", NAME)
+        (service,) = self.node.kubectl.get("service", self.fullname)
         (port,) = (one["nodePort"] for one in service["spec"]["ports"] if one["name"] == "grpc")
         return f"{NODE}:{port}"
 
@@ -101,8 +112,8 @@ class Release:
 
     @property
     def keys(self) -> Keys:
-        """What they are called there: the chart names the cluster for namespace and release."""
-        return Keys.of_cluster(f"{NAMESPACE}_{NAME}")
+        """What they are called there."""
+        return Keys.of_cluster(self.cluster_id)
 
 
 def _escaped(assignment: str) -> str:

@@ -15,12 +15,15 @@ from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE
 from tests.chaos.report import Outcome, percentile, report
 from tests.chaos.run import Chaos
+from tests.k8s.autoscaling import scaled_by_cpu
 from tests.k8s.cluster import Node
 from tests.k8s.encrypted import encrypted
 from tests.k8s.keda import scaled_by_lag
 from tests.k8s.kubectl import Failed
+from tests.k8s.neighbours import kept_apart
 from tests.k8s.operations import everyday
-from tests.k8s.parts import Missing, has_keda
+from tests.k8s.parts import Missing, has_keda, has_metrics_server
+from tests.k8s.pipeline import PIPELINE, worked_off
 from tests.k8s.readiness import Readiness
 from tests.k8s.release import Release
 
@@ -69,6 +72,15 @@ async def trial(node: Node, tell: Tell, only: str = "") -> Findings:
                 await findings.step("KEDA", lambda: scaled_by_lag(release))
             else:
                 findings.told.append("KEDA: left out, it is not built (make k8s-parts)")
+            await findings.step("two releases, one Redis", lambda: kept_apart(release))
+            if has_metrics_server():
+                await findings.step("autoscaling by CPU", lambda: scaled_by_cpu(release))
+            else:
+                findings.told.append(
+                    "autoscaling by CPU: left out, metrics-server is not built (make k8s-parts)"
+                )
+            if PIPELINE.lower() in only.lower():
+                await findings.step(PIPELINE, lambda: worked_off(release))
             await findings.step("start to ready", lambda: _starts(release, readiness))
         if findings.broken:
             tell(await asyncio.to_thread(_state, release))

@@ -1,0 +1,120 @@
+"""Every panel shows something: a real Prometheus asks a process at work, and answers the panels' queries."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import confluent_kafka
+import grpc
+import pytest
+
+from libs.testkit.brokers import Serve
+from libs.testkit.servers import running
+from libs.testkit.waiting import eventually
+from sharebroker import aio
+from tests.deploy.chart import CHART
+from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, unique
+from tests.support.prometheus import MISSING, PROMETHEUS, Prometheus, prometheus
+
+pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)
+
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+_GRAFANAS: Final = {"$__rate_interval": "10s", "$group": ".*", "$topic": ".*"}
+_PATIENCE: Final = 90.0
+# Nothing is told of what has never happened, and should not.
+_QUIET: Final = {("coordinator", "Appends that failed"), ("coordinator", "Leases that are nobody's")}
+
+
+def panels() -> Iterator[tuple[tuple[str, str], list[str]]]:
+    """Dashboard, title, and the queries as Grafana sends them."""
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            queries = []
+            for target in panel["targets"]:
+                query = target["expr"]
+                for name, value in _GRAFANAS.items():
+                    query = query.replace(name, value)
+                queries.append(query)
+            yield (path.stem, panel["title"]), queries
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with running("valkey", "--appendonly", "yes") as redis:
+        locks = "group.share.min.record.lock.duration.ms=1000"
+        serve = Serve(tmp_path, ["--redis", redis.url, "--metrics", "127.0.0.1:0", "--set", locks])
+        serve.start()
+        yield serve
+        serve.stop()
+
+
+class Work:
+    """What a day brings, in small: answers of every kind, locks that run out, refusals at both doors."""
+
+    def __init__(self, client: Client, serve: Serve, topic: str, group: str) -> None:
+        self._client = client
+        self._serve = serve
+        self._topic = topic
+        self._group = group
+        self._kafka = confluent_kafka.Producer({"bootstrap.servers": serve.kafka, "retries": 0})
+
+    async def go_on(self) -> None:
+        """Until it is ended; one round a second or so."""
+        while True:
+            await self._client.publish(self._topic, map(str, range(12)))
+            for kind in (ACCEPT, REJECT, RELEASE):
+                held = await self._client.acquire(self._group, self._topic, 3, member="m", wait=1.0)
+                await self._client.acknowledge(self._group, "m", held.records, kind)
+            await self._client.acquire(self._group, self._topic, 1, member="silent", wait=1.0)
+            with pytest.raises(grpc.aio.AioRpcError):
+                await self._client.publish("nowhere", "x")
+            await asyncio.to_thread(self._through_kafkas_door)
+            await self._unseen()
+
+    def _through_kafkas_door(self) -> None:
+        self._kafka.produce(self._topic, b"x")
+        self._kafka.produce("nowhere-either", b"x")
+        self._kafka.flush(10)
+
+    async def _unseen(self) -> None:
+        """A member takes more than it looks at."""
+        async with aio.ShareConsumer(self._serve.address, self._group, [self._topic]) as consumer:
+            async for record in consumer:
+                record.accept()
+                await asyncio.sleep(1.0)  # heartbeats, and a scrape, see it there
+                return
+
+
+async def test_every_panel_shows_something(serve: Serve) -> None:
+    missing = dict(panels())
+    assert len(missing) > 40
+    async with connected(serve.address) as client:
+        topic, _ = await client.create(2, name=unique("orders"))
+        settings = {"share_record_lock_duration_ms": "1000", "share_delivery_count_limit": "2"}
+        work = Work(client, serve, topic, await client.group(**settings))
+        with prometheus([str(serve.facts["metrics"])]) as found:
+            working = asyncio.create_task(work.go_on())
+            try:
+                await eventually(lambda: _seen(found, missing, working), _PATIENCE)
+            except AssertionError:
+                pytest.fail(f"nothing is shown by {sorted(missing)}")
+            finally:
+                working.cancel()
+                await asyncio.wait([working])
+
+
+async def _seen(found: Prometheus, missing: dict[tuple[str, str], list[str]], working: object) -> bool:
+    """Take out what shows something; whether that is all that can."""
+    assert isinstance(working, asyncio.Task)
+    if working.done():
+        working.result()
+    await asyncio.sleep(1)
+    for place, queries in list(missing.items()):
+        values = [await asyncio.to_thread(found.values, query) for query in queries]
+        if all(values):
+            del missing[place]
+    return not missing.keys() - _QUIET

@@ -1,0 +1,81 @@
+"""The pipeline as a Job: Spark in a restricted pod works a topic off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Final
+
+from libs.testkit.waiting import eventually
+from services.flights.core.flight import Flight
+from tests.k8s.kubectl import Failed, Kubectl
+from tests.k8s.release import Release
+from tests.pipeline.queue import READERS, TOPIC, publish
+from tests.support.client import connected
+
+PIPELINE: Final = "pipeline"
+"""The step; it is done when it is asked for by name, since its image takes minutes to make."""
+
+_FLIGHTS: Final = 500
+_PARTITIONS: Final = 2
+_TIME: Final = 420.0
+_VALUES: Final = {
+    "pipeline.enabled": True,
+    "pipeline.image.tag": "k8s",
+    "pipeline.topic": TOPIC,
+    "pipeline.group": READERS,
+    "pipeline.arguments": ["--from-beginning", "--json"],
+    "pipeline.persistence.enabled": False,
+    "pipeline.backoffLimit": 1,
+    "pipeline.resources.requests": {"cpu": "100m", "memory": "1Gi"},
+}
+
+
+async def worked_off(release: Release) -> str:
+    """What happened, in a line. Raises AssertionError where it does not."""
+    kubectl = release.node.kubectl
+    async with connected(release.address()) as client:
+        published = await publish(client, release.address(), map(_flight, range(_FLIGHTS)), _PARTITIONS)
+        values = [f"{name}={json.dumps(value)}" for name, value in _VALUES.items()]
+        await asyncio.to_thread(release.change, *values)
+        (job,) = await asyncio.to_thread(kubectl.get, "job", "-l=app.kubernetes.io/component=pipeline")
+        name = f"job/{job['metadata']['name']}"
+        await _ended(kubectl, name)
+        said = "\n" + await asyncio.to_thread(kubectl, "logs", name)
+        tables = json.loads(said[said.rindex("\n{") :])  # what is told on the way stands before it
+        wanted = ["--for=condition=Complete", name, "--timeout=60s"]
+        await asyncio.to_thread(kubectl, "wait", *wanted)
+    await asyncio.to_thread(release.change, "pipeline.enabled=false")
+    totals: dict[str, Any] = tables["totals"][0]
+    rejected = sum(published.rejected.values())
+    assert totals["bronze"] == totals["offsets"] == published.records, totals
+    assert (totals["silver"], totals["rejected"]) == (published.records - rejected, rejected), totals
+    assert not totals["differences"], totals
+    return f"{published.records} records in tables, {rejected} of them apart, the state log folded alike"
+
+
+def _flight(number: int) -> Flight:
+    return Flight("2013-12-31", "ZZ", str(number), f"N{number % 7}", "JFK", "LGA", 900, 0, number % 60)
+
+
+async def _ended(kubectl: Kubectl, job: str) -> None:
+    """Until it is done, well or not."""
+    failed: list[str] = []
+
+    async def over() -> bool:
+        await asyncio.sleep(1)
+        (found,) = await asyncio.to_thread(kubectl.get, job)
+        kinds = {one["type"] for one in found["status"].get("conditions", ()) if one["status"] == "True"}
+        if "Failed" in kinds:
+            failed.append(await asyncio.to_thread(_said, kubectl, job))
+        return bool(failed) or "Complete" in kinds
+
+    await eventually(over, _TIME)
+    assert not failed, failed[0]
+
+
+def _said(kubectl: Kubectl, job: str) -> str:
+    try:
+        return kubectl("logs", job, "--tail=40")
+    except Failed as failure:
+        return str(failure)
