@@ -20,7 +20,9 @@ from tests.k8s.trial import trial
 
 
 def main(
-    only: Annotated[str, typer.Option(help="Only the steps whose names contain this.")] = "",
+    only: Annotated[
+        str, typer.Option(help="Only the steps whose names contain this; several by commas.")
+    ] = "",
     alone: Annotated[bool, typer.Option(help="Only the cluster and the images, until Ctrl-C.")] = False,
 ) -> None:
     """Try the chart on a real cluster; exit code 1 where something failed, 2 where it cannot be tried."""

@@ -20,10 +20,11 @@ CLIENT = "the-test"
 
 @dataclass(frozen=True)
 class Traced:
-    """A cluster that traces, what was told so far, and where Jaeger answers."""
+    """A cluster that traces, what was told so far, where to, and where Jaeger answers."""
 
     cluster: Cluster
     spans: Callable[[], Sequence[Told]]
+    otlp: str
     query: str = ""
 
 
@@ -61,10 +62,10 @@ def _ignore(by: str, why: str) -> None:
 def tracing_here(endpoint: str, **more: str) -> Iterator[None]:
     """The test's own process traces, as a program of a user."""
     settings = parse(environment(endpoint, **more))
-    exporting = setup.begin(settings, {"service.name": CLIENT}, _ignore)
+    exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), switch.on
     switch.turn(exporting.tracer)
     try:
         yield
     finally:
-        switch.turn(None)
+        switch.turn(before)
         exporting.stop()

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 from uuid import uuid4
@@ -19,13 +23,13 @@ from typer.testing import CliRunner
 
 from libs.testkit.brokers import four_processes, one_process
 from libs.testkit.waiting import eventually, until
-from sharebroker.aio import Producer
+from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.cli.app import app
 from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import produce_pb2 as produce
 from sharebroker.tracing.context import TraceContext
 from sharebroker.tracing.told import Told, of_jaeger
-from tests.integration.tracing.conftest import CLIENT, LOCK, Traced, serving, tracing_here
+from tests.integration.tracing.conftest import CLIENT, LOCK, Traced, environment, serving, tracing_here
 from tests.support.client import Client, connected
 from tests.support.jaeger import JAEGER, MISSING, jaeger
 from tests.support.otlp import collecting
@@ -41,7 +45,7 @@ def collected() -> Iterator[Traced]:
         serving(four_processes, collector.url) as cluster,
         tracing_here(collector.url),
     ):
-        yield Traced(cluster, collector.spans)
+        yield Traced(cluster, collector.spans, collector.url)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,7 @@ def in_jaeger() -> Iterator[Traced]:
             with urlopen(f"{found.query}/api/traces?service={CLIENT}&limit=1000", timeout=30) as answer:
                 return of_jaeger(json.load(answer))
 
-        yield Traced(cluster, spans, found.query)
+        yield Traced(cluster, spans, found.otlp, found.query)
 
 
 @pytest.fixture(
@@ -225,6 +229,38 @@ async def test_a_refusal_says_why(collected: Traced) -> None:
     (refused,) = by_operation(story(collected, topic, "acknowledge"), topic)["acknowledge"]
     assert refused.attributes["error.type"] == "INVALID_RECORD_STATE"
     assert refused.attributes["messaging.sharebroker.reason"] == "stale_token"
+
+
+async def test_what_workers_do_stands_in_the_story(collected: Traced, tmp_path: Path) -> None:
+    """A program that traces, and `sharebroker work`, which hands the trace on to its command."""
+    address = collected.cluster.address
+    async with connected(address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["a"], partition=0)
+        with tracing_here(collected.otlp):
+            async with ShareConsumer(address, group, [topic]) as consumer:
+                async for record in consumer:
+                    with consumer.processing(record):
+                        await record.accept()
+                    break
+        await client.publish(topic, ["b"], partition=0)
+    told = tmp_path / "told"
+    command = [sys.executable, "-c", "from sharebroker.cli import main; main()", "work", topic, "-g", group]
+    command += ["--server", address, "--timeout", "5", "--", "sh", "-c", f"echo $TRACEPARENT > {told}"]
+    own = os.environ | environment(collected.otlp)
+    ran = await asyncio.to_thread(
+        subprocess.run, command, env=own, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran
+    named = by_operation(story(collected, topic, *["create", "process", "accept"] * 2), topic)
+    for create, process in zip(named["create"], named["process"], strict=True):
+        assert (process.name.trace, process.parent) == (create.name.trace, create.name.span)
+        assert process.attributes["messaging.consumer.group.name"] == group
+        assert process.attributes["messaging.sharebroker.settled"] == "accept"
+    mine, works = named["process"]
+    assert (mine.service, works.service) == (CLIENT, "sharebroker-cli")
+    assert told.read_text().strip() == f"00-{works.name.trace}-{works.name.span}-01"
 
 
 @pytest.mark.skipif(JAEGER is None, reason=MISSING)
