@@ -74,7 +74,6 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("redis.url=redis://elsewhere", "redis.builtIn.enabled must be false"),
         ("redis.builtIn.enabled=false", "redis.url or redis.urlSecret.name is needed"),
         ("kafka.external.type=LoadBalancer", "kafka.external.advertise is needed"),
-        ("pipeline.enabled=true,tls.secret=a", "tls.secret must be empty"),
         ("pipeline.topic=a/b", "'/pipeline/topic'"),
         ("tls.clientAuth=requested", "'/tls/clientAuth': value must be one of"),
         (

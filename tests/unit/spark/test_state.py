@@ -59,6 +59,8 @@ def test_what_cannot_be_read_is_a_row_too() -> None:
 
 def test_options() -> None:
     assert state_options(SERVER) == StateOptions("127.0.0.1:9090")
+    encrypted = "tls://127.0.0.1:9090?ca=/etc/ca.pem&cert=/etc/me.pem&key=/etc/me.key"
+    assert state_options({"bootstrap": encrypted}) == StateOptions(encrypted)
     given = SERVER | {"groups": " a, b,a,", "topics": "t", "onUnavailable": "Wait", "path": "x"}
     assert state_options(given) == StateOptions("127.0.0.1:9090", ("a", "b"), ("t",), waits=True)
 

@@ -103,6 +103,16 @@ def _lower(given: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in given.items()}
 
 
+def address_of(lower: Mapping[str, str]) -> str:
+    """Where the server is, of options with their names in lower case. Raises OptionError."""
+    bootstrap = lower.get("bootstrap", "").strip()
+    if not _ADDRESS.fullmatch(bootstrap):
+        raise OptionError(
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or tls://HOST:PORT"
+        )
+    return bootstrap
+
+
 def _parsed(given: Mapping[str, str]) -> Options:
     lower = _lower(given)
     unknown = sorted(lower.keys() - {name.lower() for name in NAMES} - _SPARKS)
@@ -110,11 +120,7 @@ def _parsed(given: Mapping[str, str]) -> Options:
         raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(NAMES)}")
     numbers = {name: _number(name, lower.get(name.lower())) for name in NUMBERS}
     choices = {name: _choice(name, lower.get(name.lower())) for name in CHOICES}
-    bootstrap = lower.get("bootstrap", "").strip()
-    if not _ADDRESS.fullmatch(bootstrap):
-        raise OptionError(
-            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or tls://HOST:PORT"
-        )
+    bootstrap = address_of(lower)
     session_id = lower.get("sessionid", "").strip()
     if len(session_id) > _SESSION_LENGTH:
         raise OptionError(

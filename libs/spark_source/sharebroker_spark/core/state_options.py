@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_spark.core.options import OptionError
+from sharebroker_spark.core.options import OptionError, address_of
 
-_ADDRESS: Final = re.compile(r"\S+:\d{1,5}")
 _CHOICES: Final = ("fail", "wait")
 """The first is the default: a table is asked for by somebody who waits for it."""
 STATE_NAMES: Final = ("bootstrap", "groups", "topics", "onUnavailable")
@@ -31,11 +29,7 @@ def state_options(given: Mapping[str, str]) -> StateOptions:
     unknown = sorted(lower.keys() - {name.lower() for name in STATE_NAMES} - {"path"})
     if unknown:
         raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(STATE_NAMES)}")
-    bootstrap = lower.get("bootstrap", "")
-    if not _ADDRESS.fullmatch(bootstrap):
-        raise OptionError(
-            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door"
-        )
+    bootstrap = address_of(lower)
     choice = lower.get("onunavailable", _CHOICES[0]).lower()
     if choice not in _CHOICES:
         raise OptionError(f"option onUnavailable is {choice!r}; it must be {' or '.join(_CHOICES)}")
