@@ -35,6 +35,7 @@ class Project:
         self.spec = self.code / "services" / "pipeline" / _SPEC
         self.report = self.folder / "report"
         self.log = self.folder / "spark.log"
+        self.temporary = self.folder / "temporary"
 
     @contextmanager
     def held(self, facts: Mapping[str, str]) -> Iterator[int]:
@@ -51,7 +52,10 @@ class Project:
         with (self.folder / "lock").open("w") as lock:
             self._lock(lock)
             kept.write_text(json.dumps(dict(facts)))
-            yield lock.fileno()
+            try:
+                yield lock.fileno()
+            finally:
+                shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _lock(self, lock: IO[str]) -> None:
         """Spark has the lock, too: one whose command was killed takes a moment to end."""
@@ -68,7 +72,9 @@ class Project:
 
     def stage(self, configuration: Mapping[str, str], master: str, memory: str) -> None:
         """Lay out the code for Spark, this service alone, and what Spark is told."""
-        shutil.rmtree(self.code, ignore_errors=True)
+        for stale in (self.code, self.temporary):  # the latter is what a run left that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        self.temporary.mkdir()
         target = self.spec.parent
         shutil.copytree(_SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"))
         spec = (_SOURCE / _SPEC).read_text()
@@ -78,12 +84,14 @@ class Project:
         (self.settings / "spark-defaults.conf").write_text("".join(lines))
 
     def _spark(self, master: str, memory: str) -> dict[str, str]:
-        """A catalog that outlives the run (Hive's on Derby, in the folder), and little else."""
+        """A catalog that outlives the run (Hive's on Derby), and nothing outside the folder."""
         jdbc = f"jdbc:derby:;databaseName={self.folder / 'metastore'};create=true"
         return {
             "spark.master": master,
             "spark.driver.memory": memory,
-            "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC -Dderby.system.home={self.folder}",
+            "spark.driver.extraJavaOptions": f'-XX:+UseSerialGC "-Dderby.system.home={self.folder}" '
+            f'"-Djava.io.tmpdir={self.temporary}"',
+            "spark.local.dir": str(self.temporary),
             "spark.sql.catalogImplementation": "hive",
             "spark.sql.warehouse.dir": (self.folder / "tables").as_uri(),
             "spark.hadoop.javax.jdo.option.ConnectionURL": jdbc,

@@ -55,7 +55,8 @@ def _started(
         stderr=log,
         pass_fds=(lock,),
         cwd=project.folder,
-        env=variables(spark, project.code, project.settings, this_process()),
+        env=variables(spark, project.code, project.settings, this_process())
+        | {"TMPDIR": str(project.temporary)},
         start_new_session=True,
     )
     try:

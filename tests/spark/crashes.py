@@ -112,6 +112,7 @@ async def test_records_are_removed_between_plan_and_read(transfer: Transfer, str
         else:
             rows = await asyncio.to_thread(program.says, "rows")
             assert len(rows) == 2 * RECORDS - 3
+            assert program.value("lost") == 3
             assert lost in program.errors
 
 
@@ -141,3 +142,4 @@ async def test_a_batch_takes_longer_than_its_locks(serve: Serve, tmp_path: Path,
             else:
                 await asyncio.to_thread(program.says, "rows")
                 assert told in program.errors
+                assert program.value("taken") > 0

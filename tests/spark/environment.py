@@ -104,6 +104,8 @@ def variables(folder: Path) -> dict[str, str]:
         "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto "
         f"-Djava.io.tmpdir={folder}",
     }
+    if (home := ENVIRONMENT / "spark-home").exists():  # there Python's modules are compiled
+        environment["SPARK_HOME"] = str(home)
     if shutil.which("java") is None:
         environment["JAVA_HOME"] = str(ENVIRONMENT / "java")
     return environment

@@ -176,6 +176,7 @@ async def test_what_retention_removed_is_no_lost_lock(world: World) -> None:
         request = leader.DeleteRecordsRequest(partitions=[part])
         await world.client.admin.DeleteRecords(request, timeout=TIMEOUT)
         assert spans(await call(driver.plan, batch, None, 0)) == [(16, 19)]
+        assert (driver.lost, driver.taken) == (3, 0)
 
 
 async def test_the_server_may_be_away_for_a_while(world: World) -> None:

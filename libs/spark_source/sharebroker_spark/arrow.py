@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from aiokafka.record.memory_records import MemoryRecords
+import pyarrow.compute as pc
 
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.decoding import Decoder, decoder
+from sharebroker_spark.records import Records, read_records
 
 ROWS: Final = 10_000
 """Rows of an Arrow batch at most."""
@@ -75,73 +76,33 @@ class Frame:
 
 
 class Columns:
-    """Gathers rows of one range."""
+    """Makes rows of one range."""
 
     def __init__(self, frame: Frame, one: Range, delivery: Delivery, rejected: Rejected) -> None:
         self._frame = frame
         self._range = one
         self._delivery = delivery
         self._rejected = rejected
-        self._keys: list[bytes | None] = []
-        self._values: list[bytes | None] = []
-        self._offsets: list[int] = []
-        self._times: list[int] = []
-        self._headers: list[Any] = []
 
-    def add(self, record_batches: bytes) -> Iterator[pa.RecordBatch]:
-        """Take what lies in the range; whatever is full comes out. Raises MalformedError."""
-        memory = MemoryRecords(record_batches)
-        while memory.has_next():
-            batch = memory.next_batch()
-            if batch is None or batch.is_control_batch:
-                continue
-            self._read(batch)
-            while len(self._offsets) >= ROWS:
-                yield self._cut(ROWS)
+    def of(self, record_batches: bytes) -> Iterator[pa.RecordBatch]:
+        """What lies in the range, in pieces. Raises MalformedError, KafkaError CORRUPT_MESSAGE."""
+        one = self._range
+        records = read_records(record_batches, one.first, one.last, self._frame.types["headers"])
+        for begin in range(0, len(records.offsets), ROWS):
+            yield self._batch(records.part(begin, ROWS))
 
-    def rest(self) -> Iterator[pa.RecordBatch]:
-        """What is left. Raises MalformedError."""
-        if self._offsets:
-            yield self._cut(len(self._offsets))
-
-    def _read(self, batch: Any) -> None:
-        first, last = self._range.first, self._range.last
-        records = list(batch)
-        if batch.base_offset < first or batch.next_offset - 1 > last:
-            records = [record for record in records if first <= record.offset <= last]
-        self._offsets += [record.offset for record in records]
-        self._times += [record.timestamp for record in records]
-        self._keys += [record.key for record in records]
-        self._values += [record.value for record in records]
-        self._headers += [record.headers for record in records]
-
-    def _cut(self, rows: int) -> pa.RecordBatch:
-        gathered: tuple[list[Any], ...] = (
-            self._keys,
-            self._values,
-            self._offsets,
-            self._times,
-            self._headers,
-        )
-        parts: list[list[Any]] = [column[:rows] for column in gathered]
-        for column in gathered:
-            del column[:rows]
-        return self._batch(rows, *parts)
-
-    def _batch(
-        self, rows: int, keys: Any, values: Any, offsets: Any, times: Any, headers: Any
-    ) -> pa.RecordBatch:
+    def _batch(self, records: Records) -> pa.RecordBatch:
         frame, types, one, delivery = self._frame, self._frame.types, self._range, self._delivery
-        value, reasons = frame.decode(values)
-        times = pa.array(times, pa.timestamp("ms", "UTC")).cast(types["timestamp"])
+        rows = len(records.offsets)
+        value, reasons = frame.decode(records.values)
         columns = {
-            "key": pa.array(keys, types["key"]),
+            "key": records.keys,
             "value": value,
             "topic": frame.repeated("topic", one.topic, rows),
             "partition": frame.repeated("partition", one.partition, rows),
-            "offset": pa.array(offsets, types["offset"]),
-            "timestamp": times,
-            "headers": _headers(headers, types["headers"]),
+            "offset": pa.array(records.offsets, types["offset"]),
+            "timestamp": pa.array(records.times, pa.timestamp("ms", "UTC")).cast(types["timestamp"]),
+            "headers": records.headers,
             "delivery_count": frame.repeated(
                 "delivery_count", None if delivery.deadline_ms is None else one.delivery_count, rows
             ),
@@ -151,21 +112,20 @@ class Columns:
         }
         if "batch" in types:
             columns["batch"] = frame.repeated("batch", delivery.token, rows)
+        read = pa.array([row not in reasons for row in range(rows)]) if reasons else None
         if "rejected_reason" in types:
-            bad = (
-                [values[row] if row in reasons else None for row in range(rows)] if reasons else [None] * rows
+            columns["rejected_reason"] = _at(reasons, rows)
+            columns["rejected_value"] = (
+                pa.nulls(rows, pa.binary()) if read is None else pc.if_else(read, None, records.values)
             )
-            columns["rejected_reason"] = pa.array([reasons.get(row) for row in range(rows)], pa.string())
-            columns["rejected_value"] = pa.array(bad, pa.binary())
         batch = pa.RecordBatch.from_arrays(
             [columns[name] for name in frame.schema.names], schema=frame.schema
         )
-        return self._without(batch, offsets, reasons) if reasons and frame.on_malformed != "keep" else batch
+        return batch if read is None or frame.on_malformed == "keep" else self._without(batch, reasons, read)
 
-    def _without(
-        self, batch: pa.RecordBatch, offsets: list[int], reasons: Mapping[int, str]
-    ) -> pa.RecordBatch:
+    def _without(self, batch: pa.RecordBatch, reasons: Mapping[int, str], read: pa.Array) -> pa.RecordBatch:
         """The rows that could be read."""
+        offsets = batch.column("offset")
         if self._frame.on_malformed == "fail":
             row, reason = min(reasons.items())
             raise MalformedError(
@@ -173,14 +133,12 @@ class Columns:
                 f"be read: {reason}. With onMalformed=keep or reject the query goes on."
             )
         for row in sorted(reasons):
-            self._rejected(self._range._replace(first=offsets[row], last=offsets[row]))
-        return batch.filter(pa.array([row not in reasons for row in range(batch.num_rows)]))
+            offset = offsets[row].as_py()
+            self._rejected(self._range._replace(first=offset, last=offset))
+        return batch.filter(read)
 
 
-def _headers(headers: list[Any], kind: pa.DataType) -> pa.Array:
-    if not any(headers):
-        nothing = pa.array([], kind.value_type)
-        return pa.ListArray.from_arrays(
-            pa.repeat(pa.scalar(0, pa.int32()), len(headers) + 1), nothing, type=kind
-        )
-    return pa.array([[{"key": key, "value": value} for key, value in one] for one in headers], kind)
+def _at(reasons: Mapping[int, str], rows: int) -> pa.Array:
+    if not reasons:
+        return pa.nulls(rows, pa.string())
+    return pa.array([reasons.get(row) for row in range(rows)], pa.string())

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from sharebroker_spark.core.options import OptionError
+from sharebroker_spark.records import as_text
 
-Values = Sequence[bytes | None]
 _LONGEST_REASON: Final = 300
+_BEFORE, _BEHIND, _NOTHING = (pa.scalar(part, pa.binary()) for part in (b'{"_":', b"}\n", b""))
+_NULL: Final = pa.scalar(b"null", pa.binary())
 
 
 class Decoded(NamedTuple):
@@ -22,7 +25,7 @@ class Decoded(NamedTuple):
     reasons: Mapping[int, str]
 
 
-Decoder = Callable[[Values], Decoded]
+Decoder = Callable[[pa.Array], Decoded]
 
 
 def decoder(value_format: str, kind: pa.DataType) -> Decoder:
@@ -33,14 +36,7 @@ def decoder(value_format: str, kind: pa.DataType) -> Decoder:
         return _Parsed(_Json(kind))
     if value_format == "arrow":
         return _Parsed(_Streams(kind))
-    return lambda values: Decoded(_plain(values, kind), {})
-
-
-def _plain(values: Values, kind: pa.DataType) -> pa.Array:
-    try:
-        return pa.array(values, kind)
-    except (pa.ArrowInvalid, UnicodeDecodeError):  # no UTF-8
-        return pa.array([None if one is None else one.decode("utf-8", "replace") for one in values], kind)
+    return lambda values: Decoded(values if values.type == kind else as_text(values, kind), {})
 
 
 class _Json:
@@ -51,20 +47,19 @@ class _Json:
         schema = pa.schema([("_", _as_written(kind))])
         self._options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         try:
-            self([b"null"])
+            self(pa.array([b"null"], pa.binary()))
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise OptionError(f"option value.schema cannot be read from JSON: {error}") from error
 
-    def __call__(self, values: Values) -> pa.Array:
+    def __call__(self, values: pa.Array) -> pa.Array:
         """The column. Raises ArrowInvalid, UnicodeDecodeError."""
         # Each in an object of its own, so that none can end in another's line or be none at all.
-        lines = [
-            b'{"_":null}' if one is None else b'{"_":%b}' % one.replace(b"\n", b" ").replace(b"\r", b" ")
-            for one in values
-        ]
-        text = b"\n".join(lines)
+        for line_end in (b"\n", b"\r"):
+            values = pc.replace_substring(values, line_end, b" ")
+        lines = pc.binary_join_element_wise(_BEFORE, pc.fill_null(values, _NULL), _BEHIND, _NOTHING)
+        text = _content(lines)
         read = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
-        column = pa.json.read_json(io.BytesIO(text), read, self._options).column(0).combine_chunks()
+        column = pa.json.read_json(pa.BufferReader(text), read, self._options).column(0).combine_chunks()
         if len(column) != len(values):
             raise pa.ArrowInvalid("more than one JSON value")
         column.validate(full=True)  # no UTF-8
@@ -78,11 +73,11 @@ class _Streams:
         self.kind = kind
         self._row = kind.value_type
 
-    def __call__(self, values: Values) -> pa.Array:
+    def __call__(self, values: pa.Array) -> pa.Array:
         """The column. Raises ArrowException, KeyError, OSError."""
         offsets: list[int | None] = []
         rows, end = [pa.array([], self._row)], 0
-        for value in values:
+        for value in values.to_pylist():
             offsets.append(None if value is None else end)
             if value is not None:
                 rows.append(self._rows(value))
@@ -110,14 +105,14 @@ class _Parsed:
     def __init__(self, read: _Json | _Streams) -> None:
         self._read = read
 
-    def __call__(self, values: Values) -> Decoded:
+    def __call__(self, values: pa.Array) -> Decoded:
         reasons: dict[int, str] = {}
         chunks: list[pa.Array] = []
-        waiting = [(0, len(values))]
+        waiting = [(0, len(values))] if len(values) else []
         while waiting:
             begin, end = waiting.pop()
             try:
-                chunks.append(self._read(values[begin:end]))
+                chunks.append(self._read(values.slice(begin, end - begin)))
             except (pa.ArrowException, UnicodeDecodeError, KeyError, OSError) as error:
                 if end - begin > 1:
                     middle = (begin + end) // 2
@@ -126,6 +121,13 @@ class _Parsed:
                     chunks.append(pa.nulls(1, self._read.kind))
                     reasons[begin] = f"{error}"[:_LONGEST_REASON]
         return Decoded(pa.concat_arrays(chunks) if chunks else pa.nulls(0, self._read.kind), reasons)
+
+
+def _content(values: pa.Array) -> pa.Buffer:
+    """All values of an array, one behind the other."""
+    _, offsets, content = values.buffers()
+    edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return content.slice(int(edges[0]), int(edges[-1] - edges[0]))
 
 
 def _check_optional(kind: pa.DataType) -> None:

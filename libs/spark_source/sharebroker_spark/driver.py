@@ -32,7 +32,11 @@ class LeaseLostError(RuntimeError):
 
 
 class Driver:
-    """Speaks for one session; used by one thread, beside its own that renews (`renewals` times so far)."""
+    """Speaks for one session; used by one thread, beside its own that renews (`renewals` times so far).
+
+    Of its batches, `lost` records were no longer in the log when they were done, and `taken` were given to
+    others as well.
+    """
 
     def __init__(self, options: Options, client: Client) -> None:
         self._options = options
@@ -46,7 +50,7 @@ class Driver:
         self._fenced: str | None = None
         self._wake = threading.Event()
         self._closed = threading.Event()
-        self.renewals = 0
+        self.renewals = self.lost = self.taken = 0
 
     def plan(self, start: Batch, partitions: Mapping[Partition, int] | None, wait_ms: int) -> Batch:
         """Commit `start`, which Spark has recorded as done, and plan what follows; `start`: nothing.
@@ -131,10 +135,13 @@ class Driver:
         stale = [one for one in left if sure or one.reason != delivery.LEFT_REASON_FINISHED]
         if again or not stale:
             return
-        stale = self._in_log(stale)
-        if not stale:
+        in_log = self._in_log(stale)
+        if sure:
+            self.lost += _count(stale) - _count(in_log)
+            self.taken += _count(in_log)
+        if not in_log:
             return
-        text = _stale(batch, stale, self._lock_seconds, worked)
+        text = _stale(batch, in_log, self._lock_seconds, worked)
         if sure and self._options.fails_on_lost_lease:
             raise LeaseLostError(text)
         _log.warning(text)
@@ -229,16 +236,19 @@ def _range(one: Range) -> pb.PlanRange:
     )
 
 
-def _stale(batch: Batch, left: Iterable[pb.PlanLeft], lock_seconds: float, worked: float | None) -> str:
+def _count(left: Iterable[pb.PlanLeft]) -> int:
+    return sum(one.range.last_offset - one.range.first_offset + 1 for one in left)
+
+
+def _stale(batch: Batch, left: Sequence[pb.PlanLeft], lock_seconds: float, worked: float | None) -> str:
     ranges = [one.range for one in left]
-    count = sum(one.last_offset - one.first_offset + 1 for one in ranges)
     some = ", ".join(
         f"{one.topic}-{one.partition} {one.first_offset}..{one.last_offset}"
         for one in ranges[:_WORTH_TELLING]
     )
     worked_for = "" if worked is None else f", {worked:.0f} s"
     return (
-        f"Batch {batch.number} took longer than its locks{worked_for}: {count} of its {batch.records} "
+        f"Batch {batch.number} took longer than its locks{worked_for}: {_count(left)} of its {batch.records} "
         f"records are no longer this query's and were given to others as well ({some}). A lock lasts "
         f"{lock_seconds:g} s (share.record.lock.duration.ms) and is renewed while the driver runs, at most "
         "maxBatchDurationMs."

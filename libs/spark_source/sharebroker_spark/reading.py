@@ -40,8 +40,7 @@ def read_ranges(
     for one in ranges:
         columns = Columns(frame, one, delivery, reading.rejected)
         for content in _content(client, one, committed=delivery.deadline_ms is None, strict=reading.strict):
-            yield from columns.add(content)
-        yield from columns.rest()
+            yield from columns.of(content)
 
 
 def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> Iterator[bytes]:

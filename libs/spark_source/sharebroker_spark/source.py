@@ -151,6 +151,13 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._ends = unreached(self._ends, batch.ranges)
         return to_json(batch)
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """What a query's progress shows as the source's latest offset: counts since the query was started."""
+        if self._made is None:
+            return None
+        driver = self._driver()
+        return {"recordsLost": driver.lost, "recordsTaken": driver.taken}
+
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The tasks of a batch, the same whenever it is asked for."""
         batch = from_json(end)

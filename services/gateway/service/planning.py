@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from libs.catalog.records import Topic
-from libs.share_calls.messages import add_acquired
-from libs.share_calls.values import Acquisition, TopicPartition
+from libs.share_calls.messages import acquired_values
+from libs.share_calls.values import Acquired, Acquisition, TopicPartition
 from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.config import (
     MAX_PLAN_RANGES,
@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 
 Asked = leader.SettleRecordsRequest.Partition
 Answer = leader.SettleRecordsResponse.Partition
-Held = dict[Partition, Sequence[delivery.AcquiredRecords]]
+Held = dict[Partition, Sequence[Acquired]]
 
 _TRY: Final = 10.0
 """Seconds that leaders have to answer before they are asked again."""
+_HELD_TRY: Final = 2.0
+"""The same where nothing need be written."""
 
 
 class Outcome(NamedTuple):
@@ -94,8 +96,8 @@ class Planner:
         asked = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         left, held, _ = await self._settle(key, topics, asked, deadline, renew=True)
-        deadlines = [run.lock_deadline_ms for runs in held.values() for run in runs]
-        return pb.RenewResponse(left=left, lock_deadline_ms=min(deadlines, default=0))
+        deadline_at = min((run.deadline for runs in held.values() for run in runs), default=0.0)
+        return pb.RenewResponse(left=left, lock_deadline_ms=round(deadline_at * 1000))
 
     async def release(self, request: pb.ReleaseRequest, deadline: Deadline) -> None:
         """Give back all that is held. Raises KafkaError."""
@@ -152,18 +154,21 @@ class Planner:
         *,
         renew: bool = False,
     ) -> Outcome:
-        """Settle, with all partitions of the topics asked what the session holds. Raises KafkaError."""
+        """Settle, and find out what the session holds then in any partition of topics. Raises KafkaError."""
         settling = _Settling(self._gateway, self._acquire, key, renew)
-        for topic, _ in topics:
-            for index in range(topic.partitions):
-                settling.ask(topic, index, pieces.get((topic.name, index), ()))
-        whole = {topic.name for topic, _ in topics}
         for (name, index), some in pieces.items():
-            if name not in whole:
-                settling.ask(self._gateway.catalog.topic(name), index, some)
-            elif (topic := self._gateway.topic(name)).partitions <= index:
-                settling.ask(topic, index, some)
-        return await settling.run(deadline)
+            settling.ask(self._gateway.catalog.topic(name), index, some)
+        outcome = await settling.run(deadline)
+        held = await settling.held(topics) if topics else {}
+        if held is None:  # somebody did not tell: each partition is asked, wherever it is led by now
+            every = _Settling(self._gateway, self._acquire, key, renew)
+            for topic, _ in topics:
+                for index in range(topic.partitions):
+                    every.ask(topic, index, ())
+            held = (await every.run(deadline)).held
+        names = {topic.name for topic, _ in topics}
+        rest = {part: runs for part, runs in outcome.held.items() if part[0] not in names}
+        return outcome._replace(held={**rest, **held})
 
 
 class _Settling:
@@ -210,6 +215,25 @@ class _Settling:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "An earlier commit is still under way.")
         return Outcome(self._left, self._held, self._repeated)
 
+    async def held(self, topics: Wish) -> Held | None:
+        """What is held in topics, by one call to each leader; None: one did not tell of all that it leads."""
+        names = {topic.topic_id: topic.name for topic, _ in topics}
+        peers = self._gateway.router.leaders()
+        answers = await asyncio.gather(*(self._held_at(peer.stub, list(names)) for peer in peers))
+        held: Held = {}
+        for answer in answers:
+            if answer is None or any(one.error_code for one in answer):
+                return None
+            for one in answer:
+                held[names[one.topic_id], one.partition] = acquired_values(one.held)
+        return held if peers else None
+
+    async def _held_at(self, stub: Stub, topic_ids: list[str]) -> Sequence[Answer] | None:
+        try:
+            return (await stub.SettleRecords(self._request([], topic_ids), timeout=_HELD_TRY)).partitions
+        except KafkaError:
+            return None
+
     async def _ensure(self, errors: Iterable[KafkaError], deadline: Deadline) -> None:
         if any(error.code in NO_STATE for error in errors):
             topics = [(topic, ()) for topic in self._topics.values()]
@@ -228,13 +252,16 @@ class _Settling:
         return Asked(topic_id=self._topics[name].topic_id, partition=index, ranges=ranges)
 
     async def _send(self, stub: Stub, parts: list[Asked], left: float) -> Sequence[Answer]:
-        request = leader.SettleRecordsRequest(
+        return (await stub.SettleRecords(self._request(parts), timeout=_TRY)).partitions
+
+    def _request(self, parts: list[Asked], topic_ids: Sequence[str] = ()) -> leader.SettleRecordsRequest:
+        return leader.SettleRecordsRequest(
             group_id=self._key.group_id,
             member_id=self._key.member_id,
             partitions=parts,
             renew_held=self._renew,
+            topic_ids=topic_ids,
         )
-        return (await stub.SettleRecords(request, timeout=_TRY)).partitions
 
     def _take(self, partition: Partition, answer: Answer) -> None:
         """Note an answer; what is under way is asked again."""
@@ -250,7 +277,7 @@ class _Settling:
             self._asked[partition] = again
         else:
             del self._asked[partition]
-            self._held[partition] = list(answer.held)
+            self._held[partition] = acquired_values(answer.held)
 
     def _leave(self, pieces: Iterable[Piece], reason: delivery.LeftReason.ValueType) -> None:
         self._left.extend(
@@ -276,26 +303,19 @@ def _range(topic: str, partition: int, first: int, last: int) -> pb.PlanRange:
 
 def _held(topics: Wish, acquired: Mapping[TopicPartition, Acquisition]) -> Held:
     """What was acquired, as if it had been held before."""
-    held: Held = {}
-    for topic, _ in topics:
-        for index in range(topic.partitions):
-            acquisition = acquired.get(TopicPartition(topic.topic_id, index))
-            if acquisition is not None:
-                response = Answer()
-                add_acquired(response.held, acquisition.acquired)
-                held[topic.name, index] = list(response.held)
-    return held
+    names = {topic.topic_id: topic.name for topic, _ in topics}
+    return {(names[part.topic_id], part.partition): one.acquired for part, one in acquired.items()}
 
 
 def _planned(held: Held) -> list[pb.PlannedRange]:
     return [
         pb.PlannedRange(
-            range=_range(topic, partition, run.first_offset, run.last_offset),
-            delivery_count=run.delivery_count,
-            lock_deadline_ms=run.lock_deadline_ms,
+            range=_range(topic, partition, first, last),
+            delivery_count=count,
+            lock_deadline_ms=round(deadline * 1000),
         )
-        for (topic, partition) in sorted(held)
-        for run in held[topic, partition]
+        for (topic, partition), runs in sorted(held.items())
+        for first, last, count, _, deadline in runs
     ]
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+import contextlib
+from collections.abc import Iterable, Iterator, Set
+from functools import partial
+from typing import Final, Protocol
 
 from libs.clock import now
 from libs.rpc.in_band import wire
@@ -13,6 +15,7 @@ from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.settle import LeftReason
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.delivery import Partitions
+from services.share_partition_leader.service.leadership import LedPartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
@@ -29,73 +32,120 @@ _REASONS: Final = {
 }
 
 
-async def settle_records(
-    partitions: Partitions, request: pb.SettleRecordsRequest, timeout: float
-) -> list[Answer]:
-    """The answer of each partition, in the order of the request."""
-    settlement = _Settlement(partitions, request, timeout)
-    answers = [settlement.at_once(asked) for asked in request.partitions]
-    waiting = [index for index, answer in enumerate(answers) if answer is None]
-    found = await asyncio.gather(*(settlement.answer(request.partitions[index]) for index in waiting))
-    for index, answer in zip(waiting, found, strict=True):
-        answers[index] = answer
-    return [answer for answer in answers if answer is not None]
+class Led(Partitions, Protocol):
+    """What this process leads."""
+
+    def partitions(self) -> list[LedPartition]:
+        """Every partition."""
+
+
+async def settle_records(partitions: Led, request: pb.SettleRecordsRequest, timeout: float) -> list[Answer]:
+    """The answer of each partition, in the order of the request, and where else something is held."""
+    settlement = _Settlement(partitions, request)
+    await settlement.run(timeout)
+    return [*settlement.answers, *settlement.rest()]
 
 
 class _Settlement:
-    def __init__(self, partitions: Partitions, request: pb.SettleRecordsRequest, timeout: float) -> None:
+    """One call: what is loaded is settled in one turn of the loop, and all of it waited for together."""
+
+    def __init__(self, partitions: Led, request: pb.SettleRecordsRequest) -> None:
         self._partitions = partitions
-        self._group_id = request.group_id
+        self._request = request
         self._holder = holders.of_member(request.member_id)
-        self._renews = request.renew_held
-        self._timeout = timeout
+        self._settled: list[tuple[int, ShareGroupPartition]] = []
+        self._waits: set[int] = set()
+        self._durable = asyncio.Event()
+        self.answers = [
+            Answer(topic_id=asked.topic_id, partition=asked.partition) for asked in request.partitions
+        ]
 
-    def at_once(self, asked: Asked) -> Answer | None:
-        """The answer of a partition that is there and of which nothing is said: of most, most of the time."""
-        loaded = self._partitions.loaded(self._group_id, asked.topic_id, asked.partition)
-        if loaded is None or asked.ranges:
-            return None
-        answer = Answer(topic_id=asked.topic_id, partition=asked.partition)
-        self._tell(loaded, answer)
-        return answer
-
-    async def answer(self, asked: Asked) -> Answer:
-        """What became of one partition's ranges; what raises stands in the answer."""
-        answer = Answer(topic_id=asked.topic_id, partition=asked.partition)
-        try:
-            await self._settle(asked, answer)
-        except TimeoutError:
-            answer.error_code = wire(ErrorCode.REQUEST_TIMED_OUT)
-            answer.error_message = f"Not durable within {self._timeout} s."
-        except KafkaError as error:
-            answer.error_code, answer.error_message = wire(error.code), error.message
-        return answer
-
-    async def _settle(self, asked: Asked, answer: Answer) -> None:
-        share_partition = await self._partitions.share_partition(
-            self._group_id, asked.topic_id, asked.partition
-        )
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: KafkaError | None) -> None:
-            if durable.done():
-                return
-            if error is None:
-                durable.set_result(None)
+    async def run(self, timeout: float) -> None:
+        """Settle what is named, and wait until that is durable."""
+        missing = []
+        for index, asked in enumerate(self._request.partitions):
+            loaded = self._partitions.loaded(self._request.group_id, asked.topic_id, asked.partition)
+            if loaded is None:
+                missing.append(index)
             else:
-                durable.set_exception(error)
+                self._settle(index, loaded)
+        await asyncio.gather(*map(self._load, missing))
+        if self._waits:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._durable.wait()
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s.")
+        for index in list(self._waits):
+            self._done(index, late)
+        for index, share_partition in self._settled:
+            if not self.answers[index].error_code:
+                self._tell(share_partition, self.answers[index])
 
-        if asked.ranges:
-            left = share_partition.settle(self._holder, _batches(asked.ranges), done)
+    def rest(self) -> Iterator[Answer]:
+        """What the member holds in other partitions of the topics that are asked."""
+        request = self._request
+        named = {(asked.topic_id, asked.partition) for asked in request.partitions}
+        for one in _loaded(self._partitions.partitions(), request.group_id, {*request.topic_ids}):
+            part = (one.topic_id, one.partition)
+            if not one.core.holds(self._holder) or part in named:
+                continue
+            answer = Answer(topic_id=one.topic_id, partition=one.partition)
+            if self._partitions.loaded(request.group_id, *part) is one:
+                self._tell(one, answer)
+            else:
+                _refuse(answer, KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have run out."))
+            yield answer
+
+    async def _load(self, index: int) -> None:
+        asked = self._request.partitions[index]
+        try:
+            found = await self._partitions.share_partition(
+                self._request.group_id, asked.topic_id, asked.partition
+            )
+        except KafkaError as error:
+            _refuse(self.answers[index], error)
+        else:
+            self._settle(index, found)
+
+    def _settle(self, index: int, share_partition: ShareGroupPartition) -> None:
+        asked, answer = self._request.partitions[index], self.answers[index]
+        self._settled.append((index, share_partition))
+        if not asked.ranges:
+            return
+        self._waits.add(index)
+        try:
+            left = share_partition.settle(self._holder, _batches(asked.ranges), partial(self._done, index))
             answer.left.extend(_left(one.first, one.last, one.reason) for one in left)
-            async with asyncio.timeout(self._timeout):
-                await durable
-        self._tell(share_partition, answer)
+        except KafkaError as error:
+            self._done(index, error)
+
+    def _done(self, index: int, error: KafkaError | None) -> None:
+        """What was said of a partition is durable, or why it is not; the first word counts."""
+        if index not in self._waits:
+            return
+        self._waits.remove(index)
+        if error is not None:
+            _refuse(self.answers[index], error)
+        if not self._waits:
+            self._durable.set()
 
     def _tell(self, share_partition: ShareGroupPartition, answer: Answer) -> None:
-        if self._renews:
+        if self._request.renew_held:
             share_partition.core.renew_all(self._holder, now())
         add_acquired(answer.held, share_partition.core.held_by(self._holder))
+
+
+def _loaded(led: Iterable[LedPartition], group_id: str, topic_ids: Set[str]) -> Iterator[ShareGroupPartition]:
+    """A group's share-partitions of topics, as far as they are loaded; leases are not looked at."""
+    for partition in led:
+        if partition.topic.topic_id in topic_ids:
+            task = partition.groups.get(group_id)
+            if task is not None and task.done() and not task.cancelled() and task.exception() is None:
+                yield task.result()
+
+
+def _refuse(answer: Answer, error: KafkaError) -> None:
+    answer.error_code, answer.error_message = wire(error.code), error.message
 
 
 def _batches(ranges: Iterable[pb.SettleRecordsRequest.Range]) -> list[AckBatch]:

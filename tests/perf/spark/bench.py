@@ -31,6 +31,9 @@ BYTES: Final = {100: 400_000, 1000: 120_000}
 """Records of a topic by their size."""
 PARTITIONS: Final = 1000
 PLANS: Final = 20
+GROWING: Final = (1_000, 10_000, 100_000)
+"""Records of a trigger, whose driver's share is measured, of so many partitions."""
+SPREAD: Final = 64
 
 
 def main(
@@ -56,9 +59,16 @@ async def _read(cluster: Cluster, folder: Path, divisor: int, rounds: int) -> No
                 await asyncio.to_thread(_fill, cluster.address, topic, size, records // divisor, tasks)
                 topics.append((topic, records // divisor, tasks))
         group = await client.group()
+        growing = [(f"triggers-of-{size}", await client.group(), size) for size in GROWING]
+        for topic, _, size in growing:
+            await client.create(SPREAD, name=topic)
+            await asyncio.to_thread(
+                _fill, cluster.address, topic, 100, (3 if rounds == 1 else 6) * size, SPREAD
+            )
     asked: dict[str, Any] = {
         "bootstrap": cluster.address, "kafka": cluster.kafka, "topics": topics, "rounds": rounds,
         "jars": str(SPARK.folder), "folder": str(folder), "group": group, "per_trigger": 8000,
+        "growing": growing,
     }  # fmt: skip
     with running("throughput", folder / "spark", json.dumps(asked), JDK_JAVA_OPTIONS="") as program:
         await asyncio.to_thread(program.says, "done")
@@ -89,6 +99,16 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
             parts = {name: statistics.median(each.get(name, 0) for each in triggers) for name in triggers[0]}
             typer.echo(
                 f"stream, {system}: " + ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
+            )
+
+    for one in program.said:
+        if "grown" in one:
+            size, triggers = one["grown"]
+            whole = [each for each in triggers if each["rows"] == size]
+            own = statistics.median(each["triggerExecution"] - each["addBatch"] for each in whole)
+            source = statistics.median(each["latestOffset"] + each["getBatch"] for each in whole)
+            typer.echo(
+                f"triggers of {size:,} records: the driver takes {own:.0f} ms, the source {source:.0f} of it"
             )
 
 

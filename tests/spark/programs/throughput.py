@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from tests.spark.programs.session import say
 
 ASKED = json.loads(sys.argv[1])
-"""`bootstrap`, `kafka`, `topics` (name, records, tasks), `rounds`, `jars`, `folder`, `group`."""
+"""`bootstrap`, `kafka`, `topics` (name, records, tasks), `rounds`, `jars`, `folder`, `group`, `growing`."""
 
 spark = (
     SparkSession.builder.master("local[4]")
@@ -65,5 +65,8 @@ if ASKED["group"]:
     say(triggers=["ours", drained(stream.option("maxRecordsPerTrigger", limit).load(), "ours")])
     stream = spark.readStream.format("kafka").options(**KAFKA, subscribe=topic, startingOffsets="earliest")
     say(triggers=["kafka", drained(stream.option("maxOffsetsPerTrigger", limit).load(), "kafka")])
+for topic, group, size in ASKED["growing"]:
+    stream = spark.readStream.format("sharegroup").options(**OURS, topics=topic, group=group)
+    say(grown=[size, drained(stream.option("maxRecordsPerTrigger", str(size)).load(), topic)])
 spark.stop()
 say(done=True)

@@ -58,6 +58,22 @@ def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
     assert "spark.master local[3]\n" in (project.settings / "spark-defaults.conf").read_text()
 
 
+def test_what_spark_leaves_behind_goes_with_the_run_or_before_the_next(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    left = project.temporary / "blockmgr-1"
+    with project.held(FACTS):
+        project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
+        left.mkdir()
+        assert (
+            f"spark.local.dir {project.temporary}\n" in (project.settings / "spark-defaults.conf").read_text()
+        )
+    assert not project.temporary.exists()
+    left.mkdir(parents=True)  # of one that was killed
+    with project.held(FACTS):
+        project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
+        assert list(project.temporary.iterdir()) == []
+
+
 def test_a_folder_is_of_one_topic_and_group(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for _ in range(2):

@@ -483,12 +483,17 @@ class SettleRecordsRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     RENEW_HELD_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     renew_held: _builtins.bool
     """Renew whatever the member holds after that."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Partition]: ...
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Tell also what the member holds in the other partitions of these topics that this process leads."""
+
     def __init__(
         self,
         *,
@@ -496,10 +501,11 @@ class SettleRecordsRequest(_message.Message):
         member_id: _builtins.str = ...,
         partitions: _abc.Iterable[Global___SettleRecordsRequest.Partition] | None = ...,
         renew_held: _builtins.bool = ...,
+        topic_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "renew_held", b"renew_held"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "renew_held", b"renew_held", "topic_ids", b"topic_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -549,7 +555,9 @@ class SettleRecordsResponse(_message.Message):
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]:
+        """Those that were named, in their order; then, of `topic_ids`, those in which the member holds something."""
+
     def __init__(
         self,
         *,
