@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 from time import monotonic
 from typing import Any, Final
 
@@ -72,20 +73,15 @@ class Driver:
             max_records=self._options.max_records,
             max_wait_ms=wait_ms,
             batch=start.name,
+            by_columns=True,
         )
         answer: pb.PlanResponse
         answer, sure = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
         self._done(start, answer.left, sure=sure and not answer.repeated)
-        if not answer.ranges:
+        if not answer.columns:
             return start
-        batch = start.next(
-            (
-                Range(one.range.topic, one.range.partition, one.range.first_offset, one.range.last_offset,
-                      one.delivery_count)
-                for one in answer.ranges
-            ),
-            min(one.lock_deadline_ms for one in answer.ranges),
-        )  # fmt: skip
+        deadline_ms = min(min(one.lock_deadlines_ms) for one in answer.columns)
+        batch = start.next((each for one in answer.columns for each in _ranges(one)), deadline_ms)
         self._work_on(batch)
         return batch
 
@@ -228,6 +224,11 @@ class Driver:
         request = pb.RenewRequest(topics=topics, ranges=[_range(one) for one in batch.ranges])
         if topics:
             self._ask(batch.session, self._client.plans.Renew, request)
+
+
+def _ranges(planned: pb.PlannedColumns) -> Iterator[Range]:
+    columns = (planned.partitions, planned.first_offsets, planned.last_offsets, planned.delivery_counts)
+    return map(Range, repeat(planned.topic), *columns)
 
 
 def _range(one: Range) -> pb.PlanRange:

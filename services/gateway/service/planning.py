@@ -74,6 +74,8 @@ class Planner:
         if not any(held.values()):
             wanted = Wanted(request.max_records, request.max_wait_ms / 1000, without_records=True)
             held = _held(topics, await self._acquire.acquire(key, topics, wanted, deadline))
+        if request.by_columns:
+            return pb.PlanResponse(columns=_columns(held), left=left, repeated=repeated)
         return pb.PlanResponse(ranges=_planned(held), left=left, repeated=repeated)
 
     async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
@@ -316,6 +318,27 @@ def _planned(held: Held) -> list[pb.PlannedRange]:
         )
         for (topic, partition), runs in sorted(held.items())
         for first, last, count, _, deadline in runs
+    ]
+
+
+def _columns(held: Held) -> list[pb.PlannedColumns]:
+    """The same by topics, which costs a tenth."""
+    topics: dict[str, list[tuple[int, int, int, int, int]]] = {}
+    for (topic, partition), runs in sorted(held.items()):
+        rows = topics.setdefault(topic, []) if runs else []
+        for first, last, count, _, deadline in runs:
+            rows.append((partition, first, last, count, round(deadline * 1000)))
+    return [
+        pb.PlannedColumns(
+            topic=topic,
+            partitions=partitions,
+            first_offsets=firsts,
+            last_offsets=lasts,
+            delivery_counts=counts,
+            lock_deadlines_ms=deadlines,
+        )
+        for topic, rows in topics.items()
+        for partitions, firsts, lasts, counts, deadlines in [zip(*rows, strict=True)]
     ]
 
 

@@ -18,7 +18,17 @@ from sharebroker.errors import KafkaError
 class Fetch:
     """One acquire call. Each partition is answered once: with records, with an error, or empty."""
 
-    __slots__ = ("_again", "_answers", "_asked", "_bytes", "_failed", "_partitions", "_request", "_waits")
+    __slots__ = (
+        "_again",
+        "_answers",
+        "_asked",
+        "_bytes",
+        "_failed",
+        "_found",
+        "_partitions",
+        "_request",
+        "_waits",
+    )
 
     def __init__(self, call: AcquireCall, partitions: Partitions) -> None:
         self._asked = call
@@ -33,6 +43,7 @@ class Fetch:
         self._bytes = 0
         self._answers: dict[TopicPartition, list[Taken]] = {}
         self._failed: dict[TopicPartition, KafkaError] = {}
+        self._found: dict[TopicPartition, ShareGroupPartition] = {}
         self._waits: dict[ShareGroupPartition, None] = {}
         self._again = asyncio.Event()
 
@@ -41,7 +52,7 @@ class Fetch:
         deadline = asyncio.get_running_loop().time() + self._asked.max_wait
         await self._load()
         try:
-            while not await self._round():
+            while not await self._round() and self._asked.max_wait > 0:
                 async with asyncio.timeout_at(deadline):
                     await self._again.wait()
         except TimeoutError:
@@ -60,11 +71,17 @@ class Fetch:
         self._again.set()
 
     async def _load(self) -> None:
-        """Has the partitions loaded that are not yet, side by side."""
-        group_id = self._asked.group_id
-        missing = [p for p in self._asked.partitions if self._partitions.loaded(group_id, *p) is None]
+        """Has partitions loaded, side by side; those that were are good until somebody waits."""
+        group_id, missing = self._asked.group_id, []
+        for part in self._asked.partitions:
+            loaded = self._partitions.loaded(group_id, *part)
+            if loaded is None:
+                missing.append(part)
+            else:
+                self._found[part] = loaded
         if not missing:
             return
+        self._found = {}
         loading = (self._partitions.share_partition(group_id, *part) for part in missing)
         for part, outcome in zip(
             missing, await asyncio.gather(*loading, return_exceptions=True), strict=True
@@ -92,25 +109,30 @@ class Fetch:
     async def _ask(self, part: TopicPartition) -> None:
         group_id = self._asked.group_id
         try:
-            share_partition = self._partitions.loaded(group_id, *part)
+            share_partition = self._found.pop(part, None) or self._partitions.loaded(group_id, *part)
             if share_partition is None:
+                self._found = {}
                 share_partition = await self._partitions.share_partition(group_id, *part)
             taken = share_partition.acquire(self._request, self._room)
             if taken is Nothing.COLD:
+                self._found = {}
                 taken = await share_partition.acquire_cold(self._request, self._room)
         except KafkaError as error:
             self._failed[part] = error  # not asked again
             return
         if isinstance(taken, Taken):
             self._take(part, taken)
-        else:
+        elif self._asked.max_wait > 0:
             self._waits[share_partition] = None
             share_partition.wait(self)
 
     def _take(self, part: TopicPartition, taken: Taken) -> None:
-        kept = taken._replace(records=b"") if self._asked.without_records else taken
+        kept = Taken(taken.acquired, b"") if self._asked.without_records else taken
         self._answers.setdefault(part, []).append(kept)
-        self._request = self._request._replace(max_records=self._request.max_records - taken.offsets)
+        asked = self._request
+        self._request = AcquireRequest(
+            asked.member, asked.max_records - taken.offsets, asked.batch_size, asked.mode, asked.with_markers
+        )
         self._bytes += len(taken.records)
         self._again.set()  # there may be more
 

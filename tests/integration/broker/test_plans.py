@@ -76,6 +76,26 @@ async def test_a_plan_tells_how_often_and_until_when(client: Client) -> None:
     assert await driver.renew() >= max(one.lock_deadline_ms for one in answer.ranges)
 
 
+async def test_a_plan_may_be_told_by_columns(client: Client) -> None:
+    topic, _ = await client.create(3)
+    for partition in (2, 0):
+        await client.publish(topic, ["a", "b"], partition=partition)
+    driver = await Driver(client, await client.group(), topic).open()
+    request = pb.PlanRequest(
+        session=driver.key, topics=[pb.PlanRequest.Topic(name=topic)], max_records=10, by_columns=True
+    )
+    for _ in range(2):  # what is acquired, and what is held
+        answer = await client.plans.Plan(request, timeout=TIMEOUT)
+        (columns,) = answer.columns
+        assert (columns.topic, list(answer.ranges)) == (topic, [])
+        assert list(zip(columns.partitions, columns.first_offsets, columns.last_offsets, strict=True)) == [
+            (0, 0, 1),
+            (2, 0, 1),
+        ]
+        assert list(columns.delivery_counts) == [1, 1]
+        assert min(columns.lock_deadlines_ms) > 0
+
+
 async def test_verdicts_count_with_the_batch(client: Client) -> None:
     driver = await driver_of(client)
     await driver.plan(10)

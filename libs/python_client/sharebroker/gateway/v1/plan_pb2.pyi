@@ -107,6 +107,52 @@ class PlannedRange(_message.Message):
 Global___PlannedRange: _TypeAlias = PlannedRange  # noqa: Y015
 
 @_typing.final
+class PlannedColumns(_message.Message):
+    """Planned ranges of a topic, field by field: the n-th values of all fields are of the n-th range."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSETS_FIELD_NUMBER: _builtins.int
+    LAST_OFFSETS_FIELD_NUMBER: _builtins.int
+    DELIVERY_COUNTS_FIELD_NUMBER: _builtins.int
+    LOCK_DEADLINES_MS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def first_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def last_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Inclusive."""
+
+    @_builtins.property
+    def delivery_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """As in PlannedRange."""
+
+    @_builtins.property
+    def lock_deadlines_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        first_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        last_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        delivery_counts: _abc.Iterable[_builtins.int] | None = ...,
+        lock_deadlines_ms: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_counts", b"delivery_counts", "first_offsets", b"first_offsets", "last_offsets", b"last_offsets", "lock_deadlines_ms", b"lock_deadlines_ms", "partitions", b"partitions", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlannedColumns: _TypeAlias = PlannedColumns  # noqa: Y015
+
+@_typing.final
 class PlanLeft(_message.Message):
     """Offsets that were not committed, or not taken back."""
 
@@ -235,12 +281,15 @@ class PlanRequest(_message.Message):
     MAX_RECORDS_FIELD_NUMBER: _builtins.int
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    BY_COLUMNS_FIELD_NUMBER: _builtins.int
     max_records: _builtins.int
     """At most this many offsets, 1 to 1000000; the open batch is given as it is."""
     max_wait_ms: _builtins.int
     """How long to wait for a first record; at most 60000."""
     batch: _builtins.str
     """The name of the batch that `commit` is about: what was staged under it is said instead. Empty: nothing was."""
+    by_columns: _builtins.bool
+    """Answer with `columns` and not with `ranges`: much less work for both where there are many."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
@@ -258,10 +307,11 @@ class PlanRequest(_message.Message):
         max_records: _builtins.int = ...,
         max_wait_ms: _builtins.int = ...,
         batch: _builtins.str = ...,
+        by_columns: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "by_columns", b"by_columns", "commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -272,6 +322,7 @@ class PlanResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RANGES_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     LEFT_FIELD_NUMBER: _builtins.int
     REPEATED_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
@@ -281,6 +332,10 @@ class PlanResponse(_message.Message):
         """By topic and partition, ascending. Empty: there is nothing at the moment."""
 
     @_builtins.property
+    def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedColumns]:
+        """The same by topics, where they were asked for."""
+
+    @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]:
         """What of `commit` was left as it is."""
 
@@ -288,12 +343,13 @@ class PlanResponse(_message.Message):
         self,
         *,
         ranges: _abc.Iterable[Global___PlannedRange] | None = ...,
+        columns: _abc.Iterable[Global___PlannedColumns] | None = ...,
         left: _abc.Iterable[Global___PlanLeft] | None = ...,
         repeated: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "ranges", b"ranges", "repeated", b"repeated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "left", b"left", "ranges", b"ranges", "repeated", b"repeated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

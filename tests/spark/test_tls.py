@@ -1,0 +1,92 @@
+"""Source and sink against a server that takes TLS alone, and only from those who show a certificate."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Cluster, one_process
+from libs.testkit.certificates import Authority
+from sharebroker import Admin
+from sharebroker.errors import KafkaError
+from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
+from sharebroker_spark.client import Client
+from sharebroker_spark.core.offsets import Batch
+from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.state_options import state_options
+from sharebroker_spark.core.verdicts import Said
+from sharebroker_spark.driver import Driver
+from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.staging import stage
+from sharebroker_spark.state_reading import read_state, share_partitions
+from tests.spark.environment import needs_spark, running
+
+TOPIC, GROUP = "orders", "billing"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server, whom it trusts, and somebody it does not."""
+
+    cluster: Cluster
+    address: str
+    stranger: str
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority, others = Authority.make(folder / "ours"), Authority.make(folder / "others")
+    broker, spark = authority.issue("broker", "127.0.0.1"), authority.issue("spark", "spark.example")
+    stranger = others.issue("stranger", "spark.example")
+    options = [f"--tls-cert={broker.certificate}", f"--tls-key={broker.key}", f"--tls-ca={authority.file}"]
+    with one_process(*options, "--set=ssl.client.auth=required") as cluster:
+        at = f"tls://{cluster.address}?ca={authority.file}"
+        place = Place(cluster, f"{at}&cert={spark.certificate}&key={spark.key}",
+                      f"{at}&cert={stranger.certificate}&key={stranger.key}")  # fmt: skip
+        with Admin(place.address) as admin:
+            admin.create_topic(TOPIC, 1)
+            admin.alter_group_configs(GROUP, {"share.auto.offset.reset": "earliest"})
+        with Client.closing(place.address) as client:
+            publisher = Publisher(client)
+            for number in range(10):
+                publisher.send(TOPIC, b"%d" % number)
+            publisher.flush()
+        yield place
+
+
+def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
+    given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
+    with Client.closing(place.address) as client:
+        driver = Driver(reading(given, streaming=True), client)
+        batch = driver.plan(Batch("s"), None, 0)
+        assert [(one.first, one.last) for one in batch.ranges] == [(0, 9)]
+        stage(client, driver.token(batch), [Said(TOPIC, 0, 9, 9, 2)])
+        again = driver.plan(batch, None, 0)
+        assert [(one.first, one.delivery_count) for one in again.ranges] == [(9, 2)]
+        driver.commit(again)
+        driver.close()
+        places = share_partitions(client, state_options({"bootstrap": place.address}))
+        assert [row[4] for row in read_state(client, places)][-1] == "answer"
+
+
+@needs_spark
+async def test_tasks_read(place: Place, tmp_path: Path) -> None:
+    with running("ranges", tmp_path / "ranges", place.address, f"{TOPIC}:2:4") as program:
+        (read,) = await asyncio.to_thread(program.says, "read")
+    assert read["strict"] == [[2, "2"], [3, "3"], [4, "4"]]
+
+
+@pytest.mark.parametrize("who", ["a stranger", "nobody"])
+def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
+    address = place.stranger if who == "a stranger" else place.address.partition("&")[0]
+    client = Client(address, waits=False)
+    try:
+        with pytest.raises(KafkaError):
+            client.once(client.produce.InitProducerId, transactions.InitProducerIdRequest(), 10.0)
+    finally:
+        client.close()
