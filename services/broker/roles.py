@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from libs.leases.deaths import Doors
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
 from services.broker.departures import Departures
 from services.broker.foundation import Foundation
+from services.gateway.kafka.announced import Announced
 from services.gateway.kafka.brokers import Brokers
 from services.gateway.kafka.call import Door
 from services.gateway.service.admin_servicer import AdminServicer
@@ -178,7 +180,8 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     if base.kafka is not None:
         me, router = base.holder.member, base.router
         partitions = base.catalog.partitions
-        brokers = Brokers(lambda: router.members, me, base.leases, router.group_shard, partitions)
+        announced = Announced(lambda: router.members, Doors().refused)
+        brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
         kafka = Door(door, brokers, base.settings.features)
         base.kafka.open(kafka, base.settings.config)
         base.watching.metrics.add(kafka.counts.families)

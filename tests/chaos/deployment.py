@@ -65,9 +65,9 @@ class Node:
             process.send_signal(number)
 
     async def kill(self) -> None:
-        """SIGKILL: nobody listens any more."""
-        await asyncio.to_thread(self.serve.kill)
+        """SIGKILL: nobody listens any more, from the moment at which connections break."""
         await self.door.refuse()
+        await asyncio.to_thread(self.serve.kill)
 
     async def stop(self) -> None:
         """SIGTERM, until it is gone."""

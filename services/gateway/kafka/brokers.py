@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -16,6 +16,7 @@ from libs.leases import names
 from libs.leases.port import LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
+from services.gateway.kafka.announced import Announced
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger(__name__)
@@ -34,8 +35,9 @@ _HEARD: Final = 0.4
 that it sent away would be sent back, and a number asked for the brokers of before would rise above theirs."""
 
 _LISTED: Final = 5.0
-"""Seconds for which a broker that went is listed still, leading nothing. librdkafka drops at once who is not
-listed, with the partitions that are on their way from there: it looks for their leaders a second later."""
+"""Seconds for which a broker that took leave is listed and leads nothing. librdkafka drops who is not, with
+partitions that are on their way from there, and looks for their leaders a second later. Who vanished is not:
+clients have tried to reach it for a while, and would be slow to when it is back."""
 
 _COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
 """Internal topics' partitions are shards of a role."""
@@ -132,14 +134,14 @@ class Brokers:
 
     def __init__(
         self,
-        members: Callable[[], Iterable[Member]],
+        announced: Announced,
         me: Member,
         generations: Generations,
         group_shard: Callable[[str], int],
         partitions: Callable[[str], int],
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._members = members
+        self._announced = announced
         self._me = me
         self._generations = generations
         self._view = View((me,), me.node_id, 0, group_shard, partitions)
@@ -171,6 +173,11 @@ class Brokers:
                 await self._change(members)
         return self._view
 
+    async def checked(self) -> View:
+        """As `view`; who died a moment ago is none of them."""
+        await self._announced.look(m for m in self._view.members if m.node_id != self._me.node_id)
+        return await self.view()
+
     def _due(self) -> bool:
         """Whether the caller is to ask for the number again; one at a time, the others need not wait."""
         now = self._now()
@@ -192,14 +199,16 @@ class Brokers:
             self._view = replace(self._view, members=members, epoch=epoch, went=went, _leaders={})
 
     def _gone_from(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Who was a broker lately and is not among these."""
+        """Who is not among these, and took its leave lately."""
         here = {member.node_id for member in members}
-        if any(member.node_id not in here for member in self._view.members):
+        gone = [member for member in self._view.members if member.node_id not in here]
+        leaving = [member for member in gone if self._announced.takes_leave(member)]
+        if leaving:
             self._unlisted_at = self._now() + _LISTED
-        return tuple(m for m in (*self._view.went, *self._view.members) if m.node_id not in here)
+        return tuple(member for member in (*self._view.went, *leaving) if member.node_id not in here)
 
     def _present(self) -> tuple[Member, ...]:
-        seen = tuple(self._members())
+        seen = tuple(self._announced.present())
         if seen != self._seen:  # every request asks
             self._seen = seen
             others = [m for m in seen if m.kafka and m.node_id != self._me.node_id]

@@ -20,6 +20,7 @@ from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.rpc.router import GATEWAY, Router
 from libs.testkit.waiting import eventually
+from services.gateway.kafka.announced import Announced
 from services.gateway.kafka.api import api_versions
 from services.gateway.kafka.brokers import Brokers
 from services.gateway.kafka.call import Api, Call, Door, Joined
@@ -43,6 +44,10 @@ _DELETE = response_shapes(JOIN)
 _GROUPS = response_shapes(WAIT)
 
 
+async def _not_refused(_: str) -> bool:
+    return False
+
+
 class Bench:
     """`done` is what was asked and finished, in order; `events` hold requests back until they are set."""
 
@@ -59,7 +64,8 @@ class Bench:
         self.server = KafkaServer()
         self.address = f"127.0.0.1:{self.server.bind('127.0.0.1', 0)}"
         me = Member("1/1", 1, frozenset({GATEWAY}), "127.0.0.1:1", self.address)
-        brokers = Brokers(lambda: [me], me, MemoryLeaseStore(), hash, self.gateway.catalog.partitions)
+        announced, partitions = Announced(lambda: [me], _not_refused), self.gateway.catalog.partitions
+        brokers = Brokers(announced, me, MemoryLeaseStore(), hash, partitions)
         self.door = Door(self.gateway, brokers, {})
         self.apis = {
             DO: Api(DO, (1, 1), self._do, _refuse_do),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.rpc.router import GATEWAY
 from services.gateway.kafka import brokers
+from services.gateway.kafka.announced import Announced
 from services.gateway.kafka.brokers import Broker as Address
 from services.gateway.kafka.brokers import Brokers, View
 from sharebroker.errors import ErrorCode, KafkaError
@@ -30,9 +32,15 @@ class Broker:
     """One of the processes, with what it knows of the others."""
 
     def __init__(self, number: int, store: MemoryLeaseStore, clock: Clock) -> None:
-        self.member = Member(f"{number}/1", number, frozenset({GATEWAY}), "", f"127.0.0.1:{number}")
+        roles = frozenset({GATEWAY})
+        self.member = Member(f"{number}/1", number, roles, f"host-{number}", f"127.0.0.1:{number}")
         self.known: list[Member] = [self.member]
-        self.brokers = Brokers(lambda: self.known, self.member, store, hash, lambda _: 1, clock)
+        self.dead: set[str] = set()
+        announced = Announced(lambda: self.known, self.refused, clock)
+        self.brokers = Brokers(announced, self.member, store, hash, lambda _: 1, clock)
+
+    async def refused(self, address: str) -> bool:
+        return address in self.dead
 
     async def epoch(self) -> int:
         return (await self.brokers.view()).epoch
@@ -115,7 +123,7 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
     assert [await two.epoch(), await three.epoch()] == [2, 2]
 
 
-async def test_who_went_is_listed_for_a_while_and_leads_nothing() -> None:
+async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
     """librdkafka drops who is not listed at once, with the partitions that are on their way from there."""
     clock, _, [one, two, three] = started(3)
     one.known = [one.member, two.member, three.member]
@@ -126,7 +134,7 @@ async def test_who_went_is_listed_for_a_while_and_leads_nothing() -> None:
     assert ([*view.brokers], sorted(view.listed)) == ([1, 3], [1, 2, 3])
     assert view.listed[2] == before.brokers[2]
     clock.time += 2
-    one.known = [one.member, two.member.on_leave()]
+    one.known = [one.member, two.member.on_leave(), three.member.on_leave()]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1], [1, 2, 3])
     clock.time += 4
@@ -135,6 +143,61 @@ async def test_who_went_is_listed_for_a_while_and_leads_nothing() -> None:
     assert ([*view.brokers], sorted(view.listed)) == ([1, 2], [1, 2, 3])
     clock.time += 2
     assert [*(await one.brokers.view()).listed] == [1, 2]
+
+
+async def test_who_vanished_is_not_listed() -> None:
+    """Clients that tried to reach it for a while would be slow to when it is back."""
+    _, _, [one, two] = started(2)
+    one.known = [one.member, two.member]
+    assert [*(await one.brokers.view()).listed] == [1, 2]
+    one.known = [one.member]
+    assert [*(await one.brokers.view()).listed] == [1]
+
+
+async def test_who_died_leads_nothing_before_others_know() -> None:
+    clock, _, [one, two, three] = started(3)
+    one.known = three.known = [one.member, two.member, three.member]
+    assert [(await one.brokers.checked()).epoch for _ in range(2)] == [1, 1]
+    one.dead.add(two.member.address)
+    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]  # its machine was asked a moment ago
+    clock.time += 0.2
+    view = await one.brokers.checked()
+    assert (view.epoch, [*view.brokers], sorted(view.listed)) == (2, [1, 3], [1, 2, 3])
+    clock.time += 1
+    one.known = three.known = [one.member, three.member]
+    assert [*(await one.brokers.checked()).brokers] == [*(await three.brokers.checked()).brokers] == [1, 3]
+    again = replace(two.member, owner="2/2")
+    one.known = [one.member, again, three.member]
+    one.dead.clear()
+    assert [*(await one.brokers.checked()).brokers] == [1, 2, 3]
+
+
+async def test_who_only_seems_to_have_died_is_doubted_once() -> None:
+    """Perhaps a firewall between two gateways refuses."""
+    clock, _, [one, two] = started(2)
+    one.known = [one.member, two.member]
+    one.dead.add(two.member.address)
+    await one.brokers.view()
+    clock.time += 1
+    assert [*(await one.brokers.checked()).brokers] == [1]
+    for _ in range(5):
+        clock.time += 4
+        assert [*(await one.brokers.checked()).brokers] == [1, 2]
+
+
+async def test_a_machine_that_does_not_answer_keeps_nobody_waiting_for_long() -> None:
+    _, _, [one, two] = started(2)
+    one.known = [one.member, two.member]
+    silence = asyncio.Event()
+
+    async def refused(_: str) -> bool:
+        return await silence.wait()
+
+    one.brokers._announced._refused = refused
+    await one.brokers.view()
+    assert [*(await one.brokers.checked()).brokers] == [1, 2]
+    silence.set()
+    assert [*(await one.brokers.checked()).brokers] == [1]
 
 
 async def test_who_leaves_lists_itself_to_the_end() -> None:

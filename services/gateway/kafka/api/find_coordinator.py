@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from libs.kafka_wire.shapes import Message, response_shapes
@@ -20,6 +21,7 @@ _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+", re.DOTALL)
 
 async def handle(call: Call) -> Message:
     """One key in the form up to version 3, many from version 4 on."""
+    call = replace(call, view=await call.door.brokers.checked())
     if call.version >= 4:
         return _R.FindCoordinatorResponse(
             coordinators=[_coordinator(call, key) for key in call.request.coordinator_keys]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from libs.catalog.internal import IDS
@@ -23,6 +24,7 @@ _KNOWS_IDS: Final = 12
 async def handle(call: Call) -> Message:
     """A topic that does not exist has its error in its own entry."""
     _check_named(call)
+    call = replace(call, view=await call.door.brokers.checked())
     return _R.MetadataResponse(
         brokers=[
             _R.MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
