@@ -21,7 +21,7 @@ from sharebroker_spark.core.options import reading
 from sharebroker_spark.core.verdicts import BatchToken, Said
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
 from sharebroker_spark.positions import log_spans
-from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.publishing import Publisher, end
 from sharebroker_spark.staging import stage
 from tests.support.client import TIMEOUT, Client, connected
 
@@ -225,6 +225,38 @@ async def test_what_is_published_is_there_once_though_the_server_dies_under_it(w
         assert await publishing == (PUBLISHED, 100 * PUBLISHED + keys)
         ends = await call(log_spans, client, [world.topic])
         assert sum(end for _, end in ends.values()) == RECORDS + PUBLISHED
+
+
+async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(world: World) -> None:
+    topic, _ = await world.client.create(2)
+    readers = await world.client.group(share_isolation_level="read_committed")
+
+    def attempt(client: PlanClient) -> Publisher:
+        publisher = Publisher(client, f"spark/{topic}/0")
+        for number in range(50):
+            publisher.send(topic, b"%d" % number)
+        publisher.flush()
+        return publisher
+
+    def attempts(client: PlanClient) -> None:
+        first, second = attempt(client), attempt(client)
+        first.send(topic, b"late")
+        with pytest.raises(KafkaError):
+            first.flush()
+        assert second.transaction
+        for _ in range(2):  # an answer may be lost
+            end(client, second.transaction, committed=True)
+        assert Publisher(client, "spark/none/0").transaction is None
+        aborted = attempt(client)
+        assert aborted.transaction
+        end(client, aborted.transaction, committed=False)
+
+    with PlanClient.closing(world.serve.address) as client:
+        await call(attempts, client)
+    read = await world.client.acquire_all(readers, topic, 50, "reader")
+    assert sorted(int(record.text) for record in read) == list(range(50))
+    more = await world.client.acquire(readers, topic, 50, member="reader", wait=0.5)
+    assert list(more.records) == []
 
 
 async def test_what_cannot_be_published_is_said(world: World) -> None:

@@ -57,7 +57,7 @@ async def take_tour(cluster: Cluster, folder: Path) -> Tour:
     async with connected(cluster.address) as client:
         setup, topic_ids = await _prepare(client)
         setup |= {"bootstrap": cluster.address, "folder": str(folder), "readme": str(README)}
-        with running("tour", folder / "tour", json.dumps(setup)) as program:
+        with running("tour", folder / "tour", json.dumps(setup), SPARK_TEST_MASTER="local[2,2]") as program:
             await asyncio.to_thread(program.says, "done")
             await asyncio.to_thread(program.ends)
         finished = [
@@ -74,6 +74,7 @@ async def _prepare(client: Client) -> tuple[dict[str, Any], dict[str, str]]:
     ids: dict[str, str] = {}
     for name, count in {
         "topic": PARTITIONS, "target": 2, "streamed": 2, "empty": 2, "judged": 1, "json": 1, "arrow": 1,
+        "once": 1, "twice": 1,
     }.items():  # fmt: skip
         names[name], ids[name] = await client.create(count)
     for name in ("group", "streamers", "judges", "rejecters", "clerks"):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Final
+from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -22,6 +22,7 @@ BATCH_BYTES: Final = 256 * 1024
 _SENT_AT: Final = 4 * BATCH_BYTES
 """So much is gathered before batches are sent, each partition's in a batch of its own."""
 _SEQUENCES: Final = 2**31
+_RAISES_EPOCH: Final = 2
 _DONE: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 
 Header = tuple[str, bytes | None]
@@ -43,15 +44,29 @@ class _Topic:
     partitioner: Partitioner = field(default_factory=lambda: Partitioner(BATCH_BYTES, random.randrange))
 
 
+class Transaction(NamedTuple):
+    """What is needed to end a transaction, from wherever."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
 class Publisher:
     """Publishes rows of one task attempt; `flush` at the end. `records` and `bytes` tell how much, so far.
 
-    Raises KafkaError.
+    With a transactional id all of it is one transaction, which somebody has to `end`; that of an earlier
+    publisher of this id is aborted, and whatever that one still sends refused. Raises KafkaError.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, transactional_id: str = "", timeout_ms: int = 60_000) -> None:
         self._client = client
-        made = client.call(client.produce.InitProducerId, transactions.InitProducerIdRequest())
+        self._transactional_id = transactional_id
+        request = transactions.InitProducerIdRequest(
+            transactional_id=transactional_id or None,
+            transaction_timeout_ms=timeout_ms if transactional_id else 0,
+        )
+        made = client.call(client.produce.InitProducerId, request)
         self._producer = (made.producer_id, made.producer_epoch)
         self._topics: dict[str, _Topic] = {}
         self._sequences: dict[Partition, int] = {}
@@ -83,6 +98,12 @@ class Publisher:
         if self._gathered >= _SENT_AT:
             self.flush()
 
+    @property
+    def transaction(self) -> Transaction | None:
+        """What is to be ended; None: nothing, for want of records or of a transactional id."""
+        begun = self._transactional_id and self.records
+        return Transaction(self._transactional_id, *self._producer) if begun else None
+
     def flush(self) -> None:
         """Send what is left; all is durable then."""
         self._send(*self._waiting)
@@ -103,7 +124,8 @@ class Publisher:
 
     def _begin(self, where: Partition) -> _Batch:
         sequence = self._sequences.get(where, 0)
-        return _Batch(DefaultRecordBatchBuilder(2, 0, 0, *self._producer, sequence, BATCH_BYTES))
+        transactional = int(bool(self._transactional_id))
+        return _Batch(DefaultRecordBatchBuilder(2, 0, transactional, *self._producer, sequence, BATCH_BYTES))
 
     def _append(
         self, batch: _Batch, value: bytes | None, key: bytes | None, headers: Sequence[Header]
@@ -120,7 +142,9 @@ class Publisher:
         waiting = {where: bytes(batch.builder.build()) for where, batch in batches.items()}
         tries = Tries(self._client)
         while waiting:
-            answer = self._client.call(self._client.produce.Produce, _request(waiting))
+            answer = self._client.call(
+                self._client.produce.Produce, _request(waiting, self._transactional_id)
+            )
             refusals = list(_refusals(answer, waiting))
             for error in refusals:
                 if not error.retriable:
@@ -131,6 +155,18 @@ class Publisher:
             self._sequences[where] = (self._sequences.get(where, 0) + batch.count) % _SEQUENCES
 
 
+def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
+    """Commit a transaction, or abort it; may be repeated. Raises KafkaError."""
+    request = transactions.EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        committed=committed,
+        transaction_version=_RAISES_EPOCH,
+    )
+    client.call(client.produce.EndTxn, request)
+
+
 def _partitions(client: Client, topic: str) -> int:
     (found,) = client.call(client.admin.Metadata, admin.MetadataRequest(topics=[topic])).topics
     if found.error_code:
@@ -138,14 +174,14 @@ def _partitions(client: Client, topic: str) -> int:
     return len(found.partitions)
 
 
-def _request(waiting: Mapping[Partition, bytes]) -> pb.ProduceRequest:
+def _request(waiting: Mapping[Partition, bytes], transactional_id: str) -> pb.ProduceRequest:
     topics: dict[str, list[pb.ProduceRequest.PartitionData]] = {}
     for (topic, partition), records in waiting.items():
         topics.setdefault(topic, []).append(pb.ProduceRequest.PartitionData(index=partition, records=records))
     data: Iterable[pb.ProduceRequest.TopicData] = (
         pb.ProduceRequest.TopicData(name=name, partition_data=parts) for name, parts in topics.items()
     )
-    return pb.ProduceRequest(topic_data=data)
+    return pb.ProduceRequest(topic_data=data, transactional_id=transactional_id)
 
 
 def _refusals(answer: pb.ProduceResponse, waiting: dict[Partition, bytes]) -> Iterator[KafkaError]:

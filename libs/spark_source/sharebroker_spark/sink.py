@@ -1,17 +1,24 @@
-"""Publishing rows: each task by a producer of its own, done when every record is durable. At least once."""
+"""Publishing rows: each task by a producer of its own, done when every record is durable. At least once.
+
+With transactions, each task attempt is one, which the driver commits when all tasks are done: what an attempt
+sent that failed is aborted by the next.
+"""
 
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sharebroker_spark.client import shared
-from sharebroker_spark.publishing import Publisher
+from sharebroker_spark.client import Client, shared
+from sharebroker_spark.core.options import Options
+from sharebroker_spark.publishing import Publisher, Transaction, end
 
 _COLUMNS: Final = ("topic", "value", "key", "headers", "partition")
 
@@ -22,24 +29,37 @@ class Published(WriterCommitMessage):
 
     records: int
     bytes: int
+    transaction: Transaction | None
 
 
 @dataclass
 class _Publishing:
-    """What a task needs: where to, and the topic; empty: each row names it."""
+    """What a task needs: where to, and the topic; empty: each row names it. `job` is a name of its own."""
 
-    address: str
-    waits: bool
+    options: Options
     topic: str
+    job: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
         """Publish rows; returns when they are durable. Raises KafkaError."""
-        publisher = Publisher(shared(self.address, waits=self.waits))
+        name = f"spark/{self._owner()}/{TaskContext.get().partitionId()}" if self.options.transactions else ""
+        publisher = Publisher(self._client(), name, self.options.transaction_timeout_ms)
         for batch in iterator:
             for row in zip(*(_column(batch, name) for name in _COLUMNS), strict=True):
                 self._send(publisher, *row)
         publisher.flush()
-        return Published(publisher.records, publisher.bytes)
+        return Published(publisher.records, publisher.bytes, publisher.transaction)
+
+    def _owner(self) -> str:
+        return self.job
+
+    def _client(self) -> Client:
+        return shared(self.options.bootstrap, waits=self.options.waits)
+
+    def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
+        for one in messages:
+            if isinstance(one, Published) and one.transaction is not None:
+                end(self._client(), one.transaction, committed=committed)
 
     def _send(
         self,
@@ -59,21 +79,29 @@ class BatchSink(_Publishing, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Tell how much was published; records are durable when their task ends."""
+        self._end(messages, committed=True)
         _tell("", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What was published stays."""
+        """What was published stays, unless by transactions."""
+        self._end(messages, committed=False)
 
 
 class StreamSink(_Publishing, DataSourceStreamArrowWriter):
     """`df.writeStream`. A micro-batch that is repeated publishes its rows again."""
 
+    def _owner(self) -> str:
+        """The query, also after a restart: what it left open is aborted at once and not by time."""
+        return str(TaskContext.get().getLocalProperty("sql.streaming.queryId") or self.job)
+
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Tell how much was published; records are durable when their task ends."""
+        self._end(messages, committed=True)
         _tell(f" of batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """What was published stays."""
+        """What was published stays, unless by transactions."""
+        self._end(messages, committed=False)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:

@@ -69,12 +69,12 @@ class ShareGroupDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Publishes rows."""
         options, topic = writing(self.options, _columns(schema))
-        return BatchSink(options.bootstrap, options.waits, topic)
+        return BatchSink(options, topic)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Publishes rows, micro-batch for micro-batch."""
         options, topic = writing(self.options, _columns(schema))
-        return StreamSink(options.bootstrap, options.waits, topic)
+        return StreamSink(options, topic)
 
 
 class _Reading:

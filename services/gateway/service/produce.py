@@ -45,7 +45,7 @@ async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadli
         for part in data.partition_data
         if 0 <= part.index < topic.partitions
     ]
-    answers = iter(await append(gateway, parts, within))
+    answers = iter(await append(gateway, parts, within, request.transactional_id, adds_partitions=True))
     return pb.ProduceResponse(responses=[_response(one, answers) for one in asked])
 
 

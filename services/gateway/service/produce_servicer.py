@@ -10,7 +10,7 @@ from services.gateway.service.gateway import Gateway
 from services.gateway.service.produce import produce
 from services.gateway.service.produce_stream import produce_stream
 from services.gateway.service.publish import publish
-from services.gateway.service.transactions import init_producer_id
+from services.gateway.service.transactions import end_txn, init_producer_id
 from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
 from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
@@ -37,6 +37,10 @@ class ProduceServicer(ProduceServiceServicer):
     ) -> transactions.InitProducerIdResponse:
         """See the proto."""
         return await init_producer_id(self._gateway, request, Deadline.of(context))
+
+    async def EndTxn(self, request: transactions.EndTxnRequest, context: Any) -> transactions.EndTxnResponse:
+        """See the proto."""
+        return await end_txn(self._gateway, request, Deadline.of(context))
 
     def ProduceStream(
         self,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.functions import col, lit, udf
 
 import sharebroker_spark
 from tests.spark.programs.session import say, session
@@ -173,6 +175,7 @@ def show_writing() -> None:
     say(written=table(TARGET).count())
     copied = stream(TOPIC, SETUP["streamers"], maxRecordsPerTrigger="900").select("key", "value", "headers")
     query = copied.writeStream.format("sharegroup").options(**SERVER, topic=SETUP["streamed"])
+    query = query.option("transactions", "true")
     query = query.option("checkpointLocation", f"{FOLDER}/copied").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = table(SETUP["streamed"], **{"value.format": "string"}).collect()
@@ -181,6 +184,24 @@ def show_writing() -> None:
         streamed_keys=sorted({bytes(row.key).decode() for row in rows}),
         streamed_headers=sum(len(row.headers) for row in rows),
     )
+
+
+def show_repeated_attempts() -> None:
+    """The first attempt of a task fails at its last row, when most of it is sent."""
+
+    def place(number: int) -> int:
+        return 99 if number == 2999 and TaskContext.get().attemptNumber() == 0 else 0
+
+    rows = spark.range(0, 3000, 1, 1).select(
+        lit("x" * 1000).alias("value"),
+        col("id").cast("string").alias("key"),
+        udf(place, "int")("id").alias("partition"),
+    )
+    for name, transactions in (("once", "true"), ("twice", "false")):
+        options = {**SERVER, "topic": SETUP[name], "transactions": transactions}
+        rows.write.format("sharegroup").options(**options).mode("append").save()
+        keys = [bytes(row.key) for row in table(SETUP[name]).select("key").collect()]
+        say(**{name: [len(keys), len(set(keys))]})
 
 
 def readme(number: int, *names: tuple[str, str]) -> dict[str, Any]:
@@ -241,6 +262,7 @@ show_a_stream()
 show_verdicts()
 show_formats()
 show_writing()
+show_repeated_attempts()
 show_the_readme()
 show_refusals()
 spark.stop()

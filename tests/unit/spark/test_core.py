@@ -129,7 +129,16 @@ NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
 
 def test_defaults() -> None:
     assert reading(NEEDED, streaming=True) == Options(
-        "localhost:9090", "g", ("a", "b"), "", 10_000, 5_000, 1, 200, 3_600_000
+        "localhost:9090",
+        "g",
+        ("a", "b"),
+        "",
+        10_000,
+        5_000,
+        1,
+        200,
+        3_600_000,
+        transaction_timeout_ms=900_000,
     )
 
 

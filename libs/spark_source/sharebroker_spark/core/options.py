@@ -17,6 +17,7 @@ NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "minPartitions": (1, 1, 10_000),
     "maxWaitMs": (200, 0, 60_000),
     "maxBatchDurationMs": (3_600_000, 1_000, 7 * 86_400_000),
+    "transactionTimeoutMs": (900_000, 1_000, 86_400_000),
 }
 """Default, lowest and highest value."""
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -26,6 +27,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "onLeaseLost": ("fail", "continue"),
     "onUnavailable": ("wait", "fail"),
     "failOnDataLoss": ("true", "false"),
+    "transactions": ("false", "true"),
 }
 """The first is the default."""
 _OFFSETS: Final = ("startingOffsets", "endingOffsets")
@@ -64,6 +66,8 @@ class Options:
     fails_on_data_loss: bool = True
     starting: Mapping[Partition, int] = field(default_factory=dict)
     ending: Mapping[Partition, int] = field(default_factory=dict)
+    transactions: bool = False
+    transaction_timeout_ms: int = 0
 
 
 def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
@@ -127,6 +131,7 @@ def _parsed(given: Mapping[str, str]) -> Options:
             f"option sessionId has {len(session_id)} characters; 1 to {_SESSION_LENGTH} are allowed"
         )
     topics = tuple(dict.fromkeys(filter(None, (name.strip() for name in lower.get("topics", "").split(",")))))
+    starting, ending = (_offsets(name, lower.get(name.lower(), "").strip(), topics) for name in _OFFSETS)
     return Options(
         bootstrap,
         lower.get("group", "").strip(),
@@ -144,7 +149,10 @@ def _parsed(given: Mapping[str, str]) -> Options:
         choices["onLeaseLost"] == "fail",
         choices["onUnavailable"] == "wait",
         choices["failOnDataLoss"] == "true",
-        *(_offsets(name, lower.get(name.lower(), "").strip(), topics) for name in _OFFSETS),
+        starting,
+        ending,
+        transactions=choices["transactions"] == "true",
+        transaction_timeout_ms=numbers["transactionTimeoutMs"],
     )
 
 

@@ -187,8 +187,11 @@ class ProduceRequest(_message.Message):
 
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     TOPIC_DATA_FIELD_NUMBER: _builtins.int
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
     """The time the request may take; 0 takes 30000."""
+    transactional_id: _builtins.str
+    """Of transactional batches, whose partitions become part of the transaction; empty for others."""
     @_builtins.property
     def topic_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.TopicData]: ...
     def __init__(
@@ -196,10 +199,11 @@ class ProduceRequest(_message.Message):
         *,
         timeout_ms: _builtins.int = ...,
         topic_data: _abc.Iterable[Global___ProduceRequest.TopicData] | None = ...,
+        transactional_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic_data", b"topic_data"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["timeout_ms", b"timeout_ms", "topic_data", b"topic_data", "transactional_id", b"transactional_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

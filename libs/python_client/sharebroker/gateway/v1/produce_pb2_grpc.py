@@ -56,6 +56,11 @@ class ProduceServiceStub:
                 request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.FromString,
                 _registered_method=True)
+        self.EndTxn = channel.unary_unary(
+                '/sharebroker.gateway.v1.ProduceService/EndTxn',
+                request_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnResponse.FromString,
+                _registered_method=True)
 
 
 class ProduceServiceServicer:
@@ -93,6 +98,13 @@ class ProduceServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EndTxn(self, request, context):
+        """Commits or aborts a transaction; anybody may who knows its producer id and epoch. Kafka: EndTxn (26).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProduceServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -115,6 +127,11 @@ def add_ProduceServiceServicer_to_server(servicer, server):
                     servicer.InitProducerId,
                     request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.FromString,
                     response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.SerializeToString,
+            ),
+            'EndTxn': grpc.unary_unary_rpc_method_handler(
+                    servicer.EndTxn,
+                    request_deserializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnRequest.FromString,
+                    response_serializer=sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -226,6 +243,33 @@ class ProduceService:
             '/sharebroker.gateway.v1.ProduceService/InitProducerId',
             sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdRequest.SerializeToString,
             sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.InitProducerIdResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EndTxn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.gateway.v1.ProduceService/EndTxn',
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnRequest.SerializeToString,
+            sharebroker_dot_transaction__coordinator_dot_v1_dot_transaction__coordinator__pb2.EndTxnResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class ProduceServiceStub:
     """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
     InitProducerId (22).
     """
+    EndTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]
+    """Commits or aborts a transaction; anybody may who knows its producer id and epoch. Kafka: EndTxn (26)."""
 
 @_typing.type_check_only
 class ProduceServiceAsyncStub(ProduceServiceStub):
@@ -68,6 +70,8 @@ class ProduceServiceAsyncStub(ProduceServiceStub):
     """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
     InitProducerId (22).
     """
+    EndTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]  # type: ignore[assignment]
+    """Commits or aborts a transaction; anybody may who knows its producer id and epoch. Kafka: EndTxn (26)."""
 
 class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
     """Publishing records."""
@@ -109,5 +113,13 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
         InitProducerId (22).
         """
+
+    @_abc_1.abstractmethod
+    def EndTxn(
+        self,
+        request: _transaction_coordinator_pb2.EndTxnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_transaction_coordinator_pb2.EndTxnResponse, _abc.Awaitable[_transaction_coordinator_pb2.EndTxnResponse]]:
+        """Commits or aborts a transaction; anybody may who knows its producer id and epoch. Kafka: EndTxn (26)."""
 
 def add_ProduceServiceServicer_to_server(servicer: ProduceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
