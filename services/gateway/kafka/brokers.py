@@ -79,6 +79,11 @@ class View:
         """By node id."""
         return {member.node_id: _broker(member) for member in self.members}
 
+    @property
+    def leaving(self) -> bool:
+        """Whether this very process is none of them any more: clients are to go elsewhere."""
+        return self.me not in self.brokers
+
     @cached_property
     def listed(self) -> dict[int, Broker]:
         """Those that clients are to know, by node id: the brokers, and those that went."""

@@ -12,7 +12,7 @@ from services.gateway.service.share_acknowledge import Caller
 
 def caller(call: Call) -> Caller:
     """The connection, and the partitions that clients are to ask this broker for."""
-    return Caller(call.client.connection, call.view.leads)
+    return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
 def asked(topics: Iterable[Any]) -> dict[TopicPartition, list[AckBatch]]:

@@ -23,10 +23,15 @@ AckResults = Mapping[TopicPartition, KafkaError | None]
 
 
 class Caller(NamedTuple):
-    """Where a request came in: its connection, and whether partitions are served there (None: all are)."""
+    """Where a request came in: its connection, and whether partitions are served there (None: all are).
+
+    A broker that is `leaving` serves none any more, and passes answers on for what was fetched there: clients
+    cannot give them elsewhere.
+    """
 
     connection: str
     serves: Callable[[str, int], bool] | None = None
+    leaving: bool = False
 
 
 class ShareAcknowledge(NamedTuple):
@@ -113,5 +118,5 @@ def _refusal(
     problem = batches_refusal(batches, renew_allowed=renew_allowed)
     if problem is not None:
         return KafkaError(ErrorCode.INVALID_REQUEST, problem)
-    code = partition_error(gateway, caller, part)
+    code = gateway.partition_error(*part) if caller.leaving else partition_error(gateway, caller, part)
     return KafkaError(code) if code else None

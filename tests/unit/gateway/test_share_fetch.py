@@ -24,7 +24,7 @@ from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MOVED_WAIT
 from services.gateway.core.values import SessionKey
 from services.gateway.service.idle import IdleSessions
-from services.gateway.service.share_acknowledge import Caller
+from services.gateway.service.share_acknowledge import Caller, ShareAcknowledge, share_acknowledge
 from services.gateway.service.share_fetch import ShareFetch, share_fetch
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.errors import ErrorCode, KafkaError
@@ -295,6 +295,18 @@ async def test_who_is_to_ask_another_broker_is_not_kept_waiting_here(bench: Benc
     asked = bench.leader.of(leader.AcquireRecordsRequest)
     assert asked[0].max_wait_ms == 0
     assert all(request.max_wait_ms <= MOVED_WAIT * 1000 for request in asked)
+
+
+@pytest.mark.parametrize(("leaving", "code"), [(False, ErrorCode.NOT_LEADER_OR_FOLLOWER), (True, None)])
+async def test_who_leaves_passes_answers_on(bench: Bench, leaving: bool, code: ErrorCode | None) -> None:
+    """For what was fetched there; nobody else would take them."""
+    part = TopicPartition(TOPIC.topic_id, 0)
+    await bench.share.ShareFetch(fetch(0, 0))
+    caller = Caller("connection", lambda *_: False, leaving=leaving)
+    request = ShareAcknowledge(caller, SessionKey("group", "me"), 1, {part: [AckBatch(0, 9, [ACCEPT])]})
+    results = await share_acknowledge(bench.gateway, request, Deadline(90))
+    assert [error and error.code for error in results.values()] == [code]
+    assert len(bench.leader.of(leader.AcknowledgeRecordsRequest)) == leaving
 
 
 async def test_errors_that_kafkas_client_would_throw_are_shown_as_one_that_it_retries(bench: Bench) -> None:

@@ -206,9 +206,10 @@ async def test_who_leaves_lists_itself_to_the_end() -> None:
     assert await one.epoch() == 1
     one.known = [one.member.on_leave(), two.member]
     await one.brokers.view()
+    assert not (await one.brokers.view()).leaving
     clock.time += 1
     view = await one.brokers.view()
-    assert ([*view.brokers], sorted(view.listed)) == ([2], [1, 2])
+    assert ([*view.brokers], sorted(view.listed), view.leaving) == ([2], [1, 2], True)
 
 
 async def test_who_leaves_last_and_who_stays_after_all() -> None:
