@@ -168,7 +168,7 @@ ghz: .cache/bin/ghz ## build ghz, which puts gRPC under load (needs Go)
 .cache/bin/ghz:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/bojand/ghz/cmd/ghz@v0.93.0
 
-k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; ten minutes; BUILD as for `image`, ONLY=KEDA: that step)
+k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; a quarter of an hour; BUILD as for `image`, ONLY=KEDA: that step)
 	@$(BIN)/python -m tests.k8s --only "$(ONLY)"
 
 k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA, metrics-server (Go; about half an hour, once)
