@@ -40,6 +40,7 @@ class CatalogFollower:
         self._codec = CatalogCodec()
         self._poll = poll
         self._groups: dict[str, GroupConfig] = {}
+        self._topics: dict[str, tuple[Topic, TopicConfig]] = {}
         self._listeners: list[Listener] = []
         self._doubtful = False
         self.revision = 0
@@ -112,7 +113,10 @@ class CatalogFollower:
 
     def topic_config(self, topic: Topic) -> TopicConfig:
         """The settings in force for a topic."""
-        return resolve_topic(topic.configs, self.broker)
+        known = self._topics.get(topic.topic_id)
+        if known is None or known[0] is not topic:
+            known = self._topics[topic.topic_id] = topic, resolve_topic(topic.configs, self.broker)
+        return known[1]
 
     async def _follow(self) -> None:
         readable = True
@@ -164,6 +168,7 @@ class CatalogFollower:
         if any(isinstance(record, ConfigRecord) for record in records):
             self.broker = effective_broker(catalog, self.static)
             self._groups.clear()
+        self._topics.clear()
         self._changed.set()
         self._changed = asyncio.Event()
         # Before `start` ends nobody has seen an earlier state.

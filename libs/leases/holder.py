@@ -210,9 +210,11 @@ class LeaseHolder:
         given_up = () if self._stopping else self._held
         for resource in [r for r in given_up if r not in self._steps and not self._should_own(r)]:
             self._steps.add(resource, self._hand_over(resource))
-        await self._awaited.look(self._store, self._wanted(), self.member.owner, self._gone)
-        for resource in [resource for resource in self._wanted() if resource not in self._awaited]:
-            self._claiming(resource)
+        wanted = self._wanted()
+        await self._awaited.look(self._store, wanted, self.member.owner, self._gone)
+        for resource in self._wanted() if wanted else ():
+            if resource not in self._awaited:
+                self._claiming(resource)
         if self._deaths is not None and (self._search is None or self._search.done()):
             self._search = asyncio.create_task(self._find_deaths(self._deaths))
 
@@ -365,7 +367,8 @@ class LeaseHolder:
         kind = kind_of(resource)
         topic_id = topic_partition(resource)[0] if kind == PARTITION else ""
         size = self._partitions(topic_id) if topic_id else 0
-        if self._preferences.get(resource, (-1,))[0] != size:
+        known = self._preferences.get(resource)
+        if known is None or known[0] != size:
             watch, members = self._watches.get(kind), self._members.values()
             role = watch.role if watch is not None else ROLES.get(kind, "")
             shards = sorted(watch.resources()) if watch is not None else []

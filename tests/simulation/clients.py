@@ -39,7 +39,7 @@ _TRIES: Final = 1000
 MOST_AT_ONCE: Final = 4
 """Records that a producer publishes in one call, at most."""
 
-WAIT_MS: Final = 500
+WAIT_MS: Final = 1000
 
 ACKNOWLEDGE_TYPES: Final = {
     Verdict.ACCEPT: delivery.ACKNOWLEDGE_TYPE_ACCEPT,

@@ -26,7 +26,7 @@ from tests.simulation.plan import (
 )
 from tests.simulation.process import LEASE
 
-LARGE_EVERY: Final = 50
+LARGE_EVERY: Final = 100
 """One seed of so many has the large world."""
 
 _PAUSE: Final = 1.2
@@ -131,7 +131,7 @@ def _small(random: Random) -> Plan:
     theme, temper = random.choice(_THEMES), random.choice(_TEMPERS)
     wide = random.random() < theme.wide
     groups = GROUPS if wide else GROUPS[:1]
-    scale = Scale(groups, random.uniform(1.5, 4.5), random.uniform(1.0, 3.0), random.random() < 1 / 5)
+    scale = Scale(groups, random.uniform(1.0, 3.5), random.uniform(1.0, 3.0), random.random() < 1 / 5)
     members = _members(random, random.choice((1, 2, 2, 3)), groups)
     times = sorted(
         random.uniform(0.0, scale.trouble) for _ in range(random.randint(min(1, theme.most), theme.most))
@@ -145,7 +145,7 @@ def _small(random: Random) -> Plan:
         faults=_named(faults),
         members=members,
         producers=("p0",),
-        partitions=2 if wide else random.choice((1, 1, 1, 2)),
+        partitions=2 if wide else random.choice((1, 1, 1, 1, 2)),
         grow=random.uniform(0.0, scale.trouble) if random.random() < 1 / 8 else None,
         layout=random.choice(SPLIT) if random.random() < 1 / 8 else TOGETHER,
         change=change,
@@ -153,6 +153,7 @@ def _small(random: Random) -> Plan:
         temper=temper,
         searching=random.random() < theme.searching,
         patience=random.choice(_PATIENCE),
+        shards=2 if wide else random.choice((1, 2)),
     )
 
 

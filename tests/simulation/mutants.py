@@ -109,6 +109,10 @@ def wiping_initialize(command: Initialize, state: ShareState | None, now: float)
     return kept._replace(start_offset=command.start_offset, state_batches=(), delivery_complete_count=-1)
 
 
+def never_asked_again(command: Initialize, state: ShareState) -> bool:
+    return False
+
+
 def forgetful_checkpoint(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
@@ -243,7 +247,10 @@ MUTANTS: Final = (
     ),
     Mutant(
         "state that is initialised again is wiped",
-        lambda: [_on(machine, "first_checkpoint", wiping_initialize)],
+        lambda: [
+            _on(machine, "first_checkpoint", wiping_initialize),
+            _on(machine, "_asked_again", never_asked_again),
+        ],
     ),
     Mutant(
         "a checkpoint holds only the last write", lambda: [_on(recording, "combine", forgetful_checkpoint)]

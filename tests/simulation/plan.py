@@ -92,7 +92,8 @@ class Fault:
 class Scale:
     """How much there is of a run: `trouble` seconds, in which a producer publishes `pace` times a second.
 
-    `farewell`: processes stop in the end and show what they leave.
+    `farewell`: processes stop in the end and show what they leave; what lies in the logs is looked at in the
+    midst of work, too, and the epochs of groups beside it.
     """
 
     groups: tuple[str, ...]
@@ -110,7 +111,7 @@ class Plan:
     lost, twice, slow, command. Without `split` every process has every role.
 
     `searching`: processes look for dead ones; else the leases of those run out. `patience`: seconds in which
-    state is to be written, with all tries.
+    state is to be written, with all tries. `shards`: of each coordinator, one at one process or two at two.
     `members` are (name, group, how it consumes); a third partition is added at `grow`, None: never.
     """
 
@@ -126,6 +127,7 @@ class Plan:
     temper: Temper = field(default_factory=lambda: USUAL)
     searching: bool = True
     patience: float = 2.0
+    shards: int = 2
 
     @property
     def parts(self) -> list[str]:

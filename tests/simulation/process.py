@@ -53,16 +53,13 @@ _PERSISTER: Final = PersisterSettings(request_timeout=1.0, longest_backoff=0.5)
 _HAND_OVER: Final = 10.0
 _GRACE: Final = 3.0
 _RESTART: Final = 0.5
-_FOLLOW: Final = 1.0
+_FOLLOW: Final = 2.0
 
 RECORD_LOCKS: Final = 10
 """Records of a share-partition in flight, at most: fewer than may be configured, so that it is met."""
 
 _CONFIGURED: Final = BrokerConfig.of(
     {
-        # As few shards as make two owners: a start takes as many steps as there are shards.
-        "offsets.topic.num.partitions": "2",
-        "share.coordinator.state.topic.num.partitions": "2",
         "transaction.state.log.num.partitions": "1",
         "group.share.min.session.timeout.ms": "3000",
         "group.share.session.timeout.ms": "4000",
@@ -75,6 +72,13 @@ _CONFIGURED: Final = BrokerConfig.of(
     }
 )
 CONFIG: Final = replace(_CONFIGURED, group_share_partition_max_record_locks=RECORD_LOCKS)
+
+
+def configured(shards: int) -> BrokerConfig:
+    """With so many shards of each coordinator that simulated clients use."""
+    return replace(
+        CONFIG, offsets_topic_num_partitions=shards, share_coordinator_state_topic_num_partitions=shards
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,8 @@ class Process:
         records = SimulatedRecordStore(stores.records, connection)
         leases = SimulatedLeaseStore(stores.leases, connection)
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
-        self.catalog = catalog = CatalogFollower(log, CONFIG, poll=_FOLLOW)
+        config = configured(around.plan.shards)
+        self.catalog = catalog = CatalogFollower(log, config, poll=_FOLLOW)
         deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
             leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions
@@ -218,12 +223,12 @@ class Process:
         router = Router(
             holder,
             member.owner,
-            group_shards=CONFIG.offsets_topic_num_partitions,
-            share_shards=CONFIG.share_coordinator_state_topic_num_partitions,
-            transaction_shards=CONFIG.transaction_state_log_num_partitions,
+            group_shards=config.offsets_topic_num_partitions,
+            share_shards=config.share_coordinator_state_topic_num_partitions,
+            transaction_shards=config.transaction_state_log_num_partitions,
         )
         stack.push_async_callback(router.close)
-        settings = ServeSettings(config=CONFIG, roles=self.roles)
+        settings = ServeSettings(config=config, roles=self.roles)
         patience = replace(_PERSISTER, call_timeout=around.plan.patience)
         persister = WatchedPersister(router, patience, around.history)
         return Foundation(

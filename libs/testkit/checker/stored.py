@@ -91,6 +91,10 @@ class StoredState:
         anew = self.being_moved and record.whole and record.state_epoch > self._state_epoch
         self._check_epochs(record)
         before, start = self.start, self.start if record.start == _UNSET else record.start
+        if record.whole and record.start < 0 <= before and not anew:
+            broken(
+                Invariant.START_NEVER_BACK, f"{record.share} had begun at {before}, and has no start any more"
+            )
         if start < before and not anew:
             broken(Invariant.START_NEVER_BACK, f"{record.share} goes from {before} to {start}")
         changed = self._changed(record)

@@ -51,6 +51,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._stuck_at = _MOST_AT_ONCE
         self.steps = 0
 
+    get_debug = staticmethod(bool)
+    """Never: futures and tasks ask it when they are made."""
+
     def time(self) -> float:
         """Seconds as the node counts them whose code runs; `now` are virtual seconds, as nobody sees them."""
         return self.now * self._pace
@@ -92,7 +95,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         """As asyncio says; behind what its node is ready for already."""
         if context is None:
             context = copy_context()
-        handle = _Handle(callback, args, context)
+        handle = _new(_Handle)
+        handle._callback, handle._args, handle._context, handle._cancelled = callback, args, context, False
         node = context.get(CURRENT) or self.nowhere
         ready = node.ready
         if not ready and not node.paused and not node.killed:
@@ -110,8 +114,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio says; timers of one moment come in the order in which they were set."""
-        timer = _Handle(callback, args, copy_context() if context is None else context)
-        timer._when = when
+        timer = _new(_Handle)
+        timer._callback, timer._args, timer._when, timer._cancelled = callback, args, when, False
+        timer._context = copy_context() if context is None else context
         # Rounded up: a timer that came before its time by its node's clock would be set again, for ever.
         due = when / self._pace + (1e-9 if self._pace != 1.0 else 0.0)
         heapq.heappush(self._timers, (due, next(self._numbers), timer, _nothing, ()))
@@ -214,7 +219,10 @@ def _nothing() -> None:
 
 
 class _Handle(asyncio.TimerHandle):
-    """A callback, at once or at its time: as little of asyncio's handles as may be, there are so many."""
+    """A callback, at once or at its time: as little of asyncio's handles as may be, there are so many.
+
+    Whoever makes one sets its attributes: a call less.
+    """
 
     __slots__ = ()
     _callback: Any
@@ -223,12 +231,12 @@ class _Handle(asyncio.TimerHandle):
     _cancelled: bool
     _when: float
 
-    def __init__(self, callback: Callable[..., object], args: Sequence[Any], context: Context) -> None:
-        self._callback, self._args, self._context, self._cancelled = callback, args, context, False
-
     def cancel(self) -> None:
         """As asyncio says; cancelled timers are passed over when their time comes."""
         self._cancelled, self._callback, self._args = True, None, None
+
+
+_new: Final = _Handle.__new__
 
 
 class _NumberedFuture(asyncio.Future[Any]):

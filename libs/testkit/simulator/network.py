@@ -33,14 +33,18 @@ _ANSWER: Final = 0.5
 class _Server:
     node: Node
     edge: ErrorInterceptor = field(default_factory=ErrorInterceptor)
+    services: dict[str, Service] = field(default_factory=dict)
     handlers: dict[str, Any] = field(default_factory=dict)
     calls: dict[_Call, None] = field(default_factory=dict)
     _behind: dict[str, Any] = field(default_factory=dict)
 
     async def handler(self, method: str) -> Any:
-        """What answers, behind the edge: most methods are never asked for, in any one run."""
+        """What answers, behind the edge: most services and methods are never asked for, in any one run."""
         behind = self._behind.get(method)
         if behind is None:
+            service = self.services.pop(method.split("/")[1], None)
+            if service is not None:
+                service.register(service.servicer, self)  # type: ignore[arg-type]  # all that registering needs
             behind = self._behind[method] = await _behind(self.edge, method, self.handlers[method])
         return behind
 
@@ -102,10 +106,7 @@ class Network:
 
     async def serve(self, node: Node, services: Iterable[Service]) -> None:
         """Serve at the address that is the node's name, with the edge that every server has."""
-        server = _Server(node)
-        for service in services:
-            service.register(service.servicer, server)  # type: ignore[arg-type]  # all that registering needs
-        self._servers[node.name] = server
+        self._servers[node.name] = _Server(node, services={service.name: service for service in services})
 
     def break_off(self, node: Node) -> None:
         """A node is gone: calls and streams to it break, soon, and its own streams."""

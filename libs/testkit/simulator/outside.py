@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from libs import clock
 from libs.testkit.simulator.loop import SimulatedLoop
-from libs.testkit.simulator.node import current
+from libs.testkit.simulator.node import CURRENT
 
 EPOCH: Final = 1_800_000_000.0
 """The wall clock when a simulation begins: 2027-01-15."""
@@ -24,9 +24,11 @@ def simulated(loop: SimulatedLoop, seed: int, dial: Callable[..., Any]) -> Itera
     jitter, ids of members and of topics.
     """
 
+    current = CURRENT.get
+
     def now() -> float:
         node = current()
-        return EPOCH + loop.time() + (node.skew if node is not None else 0.0)
+        return EPOCH + loop.now * loop._pace + (node.skew if node is not None else 0.0)
 
     kept = random.getstate()
     bytes_of_chance = random.Random(seed ^ 0x5EED).randbytes

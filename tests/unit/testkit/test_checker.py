@@ -226,6 +226,10 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.START_NEVER_BACK,
         [whole(start=5), change(start=4)],
     ),
+    "a state that had a start has none any more": (
+        Invariant.START_NEVER_BACK,
+        [whole(start=0), whole(start=-1, state_epoch=2)],
+    ),
     "the start goes back once more than it was moved": (
         Invariant.START_NEVER_BACK,
         [whole(start=5), Reset(1.0, SHARE), whole(start=3, state_epoch=2), change(start=2)],
