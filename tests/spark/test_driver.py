@@ -165,6 +165,7 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: Worl
             LeaseLostError, match=r"longer than its locks, \d+ s: 8 of its 8 records .* lasts 1 s"
         ):
             await call(driver.plan, planned, None, 0)
+        assert (driver.lost, driver.taken) == (0, 8)
         await call(second.plan, planned, None, 0)
 
 

@@ -28,8 +28,8 @@ async def read(folder: Path, cluster: Cluster) -> tuple[list[str], list[dict[str
     """Three topics: no text in one, a beginning that is gone, an end that never was."""
     async with connected(cluster.address) as client:
         text, _ = await published(client, [b"0", b"1", b"\xff", b"3"])
-        cut, topic_id = await published(client, [b"0", b"1", b"2"])
-        await client.publish(cut, ["3", "4"])
+        cut, topic_id = await published(client, [b"0", b"1"])
+        await client.publish(cut, ["2", "3", "4"])  # whose batch begins before what is left
         part = leader.DeleteRecordsRequest.Partition(topic_id=topic_id, partition=0, offset=3)
         await client.admin.DeleteRecords(leader.DeleteRecordsRequest(partitions=[part]), timeout=TIMEOUT)
         short, _ = await published(client, [b"0", b"1"])

@@ -84,10 +84,9 @@ class Columns:
         self._delivery = delivery
         self._rejected = rejected
 
-    def of(self, record_batches: bytes) -> Iterator[pa.RecordBatch]:
-        """What lies in the range, in pieces. Raises MalformedError, KafkaError CORRUPT_MESSAGE."""
-        one = self._range
-        records = read_records(record_batches, one.first, one.last, self._frame.types["headers"])
+    def of(self, record_batches: bytes, first: int) -> Iterator[pa.RecordBatch]:
+        """What lies in the range from `first` on, in pieces. Raises MalformedError, KafkaError."""
+        records = read_records(record_batches, first, self._range.last, self._frame.types["headers"])
         for begin in range(0, len(records.offsets), ROWS):
             yield self._batch(records.part(begin, ROWS))
 

@@ -132,9 +132,8 @@ class Driver:
         if again or not stale:
             return
         in_log = self._in_log(stale)
-        if sure:
-            self.lost += _count(stale) - _count(in_log)
-            self.taken += _count(in_log)
+        self.lost += _count(stale) - _count(in_log)
+        self.taken += _count(in_log)
         if not in_log:
             return
         text = _stale(batch, in_log, self._lock_seconds, worked)

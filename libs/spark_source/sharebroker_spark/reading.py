@@ -39,11 +39,13 @@ def read_ranges(
     """The records of ranges in Arrow batches. Raises DataLossError, MalformedError, KafkaError."""
     for one in ranges:
         columns = Columns(frame, one, delivery, reading.rejected)
-        for content in _content(client, one, committed=delivery.deadline_ms is None, strict=reading.strict):
-            yield from columns.of(content)
+        contents = _content(client, one, committed=delivery.deadline_ms is None, strict=reading.strict)
+        for offset, content in contents:
+            yield from columns.of(content, offset)
 
 
-def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> Iterator[bytes]:
+def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> Iterator[tuple[int, bytes]]:
+    """Whole record batches, and the offset from which on they were asked for: the first may begin before."""
     offset, coming = one.first, None
     while offset <= one.last:
         coming = coming or client.ahead(client.plans.ReadRange, _request(one, offset, committed))
@@ -57,10 +59,10 @@ def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> It
         if answer.next_offset == offset:
             _lost(one, offset, one.last, strict=strict)
             return
-        offset, coming = answer.next_offset, None
+        asked, offset, coming = offset, answer.next_offset, None
         if offset <= one.last:  # is on its way while this is decoded
             coming = client.ahead(client.plans.ReadRange, _request(one, offset, committed))
-        yield answer.record_batches
+        yield asked, answer.record_batches
 
 
 def _request(one: Range, offset: int, committed: bool) -> pb.ReadRangeRequest:

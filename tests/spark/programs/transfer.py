@@ -99,7 +99,7 @@ except Exception as error:
     say(failed=str(error))
     sys.exit(1)
 shown = [json.loads(source.latestOffset) for one in query.recentProgress for source in one.sources]
-say(lost=shown[-1]["recordsLost"], taken=shown[-1]["recordsTaken"])
+say(lost=shown[-1]["recordsLost"])
 out = Path(FOLDER, "out")
 rows = spark.read.parquet(str(out)).select("partition", "offset", "value", "delivery_count").collect()
 say(rows=sorted([row.partition, row.offset, row.value, row.delivery_count] for row in rows))
