@@ -125,7 +125,8 @@ async def test_every_call_is_counted_with_its_end(watched: Watched, client: Clie
     assert after.of("rpc_under_way", **publish) == 0
 
 
-async def test_what_the_process_stands_on(watched: Watched) -> None:
+async def test_what_the_process_stands_on(watched: Watched, client: Client) -> None:
+    await client.create()
     told = await watched.metrics()
     assert told.of("shards", coordinator="share-coordinator", state="active") == 50
     assert told.of("leases_held", kind="group-coordinator") == 50

@@ -254,10 +254,14 @@ class Model:
     def settle(
         self, number: int, member: str, batches: Sequence[AckBatch], end: int, now: float
     ) -> tuple[bool, list[tuple[int, str]]]:
-        """Whether there is anything to persist, and (offset, reason) of what was left."""
+        """Whether there is anything to persist, and (offset, reason) of what was left.
+
+        What is archived is persisted once more: it may be so in memory alone.
+        """
         self.until[number], self.token = 0.0, self.token + 1
         changes: dict[int, int] = {}
         left: list[tuple[int, str]] = []
+        archived: list[tuple[int, int, int]] = []
         for batch in batches:
             left += [(x, "FINISHED") for x in range(batch.first, min(batch.last + 1, self.start))]
             first, last = max(batch.first, self.start), min(batch.last, end - 1)
@@ -268,9 +272,14 @@ class Model:
                 self.records[offset] = Record(AVAILABLE, 0, None)
             self.after_end = max(self.after_end, last + 1)
             for offset in range(first, last + 1):
+                record = self.records.get(offset)
+                if record is not None and record.state == ARCHIVED:
+                    archived.append((offset, ARCHIVED, record.count))
                 reason = self._settle_one(offset, last, member, batch.types[0], changes, now)
                 left += [(offset, reason)] if reason else []
-        return self._start_transition(number, changes), left
+        changed = self._start_transition(number, changes)
+        self.written[number] += archived
+        return changed or bool(archived), left
 
     def _settle_one(
         self, offset: int, last: int, member: str, kind: int, changes: dict[int, int], now: float
