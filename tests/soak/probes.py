@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from tests.chaos.deployment import Deployment, Node
 from tests.soak.series import Series
@@ -38,7 +39,7 @@ class Probes:
             while True:
                 for node in self._deployment.nodes:
                     self._read_process(node, loop.time())
-                with contextlib.suppress(OSError):  # it is being restarted
+                with contextlib.suppress(OSError, RedisError):  # it is being restarted
                     await self._read_redis(redis, loop.time())
                 await asyncio.sleep(_PAUSE)
 
