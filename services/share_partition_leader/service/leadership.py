@@ -92,6 +92,11 @@ class LedPartition:
         """The share-partitions that are ready."""
         return [task.result() for task in self.groups.values() if _succeeded(task)]
 
+    def of_group(self, group_id: str) -> ShareGroupPartition | None:
+        """A group's share-partition, if it is ready."""
+        task = self.groups.get(group_id)
+        return task.result() if task is not None and _succeeded(task) else None
+
     def wake(self) -> None:
         """Records were appended, or deleted."""
         for share_partition in self.loaded():
@@ -152,10 +157,8 @@ class Leadership:
         led = self._led.get(resource)
         if led is None or self._ports.holder.holds(resource) is None:
             return None
-        task = led.groups.get(group_id)
-        if task is None or not _succeeded(task) or task.result().retired:
-            return None
-        return task.result()
+        found = led.of_group(group_id)
+        return None if found is None or found.retired else found
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         """A group's share-partition, loaded; it cannot retire before the caller's next `await`.

@@ -139,9 +139,9 @@ def _loaded(led: Iterable[LedPartition], group_id: str, topic_ids: Set[str]) -> 
     """A group's share-partitions of topics, as far as they are loaded; leases are not looked at."""
     for partition in led:
         if partition.topic.topic_id in topic_ids:
-            task = partition.groups.get(group_id)
-            if task is not None and task.done() and not task.cancelled() and task.exception() is None:
-                yield task.result()
+            found = partition.of_group(group_id)
+            if found is not None:
+                yield found
 
 
 def _refuse(answer: Answer, error: KafkaError) -> None:
