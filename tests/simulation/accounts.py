@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from libs.leases import names
-from libs.record_log.core.batch import StoredBatch
+from libs.record_log.core.batch import holes
 from libs.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
 from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
@@ -106,14 +106,4 @@ class Accounts:
         bounds = await records.bounds(log)
         start, end = bounds.log_start_offset, bounds.log_end_offset
         batches = await records.read(log, start, _EVERYTHING)
-        return RecordLog(start, end, missing=tuple(_missing(batches, start, end)))
-
-
-def _missing(batches: Sequence[StoredBatch], start: int, end: int) -> Iterator[Span]:
-    """Offsets from `start` to `end` that no batch has."""
-    for batch in batches:
-        if start < batch.base_offset:
-            yield Span(start, batch.base_offset - 1)
-        start = batch.last_offset + 1
-    if start < end:
-        yield Span(start, end - 1)
+        return RecordLog(start, end, missing=tuple(Span(*hole) for hole in holes(batches, start, end)))

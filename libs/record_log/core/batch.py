@@ -8,7 +8,7 @@ big-endian; timestamps are milliseconds of the wall epoch, -1 for none.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -107,6 +107,16 @@ class StoredBatch:
         """Take back a batch the store has kept; its checks were done when it was appended."""
         header = header_of(data)
         return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
+
+
+def holes(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """First and last offset of each run from `start` to before `end` that none of the batches has."""
+    for batch in batches:
+        if start < batch.base_offset:
+            yield start, batch.base_offset - 1
+        start = batch.last_offset + 1
+    if start < end:
+        yield start, end - 1
 
 
 def header_of(data: Buffer, position: int = 0) -> BatchHeader:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Final
 
-from libs.record_log.core.batch import StoredBatch
+from libs.record_log.core.batch import holes
 from libs.record_log.partition_log import PartitionLog
 from services.share_partition_leader.service.leadership import Leadership, LedPartition
 from services.share_partition_leader.service.log_calls import each
@@ -36,17 +35,7 @@ async def _read(log: PartitionLog, offset: int, answer: Answer) -> None:
     batches = await log.read(offset, _AT_ONCE) if offset < answer.log_end_offset else []
     answer.markers.extend(_range(batch.base_offset, batch.last_offset) for batch in batches if batch.control)
     answer.next_offset = batches[-1].last_offset + 1 if batches else answer.log_end_offset
-    answer.missing.extend(_missing(batches, offset, answer.next_offset))
-
-
-def _missing(batches: Sequence[StoredBatch], offset: int, end: int) -> Iterable[Range]:
-    """Offsets from `offset` to `end` that no batch has."""
-    for batch in batches:
-        if offset < batch.base_offset:
-            yield _range(offset, batch.base_offset - 1)
-        offset = batch.last_offset + 1
-    if offset < end:
-        yield _range(offset, end - 1)
+    answer.missing.extend(_range(*hole) for hole in holes(batches, offset, answer.next_offset))
 
 
 def _range(first: int, last: int) -> Range:

@@ -7,7 +7,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 from crc32c import crc32c
 
-from libs.record_log.core.batch import HEADER_SIZE, StoredBatch, assign, header_of, parse_headers
+from libs.record_log.core.batch import HEADER_SIZE, StoredBatch, assign, header_of, holes, parse_headers
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -132,3 +132,21 @@ def test_size_limit_is_per_batch_and_inclusive() -> None:
 def test_count_of_a_compressed_batch_is_taken_on_trust() -> None:
     data = patched(patched(batch(3, codec=1), 57, ">i", 1000), 23, ">i", 999)
     assert parse_headers(data, LIMIT)[0].record_count == 1000
+
+
+@pytest.mark.parametrize(
+    ("kept", "start", "found"),
+    [
+        ([(0, 4), (5, 9)], 0, []),
+        ([(2, 4), (7, 9)], 0, [(0, 1), (5, 6)]),
+        ([(0, 4)], 0, [(5, 9)]),
+        ([(2, 5)], 4, [(6, 9)]),
+        ([], 0, [(0, 9)]),
+        ([], 10, []),
+    ],
+)
+def test_holes_are_what_no_batch_has(
+    kept: list[tuple[int, int]], start: int, found: list[tuple[int, int]]
+) -> None:
+    batches = [StoredBatch(first, last, b"", 0) for first, last in kept]
+    assert list(holes(batches, start, 10)) == found
