@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from sharebroker import clock
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sharebroker.tracing.tracer import Tracer
 
 _NOTHING: Final = nullcontext()
-_made: dict[TracerProvider, Tracer] = {}
 
 
 def record_traces() -> RecordTraces | None:
@@ -63,14 +63,15 @@ def _of_provider() -> Tracer | None:
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
 
-    from sharebroker.tracing.tracer import Tracer
-
     provider = trace.get_tracer_provider()
     if not isinstance(provider, TracerProvider):
         return None
-    if provider not in _made:
-        limit = SpanLimit(1e9, 1 << 30, clock.now)
-        made = Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 0, clock.now)
-        _made.clear()
-        _made[provider] = made
-    return _made[provider]
+    return _of(provider)
+
+
+@lru_cache(maxsize=1)
+def _of(provider: TracerProvider) -> Tracer:
+    from sharebroker.tracing.tracer import Tracer
+
+    limit = SpanLimit(1e9, 1 << 30, clock.now)
+    return Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 0, clock.now)
