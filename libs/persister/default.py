@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from libs.backoff import doubling
+from libs.leases.port import Member
 from libs.persister.lane import Lane
 from libs.persister.port import (
     LocalStates,
@@ -69,6 +70,9 @@ class Coordinators(Protocol):
     async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
         """The shard's owner. Raises KafkaError."""
 
+    def known_share_coordinator(self, shard: int) -> Member | None:
+        """The shard's owner, where it was looked up before."""
+
     def forget_share_coordinator(self, shard: int) -> None:
         """Look it up anew."""
 
@@ -110,6 +114,18 @@ class DefaultPersister:
             for batch in found.state_batches
         )
         return SharePartitionState(found.state_epoch, found.start_offset, batches)
+
+    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+        """See Persister."""
+        if self._local is None:
+            return None
+        owner = self._coordinators.known_share_coordinator(self._coordinators.share_shard(*key))
+        if owner is None or owner.owner != self._owner:
+            return None
+        try:
+            return self._local.write(key, change)
+        except KafkaError:
+            return None
 
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """See Persister."""

@@ -17,6 +17,9 @@ class NoOpPersister:
         """See Persister."""
         return SharePartitionState(0, -1, ())
 
+    def begin(self, key: ShareKey, change: StateChange) -> None:
+        """See Persister."""
+
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """See Persister."""
 

@@ -84,6 +84,12 @@ class Persister(Protocol):
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         """The state, for the leader of this epoch."""
 
+    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+        """Makes a change durable where its state is kept in this process; None where it is not.
+
+        One try, which raises nothing: `write` what it failed to, which is tried again where that helps.
+        """
+
     async def write(self, key: ShareKey, change: StateChange) -> None:
         """Makes a change durable."""
 

@@ -162,6 +162,10 @@ class Router:
         """The owner of a shard of share state."""
         return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
 
+    def known_share_coordinator(self, shard: int) -> Member | None:
+        """Who owns it, where that was looked up before."""
+        return self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+
     def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
         """Every process with the role, once each."""
         return [

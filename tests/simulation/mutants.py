@@ -35,8 +35,9 @@ from services.share_partition_leader.core.in_flight import AVAILABLE, InFlight, 
 from services.share_partition_leader.core.states import Event, RecordState
 from services.share_partition_leader.core.values import LoadedState, LostLock, SharePartitionSettings
 from services.share_partition_leader.service import leadership
-from services.share_partition_leader.service.share_group_partition import Done, ShareGroupPartition
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import load_state
+from services.share_partition_leader.service.writing import Done
 from tests.simulation.process import LOCK
 from tests.simulation.world import PEACE
 

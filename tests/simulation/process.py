@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from libs import clock
@@ -114,6 +115,17 @@ class WatchedPersister(DefaultPersister):
     def __init__(self, router: Router, settings: PersisterSettings, history: History) -> None:
         super().__init__(router, settings)
         self._history = history
+
+    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+        begun = super().begin(key, change)
+        if begun is not None:  # decided upon, and in no log before the loop's next turn
+            number = self._history.write_began(key, change)
+            begun.add_done_callback(partial(self._ended, number))
+        return begun
+
+    def _ended(self, number: int, begun: asyncio.Future[Any]) -> None:
+        if begun.exception() is None:
+            self._history.write_ended(number)
 
     async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
         number = self._history.write_began(key, change)

@@ -43,7 +43,7 @@ from services.share_partition_leader.config import (
 from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from services.share_partition_leader.service.state import is_changed, load_state, share_key, state_writer
+from services.share_partition_leader.service.state import PersistedState, is_changed, load_state, share_key
 from services.share_partition_leader.service.tallies import Tallies
 from services.share_partition_leader.service.tracing import leader_traces
 from sharebroker.cancellation import end
@@ -384,9 +384,9 @@ class Leadership:
         except Exception as error:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        writer = state_writer(persister, group_id, led.log)
+        stored = PersistedState(persister, group_id, led.log)
         make = ShareGroupPartition if led.traces is None else led.traces.share_partition
-        made = make(group_id, led.topic.name, led.log, core, writer, partial(self._forget, led))
+        made = make(group_id, led.topic.name, led.log, core, stored, partial(self._forget, led))
         made.tell_start()
         self.load_time.add_seconds(monotonic() - begun)
         return made

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
-
-import structlog
 
 from libs.clock import now
 from libs.leases import names
@@ -17,19 +15,14 @@ from services.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.settle import Left
-from services.share_partition_leader.core.values import (
-    AcquireRequest,
-    SharePartitionSettings,
-    StateWrite,
-)
+from services.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 from services.share_partition_leader.service.holders import member_of
 from services.share_partition_leader.service.isolation import hidden_spans, visible_end
 from services.share_partition_leader.service.owed import Owed
 from services.share_partition_leader.service.taken import Nothing, Taken, bytes_of
 from services.share_partition_leader.service.waiting import Consumer, Waiter
+from services.share_partition_leader.service.writing import Done, StateWriter, Writes, Written
 from sharebroker.errors import ErrorCode, KafkaError
-
-_log = structlog.get_logger()
 
 DROPPING: Final = frozenset(
     {
@@ -40,18 +33,11 @@ DROPPING: Final = frozenset(
 )
 """Failures of a state write after which the state is loaded anew: somebody else changed it."""
 
-Done = Callable[[KafkaError | None], None]
-
-
-StateWriter = Callable[[StateWrite], Awaitable[None]]
-"""Makes a change durable. Raises KafkaError, in the codes that a consumer may see."""
-
 
 class ShareGroupPartition:
     """Shell of one share-partition: every change is durable before it is answered.
 
-    Writes leave one at a time, so they reach the share coordinator in order; what comes while one is under
-    way goes out together next. Once `retired` it refuses everything; whoever looks it up finds another.
+    Once `retired` it refuses everything; whoever looks it up finds another.
     """
 
     def __init__(
@@ -60,7 +46,7 @@ class ShareGroupPartition:
         topic: str,
         log: PartitionLog,
         core: SharePartition,
-        write: StateWriter,
+        state: StateWriter,
         retire: Callable[[ShareGroupPartition], None],
     ) -> None:
         self.group_id = group_id
@@ -69,16 +55,13 @@ class ShareGroupPartition:
         self.core = core
         self.retired = False
         self._log = log
-        self._write_state = write
         self._on_retired = retire
-        self._told = self._stored = core.loaded_start
         self._stopping = False
         self._abandoned = False
         self._reading = False
         self._consumers: dict[str, Consumer] = {}
         self._waiting: dict[Waiter, None] = {}
-        self._pending: list[tuple[Transition, Done | None]] = []
-        self._writer: asyncio.Task[None] | None = None
+        self._writes = Writes(core, state, self._written, self._rested)
         self._owed = Owed(lambda transition: self._persist(transition, None))
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
@@ -128,7 +111,7 @@ class ShareGroupPartition:
         So it is at the end of what transactions hide, and where loading finds more finished than is counted:
         a write that comes late changes states alone.
         """
-        transition = self.core.untold(self._told)
+        transition = self.core.untold(self._writes.told)
         if transition is not None and not self._stopping:
             self._persist(transition, None)
 
@@ -189,7 +172,7 @@ class ShareGroupPartition:
         """
         self._check_serving()
         transition = self.core.acknowledge(holder, batches, now(), delay)
-        self._tell_when_durable(transition or self.core.passed(batches, self._stored), done)
+        self._tell_when_durable(transition or self.core.passed(batches, self._writes.stored), done)
 
     def give_back(self, holder: str, batches: Sequence[AckBatch]) -> None:
         """Takes back, all or none, what the holder never looked at; in effect at once.
@@ -211,7 +194,7 @@ class ShareGroupPartition:
         transition, left = self.core.settle(holder, batches, end, now())
         self._abandoned = False
         self._arm()
-        self._tell_when_durable(transition or self.core.passed(batches, self._stored), done)
+        self._tell_when_durable(transition or self.core.passed(batches, self._writes.stored), done)
         return left
 
     def isolates(self, acquisition: Taken) -> bool:
@@ -228,8 +211,7 @@ class ShareGroupPartition:
         """Ends in good order: takes nothing more, has its time to write what was asked for, then retires."""
         self._stopping = True
         self._owed.pay()
-        if self._writer is not None:
-            await asyncio.wait([self._writer], timeout=STOP_TIMEOUT)
+        await self._writes.idle(STOP_TIMEOUT)
         self.retire()
 
     def retire(self) -> None:
@@ -241,10 +223,7 @@ class ShareGroupPartition:
             self._timer.cancel()
         self._owed.forgive()
         self._on_retired(self)
-        pending, self._pending = self._pending, []
-        for _, done in pending:
-            if done is not None:
-                done(_given_up())
+        self._writes.refuse(_given_up())
         consumers, waiting = self._consumers, self._waiting
         self._consumers, self._waiting = {}, {}
         for lost in self.core.held():
@@ -258,7 +237,7 @@ class ShareGroupPartition:
 
         So an altered start offset counts; groups that are gone take no memory (Kafka: at their last session).
         """
-        busy = self._reading or self._writer or self._owed
+        busy = self._reading or self._writes.busy or self._owed
         if not (self._consumers or self._waiting or busy or self.core.held()):
             self.retire()
 
@@ -321,28 +300,13 @@ class ShareGroupPartition:
             self._persist(transition, done)
 
     def _persist(self, transition: Transition, done: Done | None) -> None:
-        self._pending.append((transition, done))
-        if self._writer is None:
-            # The task begins with the loop's next turn: what this turn still brings goes out with it.
-            self._writer = asyncio.create_task(self._write_pending())
+        self._writes.add(transition, done)
 
-    async def _write_pending(self) -> None:
-        try:
-            while self._pending:
-                pending, self._pending = self._pending, []
-                await self._write_together(pending)
-        finally:
-            self._writer = None
-        if self._abandoned:
-            self.drop_unused()
-
-    async def _write_together(self, pending: Sequence[tuple[Transition, Done | None]]) -> None:
-        transitions = [transition for transition, _ in pending]
-        error = await self._write(transitions)
+    def _written(self, written: Written) -> None:
+        transitions, done, error = written
         freed = self.core.complete(transitions, error.code if error else None)
-        for _, done in pending:
-            if done is not None:
-                done(error)
+        for tell in done:
+            tell(error)
         if error is not None and error.code in DROPPING:
             self.retire()
         elif error is not None and not self.retired:
@@ -352,18 +316,9 @@ class ShareGroupPartition:
         if freed.fetchable:
             self.wake()
 
-    async def _write(self, transitions: Sequence[Transition]) -> KafkaError | None:
-        change = self.core.write(transitions)
-        self._told = change.start_offset
-        try:
-            await self._write_state(change)
-        except KafkaError as error:
-            return error
-        except Exception:
-            _log.exception("writing share state failed", group=self.group_id, topic=self.topic)
-            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._stored = change.start_offset
-        return None
+    def _rested(self) -> None:
+        if self._abandoned:
+            self.drop_unused()
 
     # Time
 

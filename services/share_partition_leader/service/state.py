@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
 from libs.clock import now
 from libs.config.group import GroupConfig
 from libs.leases import names
 from libs.persister.port import Persister, ShareKey
 from libs.record_log.partition_log import PartitionLog
+from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import LoadedState, StateBatch, StateWrite
-from services.share_partition_leader.service.share_group_partition import StateWriter
 from sharebroker.errors import ErrorCode, KafkaError
 
 _SEEN_BY_CONSUMERS = {
@@ -58,17 +62,25 @@ async def is_changed(persister: Persister, key: ShareKey, loaded_under: tuple[in
     return stored.state_epoch != state_epoch or stored.leader_epoch < leader_epoch
 
 
-def state_writer(persister: Persister, group_id: str, log: PartitionLog) -> StateWriter:
-    """Writes the changes of one share-partition. Raises KafkaError in the codes a consumer may see."""
-    key = share_key(group_id, log)
+class PersistedState:
+    """The stored state of one share-partition (`StateWriter`)."""
 
-    async def write(change: StateWrite) -> None:
+    __slots__ = ("_key", "_persister")
+
+    def __init__(self, persister: Persister, group_id: str, log: PartitionLog) -> None:
+        self._persister = persister
+        self._key = share_key(group_id, log)
+
+    def begin(self, change: StateWrite) -> asyncio.Future[Any] | None:
+        """See StateWriter."""
+        return self._persister.begin(self._key, change)
+
+    async def write(self, change: StateWrite, transitions: Sequence[Transition]) -> None:
+        """See StateWriter."""
         try:
-            await persister.write(key, change)
+            await self._persister.write(self._key, change)
         except KafkaError as error:
             raise _translated(error, uninitialised=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
-
-    return write
 
 
 def share_key(group_id: str, log: PartitionLog) -> ShareKey:

@@ -21,14 +21,11 @@ from libs.telemetry.tracing.memory import Remembered, TracedOffsets
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.core.states import AckType
-from services.share_partition_leader.core.values import AcquireRequest
-from services.share_partition_leader.service.share_group_partition import (
-    Done,
-    ShareGroupPartition,
-    StateWriter,
-)
+from services.share_partition_leader.core.values import AcquireRequest, StateWrite
+from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.story import Story
 from services.share_partition_leader.service.taken import Taken
+from services.share_partition_leader.service.writing import Done, StateWriter
 from sharebroker.errors import KafkaError
 from sharebroker.tracing import names
 from sharebroker.tracing.context import TraceContext
@@ -104,13 +101,40 @@ class PartitionTraces:
         topic: str,
         log: PartitionLog,
         core: SharePartition,
-        write: StateWriter,
+        state: StateWriter,
         retire: Callable[[ShareGroupPartition], None],
     ) -> ShareGroupPartition:
         """A share-partition that tells of traced records; parameters as those of ShareGroupPartition."""
-        made = TracedShareGroupPartition(group_id, topic, log, core, write, retire)
-        made.story = Story(self, group_id)
+        story = Story(self, group_id)
+        made = TracedShareGroupPartition(group_id, topic, log, core, TracedState(state, story), retire)
+        made.story = story
         return made
+
+
+class TracedState:
+    """A `StateWriter` that tells of what it writes, by a task for each write: its span is the task's."""
+
+    def __init__(self, state: StateWriter, story: Story) -> None:
+        self._state = state
+        self._story = story
+
+    def begin(self, change: StateWrite) -> None:
+        """See StateWriter."""
+
+    async def write(self, change: StateWrite, transitions: Sequence[Transition]) -> None:
+        """See StateWriter."""
+        tracer, endings = self._story.tracer, self._story.writing(transitions)
+        span, error = self._story.write(endings) if endings else None, None
+        try:
+            with tracer.within(span):
+                await self._state.write(change, transitions)
+        except KafkaError as failure:
+            error = failure
+            raise
+        finally:
+            if span is not None:
+                tracer.end(span, error)
+            self._story.written(endings, error)
 
 
 class TracedShareGroupPartition(ShareGroupPartition):
@@ -149,13 +173,3 @@ class TracedShareGroupPartition(ShareGroupPartition):
     def _persist(self, transition: Transition, done: Done | None) -> None:
         self.story.settling(transition)
         super()._persist(transition, done)
-
-    async def _write(self, transitions: Sequence[Transition]) -> KafkaError | None:
-        tracer, endings = self.story.tracer, self.story.writing(transitions)
-        span = self.story.write(endings) if endings else None
-        with tracer.within(span):
-            error = await super()._write(transitions)
-        if span is not None:
-            tracer.end(span, error)
-        self.story.written(endings, error)
-        return error

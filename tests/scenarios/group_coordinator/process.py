@@ -78,6 +78,9 @@ class ShareStateTable:
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         raise NotImplementedError
 
+    def begin(self, key: ShareKey, change: StateChange) -> None:
+        raise NotImplementedError
+
     async def write(self, key: ShareKey, change: StateChange) -> None:
         raise NotImplementedError
 

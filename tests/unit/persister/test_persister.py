@@ -44,6 +44,7 @@ class Coordinators:
         self.answer = answer
         self.asked: list[tuple[str, Any]] = []
         self.forgotten = 0
+        self.known = True
         self.busy = asyncio.Event()
         self.busy.set()
 
@@ -52,6 +53,9 @@ class Coordinators:
 
     async def share_coordinator(self, shard: int) -> Peer[Any]:
         return Peer(Member("1/1", 1, frozenset(), "a:1"), self)
+
+    def known_share_coordinator(self, shard: int) -> Member | None:
+        return Member("1/1", 1, frozenset(), "a:1") if self.known else None
 
     def forget_share_coordinator(self, shard: int) -> None:
         self.forgotten += 1
@@ -147,6 +151,25 @@ async def test_writes_of_one_process_are_tried_again_too() -> None:
     assert (len(local.written), coordinators.forgotten) == (1, 2)
     local.refusals.append(ErrorCode.FENCED_STATE_EPOCH)
     assert (await refusal(persister.write(KEY, Change()))).code is ErrorCode.FENCED_STATE_EPOCH
+
+
+async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> None:
+    coordinators, local = Coordinators(lambda _, request: results(request)), Local()
+    persister = DefaultPersister(coordinators, QUICK)
+    assert persister.begin(KEY, Change()) is None  # nobody is registered
+    persister.register_local("2/1", local)
+    assert persister.begin(KEY, Change()) is None  # another process has it
+    persister.register_local("1/1", local)
+    coordinators.known = False
+    assert persister.begin(KEY, Change()) is None  # nobody knows who has it
+    coordinators.known = True
+    local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert persister.begin(KEY, Change()) is None
+    assert local.written == []
+    begun = persister.begin(KEY, Change())
+    assert begun is not None
+    await begun
+    assert local.written == [(KEY, Change())]
 
 
 async def test_what_is_read_comes_back() -> None:
@@ -293,6 +316,7 @@ async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptu
 async def test_persister_that_keeps_nothing() -> None:
     persister: Persister = NoOpPersister()
     await persister.initialize(KEY, 1, 0)
+    assert persister.begin(KEY, Change()) is None
     await persister.write(KEY, Change())
     await persister.delete(KEY, 1)
     assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())

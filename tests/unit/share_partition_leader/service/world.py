@@ -87,6 +87,19 @@ class Faults(Persister):
             raise self.on_read.popleft()
         return await self._behind.read(key, leader_epoch)
 
+    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+        """What is tampered with takes the longer way."""
+        if self.before or self.after or not self.open.is_set():
+            return None
+        begun = self._behind.begin(key, change)
+        if begun is not None:
+            self.writes.append(change)
+            begun.add_done_callback(self._begun)
+        return begun
+
+    def _begun(self, begun: asyncio.Future[Any]) -> None:
+        self.written += begun.exception() is None
+
     async def write(self, key: ShareKey, change: StateChange) -> None:
         self.writes.append(change)
         await self.open.wait()
@@ -147,6 +160,9 @@ class _Coordinators:
     async def share_coordinator(self, shard: int) -> Peer[Any]:
         return self._peer
 
+    def known_share_coordinator(self, shard: int) -> Member:
+        return ME
+
     def forget_share_coordinator(self, shard: int) -> None:
         """There is no other."""
 
@@ -165,7 +181,9 @@ class World:
         self._host = make_host(self.log, config)
         coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
-        self.persister = Faults(DefaultPersister(_Coordinators(coordinator), settings))
+        persister = DefaultPersister(_Coordinators(coordinator), settings)
+        persister.register_local(ME.owner, coordinator)
+        self.persister = Faults(persister)
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
         self.catalog.listen(self.leadership.metadata_changed)
         self.transactions = Transactions()
