@@ -63,6 +63,11 @@ def test_what_is_answered_is_on_disk() -> None:
 
 
 @every_service
+def test_compose_can_wait_for_it(name: str) -> None:
+    assert "disable" not in SERVICES[name].get("healthcheck", {}), "`up --wait` fails at such a container"
+
+
+@every_service
 def test_what_is_mounted_is_there(name: str) -> None:
     for volume in SERVICES[name].get("volumes", ()):
         source = volume.partition(":")[0]
