@@ -15,6 +15,11 @@ from libs.share_calls.values import (
     Acquired,
     AcquireMode,
     Acquisition,
+    Left,
+    LeftReason,
+    SettleCall,
+    Settlement,
+    SettlePart,
     TopicPartition,
 )
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
@@ -153,6 +158,78 @@ def acknowledged(answers: Iterable[pb.AcknowledgeRecordsResponse.Partition]) -> 
     """What became of acknowledgements, as received."""
     return [
         Acknowledged(answer.topic_id, answer.partition, ErrorCode(answer.error_code), answer.error_message)
+        for answer in answers
+    ]
+
+
+def settle_request(call: SettleCall) -> pb.SettleRecordsRequest:
+    """A settlement, to be sent."""
+    return pb.SettleRecordsRequest(
+        group_id=call.group_id,
+        member_id=call.member_id,
+        renew_held=call.renew_held,
+        topic_ids=call.topic_ids,
+        partitions=[
+            pb.SettleRecordsRequest.Partition(
+                topic_id=part.topic_id,
+                partition=part.partition,
+                ranges=[
+                    pb.SettleRecordsRequest.Range(
+                        first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind)
+                    )
+                    for first, last, (kind,), _ in part.batches
+                ],
+            )
+            for part in call.parts
+        ],
+    )
+
+
+def settle_call(request: pb.SettleRecordsRequest) -> SettleCall:
+    """A settlement, as received."""
+    parts = [
+        SettlePart(
+            part.topic_id,
+            part.partition,
+            [AckBatch(one.first_offset, one.last_offset, (one.type,)) for one in part.ranges],
+        )
+        for part in request.partitions
+    ]
+    return SettleCall(
+        request.group_id, request.member_id, parts, request.renew_held, tuple(request.topic_ids)
+    )
+
+
+def settle_answers(settlements: Iterable[Settlement]) -> list[pb.SettleRecordsResponse.Partition]:
+    """What became of what was settled, to be sent."""
+    answers = []
+    for one in settlements:
+        answer = pb.SettleRecordsResponse.Partition(
+            topic_id=one.topic_id,
+            partition=one.partition,
+            error_code=wire(one.error_code),
+            error_message=one.error_message,
+        )
+        for first, last, reason in one.left:
+            answer.left.add(
+                first_offset=first, last_offset=last, reason=delivery.LeftReason.ValueType(reason)
+            )
+        add_acquired(answer.held, one.held)
+        answers.append(answer)
+    return answers
+
+
+def settlements(answers: Iterable[pb.SettleRecordsResponse.Partition]) -> list[Settlement]:
+    """What became of what was settled, as received."""
+    return [
+        Settlement(
+            answer.topic_id,
+            answer.partition,
+            ErrorCode(answer.error_code),
+            answer.error_message,
+            [Left(one.first_offset, one.last_offset, LeftReason(one.reason)) for one in answer.left],
+            acquired_values(answer.held),
+        )
         for answer in answers
     ]
 

@@ -5,8 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from libs.share_calls.messages import acknowledge_request, acknowledged, acquire_request, acquisitions
-from libs.share_calls.values import AcknowledgeCall, Acknowledged, AcquireCall, Acquisition, TopicPartition
+from libs.share_calls.messages import (
+    acknowledge_request,
+    acknowledged,
+    acquire_request,
+    acquisitions,
+    settle_request,
+    settlements,
+)
+from libs.share_calls.values import (
+    AcknowledgeCall,
+    Acknowledged,
+    AcquireCall,
+    Acquisition,
+    SettleCall,
+    Settlement,
+    TopicPartition,
+)
 
 if TYPE_CHECKING:
     from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -34,6 +49,11 @@ class RemoteShareCalls:
         """See ShareCalls."""
         response = await self._stub.AcknowledgeRecords(acknowledge_request(call), timeout=timeout)
         return acknowledged(response.partitions)
+
+    async def settle(self, call: SettleCall, timeout: float) -> Sequence[Settlement]:
+        """See ShareCalls."""
+        response = await self._stub.SettleRecords(settle_request(call), timeout=timeout)
+        return settlements(response.partitions)
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         """See ShareCalls."""

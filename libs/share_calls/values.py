@@ -113,6 +113,59 @@ class Acknowledged(NamedTuple):
     error_message: str = ""
 
 
+class LeftReason(IntEnum):
+    """Why offsets that a member named were left as they are (`LeftReason` of sharebroker.delivery.v1)."""
+
+    FINISHED = 1
+    """Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+    TAKEN = 2
+    """Somebody else holds them, or they are kept back until a delay has passed."""
+    UNDER_WAY = 3
+    """What the member said of them before is not durable yet."""
+    PAST_END = 4
+    """The log does not reach that far."""
+
+
+class Left(NamedTuple):
+    """Offsets first..last that were not settled."""
+
+    first: int
+    last: int
+    reason: LeftReason
+
+
+class SettlePart(NamedTuple):
+    """What is said of a partition's records, ascending; each batch of one type."""
+
+    topic_id: str
+    partition: int
+    batches: Sequence[AckBatch]
+
+
+class SettleCall(NamedTuple):
+    """What a member says of records it was given; `renew_held` renews what it holds then.
+
+    `topic_ids`: tell what it holds in all other partitions of these, too.
+    """
+
+    group_id: str
+    member_id: str
+    parts: Sequence[SettlePart]
+    renew_held: bool = False
+    topic_ids: Sequence[str] = ()
+
+
+class Settlement(NamedTuple):
+    """What became of a partition: what was left as it is, and what the member holds there now."""
+
+    topic_id: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    left: Sequence[Left] = ()
+    held: Sequence[Acquired] = ()
+
+
 class Watch(Protocol):
     """Stands by partitions that have no records, so that nobody need ask them to know that."""
 
@@ -141,6 +194,9 @@ class ShareCalls(Protocol):
 
     async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Sequence[Acknowledged]:
         """All or nothing for each partition, answered when durable; else REQUEST_TIMED_OUT is raised."""
+
+    async def settle(self, call: SettleCall, timeout: float) -> Sequence[Settlement]:
+        """Each partition of the call, durable or refused; then the others in which something is held."""
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch | None:
         """A watch by partitions without records; None where there are some, or nobody can tell from here."""

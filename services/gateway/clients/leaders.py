@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from libs.rpc.in_band import refusal
 from libs.rpc.remote import NOT_SENT
 from libs.rpc.router import Peer, Router
-from libs.share_calls.values import AcknowledgeCall, Acknowledged, AckPart, ShareCalls, TopicPartition, Watch
+from libs.share_calls.values import (
+    AcknowledgeCall,
+    Acknowledged,
+    AckPart,
+    SettleCall,
+    Settlement,
+    SettlePart,
+    ShareCalls,
+    TopicPartition,
+    Watch,
+)
 from services.gateway.clients.deadline import Backoff, Deadline
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -96,6 +106,14 @@ class Leaders:
             return await self._router.share_calls(peer).acknowledge(call._replace(parts=parts), left)
 
         return await self._each(call.parts, send, Acknowledged, deadline)
+
+    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+        """What became of each part of a call, in order. Asked once: who repeats it has to say so."""
+
+        async def send(peer: Peer[Stub], parts: list[SettlePart], _: float) -> Iterable[Settlement]:
+            return await self._router.share_calls(peer).settle(call._replace(parts=parts), timeout)
+
+        return await self._each(call.parts, send, Settlement, Deadline(0))
 
     def share_calls(self, peer: Peer[Stub]) -> ShareCalls:
         """How to fetch from a leader."""

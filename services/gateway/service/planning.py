@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from libs.catalog.records import Topic
-from libs.share_calls.messages import acquired_values
-from libs.share_calls.values import Acquired, Acquisition, TopicPartition
+from libs.share_calls.values import (
+    AckBatch,
+    Acquired,
+    Acquisition,
+    LeftReason,
+    SettleCall,
+    Settlement,
+    SettlePart,
+    ShareCalls,
+    TopicPartition,
+)
 from services.gateway.clients.deadline import Backoff, Deadline
 from services.gateway.config import (
     MAX_PLAN_RANGES,
@@ -28,13 +37,6 @@ from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
-if TYPE_CHECKING:
-    from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
-
-Asked = leader.SettleRecordsRequest.Partition
-Answer = leader.SettleRecordsResponse.Partition
 Held = dict[Partition, Sequence[Acquired]]
 
 _TRY: Final = 10.0
@@ -190,7 +192,7 @@ class _Settling:
     def ask(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
         """A partition and what is said of it; of a topic that is gone everything is finished."""
         if topic is None or partition >= topic.partitions:
-            self._leave(pieces, delivery.LEFT_REASON_FINISHED)
+            self._leave(pieces, LeftReason.FINISHED)
             return
         self._topics[topic.name] = topic
         self._asked[topic.name, partition] = pieces
@@ -200,9 +202,8 @@ class _Settling:
         backoff = Backoff(deadline)
         while self._asked:
             asked = list(self._asked)
-            # Once: whoever repeats what may have been carried out has to tell.
-            parts = [self._part(partition) for partition in asked]
-            answers = await self._gateway.leaders.each(parts, self._send, Answer, Deadline(0))
+            call = self._call([self._part(partition) for partition in asked])
+            answers = await self._gateway.leaders.settle(call, _TRY)
             errors = []
             for partition, answer in zip(asked, answers, strict=True):
                 if answer.error_code:
@@ -220,19 +221,19 @@ class _Settling:
     async def held(self, topics: Wish) -> Held | None:
         """What is held in topics, by one call to each leader; None: one did not tell of all that it leads."""
         names = {topic.topic_id: topic.name for topic, _ in topics}
-        peers = self._gateway.router.leaders()
-        answers = await asyncio.gather(*(self._held_at(peer.stub, list(names)) for peer in peers))
+        calls = [self._gateway.leaders.share_calls(peer) for peer in self._gateway.router.leaders()]
+        answers = await asyncio.gather(*(self._held_at(leader, list(names)) for leader in calls))
         held: Held = {}
         for answer in answers:
             if answer is None or any(one.error_code for one in answer):
                 return None
             for one in answer:
-                held[names[one.topic_id], one.partition] = acquired_values(one.held)
-        return held if peers else None
+                held[names[one.topic_id], one.partition] = one.held
+        return held if calls else None
 
-    async def _held_at(self, stub: Stub, topic_ids: list[str]) -> Sequence[Answer] | None:
+    async def _held_at(self, leader: ShareCalls, topic_ids: list[str]) -> Sequence[Settlement] | None:
         try:
-            return (await stub.SettleRecords(self._request([], topic_ids), timeout=_HELD_TRY)).partitions
+            return await leader.settle(self._call([], topic_ids), _HELD_TRY)
         except KafkaError:
             return None
 
@@ -241,47 +242,30 @@ class _Settling:
             topics = [(topic, ()) for topic in self._topics.values()]
             await self._acquire.ensure(self._key.group_id, topics, deadline)
 
-    def _part(self, partition: Partition) -> Asked:
+    def _part(self, partition: Partition) -> SettlePart:
         name, index = partition
-        ranges = [
-            leader.SettleRecordsRequest.Range(
-                first_offset=piece.first,
-                last_offset=piece.last,
-                type=delivery.AcknowledgeType.ValueType(piece.kind),
-            )
-            for piece in self._asked[partition]
-        ]
-        return Asked(topic_id=self._topics[name].topic_id, partition=index, ranges=ranges)
+        batches = [AckBatch(first, last, (kind,)) for _, _, first, last, kind in self._asked[partition]]
+        return SettlePart(self._topics[name].topic_id, index, batches)
 
-    async def _send(self, stub: Stub, parts: list[Asked], left: float) -> Sequence[Answer]:
-        return (await stub.SettleRecords(self._request(parts), timeout=_TRY)).partitions
+    def _call(self, parts: Sequence[SettlePart], topic_ids: Sequence[str] = ()) -> SettleCall:
+        return SettleCall(*self._key, parts, self._renew, topic_ids)
 
-    def _request(self, parts: list[Asked], topic_ids: Sequence[str] = ()) -> leader.SettleRecordsRequest:
-        return leader.SettleRecordsRequest(
-            group_id=self._key.group_id,
-            member_id=self._key.member_id,
-            partitions=parts,
-            renew_held=self._renew,
-            topic_ids=topic_ids,
-        )
-
-    def _take(self, partition: Partition, answer: Answer) -> None:
+    def _take(self, partition: Partition, answer: Settlement) -> None:
         """Note an answer; what is under way is asked again."""
         under_way = []
-        for left in answer.left:
-            span = (left.first_offset, left.last_offset)
-            if left.reason == delivery.LEFT_REASON_UNDER_WAY:
-                under_way.append(span)
+        for first, last, reason in answer.left:
+            if reason is LeftReason.UNDER_WAY:
+                under_way.append((first, last))
             else:
-                self._leave(still(self._asked[partition], [span]), left.reason)
-        again = still(self._asked[partition], under_way)
-        if again:
-            self._asked[partition] = again
+                self._leave(still(self._asked[partition], [(first, last)]), reason)
+        if under_way:
+            self._asked[partition] = still(self._asked[partition], under_way)
         else:
             del self._asked[partition]
-            self._held[partition] = acquired_values(answer.held)
+            self._held[partition] = answer.held
 
-    def _leave(self, pieces: Iterable[Piece], reason: delivery.LeftReason.ValueType) -> None:
+    def _leave(self, pieces: Iterable[Piece], why: LeftReason) -> None:
+        reason = delivery.LeftReason.ValueType(why)
         self._left.extend(
             pb.PlanLeft(range=_range(piece.topic, piece.partition, piece.first, piece.last), reason=reason)
             for piece in pieces
@@ -342,7 +326,7 @@ def _columns(held: Held) -> list[pb.PlannedColumns]:
     ]
 
 
-def _error(answer: Answer) -> KafkaError:
+def _error(answer: Settlement) -> KafkaError:
     return KafkaError(
         ErrorCode(answer.error_code),
         answer.error_message,

@@ -8,10 +8,9 @@ step: nobody else can get it between. What somebody else has, or what is finishe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from libs.share_calls.values import AckBatch, Acquired
+from libs.share_calls.values import AckBatch, Acquired, Left, LeftReason
 from services.share_partition_leader.core.acknowledge import validate_batches
 from services.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -36,27 +35,6 @@ from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)
-
-
-class LeftReason(Enum):
-    """Why offsets that a member named were left as they are."""
-
-    FINISHED = auto()
-    """Accepted, rejected or parked already, by whomever; or the log no longer has them."""
-    TAKEN = auto()
-    """Somebody else holds them, or they are kept back until a delay has passed."""
-    UNDER_WAY = auto()
-    """What the member said of them before is not durable yet."""
-    PAST_END = auto()
-    """The log does not reach that far."""
-
-
-class Left(NamedTuple):
-    """Offsets first..last that were not settled."""
-
-    first: int
-    last: int
-    reason: LeftReason
 
 
 class Settled(NamedTuple):

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from libs.share_calls.values import AcknowledgeCall, Acknowledged, AcquireCall, Acquisition, TopicPartition
+from libs.share_calls.values import (
+    AcknowledgeCall,
+    Acknowledged,
+    AcquireCall,
+    Acquisition,
+    SettleCall,
+    Settlement,
+    TopicPartition,
+)
 from services.share_partition_leader.service.acknowledge import acknowledge
-from services.share_partition_leader.service.delivery import Partitions
 from services.share_partition_leader.service.fetch import Fetch
+from services.share_partition_leader.service.settle import Led, settle
 from services.share_partition_leader.service.watch import ShareWatch
 
 
 class LocalShareCalls:
     """`ShareCalls` on the partitions that this process leads."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    def __init__(self, partitions: Led) -> None:
         self._partitions = partitions
 
     async def acquire(self, call: AcquireCall) -> list[Acquisition]:
@@ -24,6 +32,10 @@ class LocalShareCalls:
     async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
         """See ShareCalls."""
         return await acknowledge(self._partitions, call, timeout)
+
+    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+        """See ShareCalls."""
+        return await settle(self._partitions, call, timeout)
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> ShareWatch | None:
         """See ShareCalls."""

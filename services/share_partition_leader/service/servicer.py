@@ -12,6 +12,8 @@ from libs.share_calls.messages import (
     acknowledge_call,
     acquire_answers,
     acquire_call,
+    settle_answers,
+    settle_call,
 )
 from libs.share_calls.values import AcquireMode
 from services.share_partition_leader.clients.transactions import TransactionCheck
@@ -23,7 +25,7 @@ from services.share_partition_leader.service.fetch import Fetch
 from services.share_partition_leader.service.inspection import inspect_records
 from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.log_fetch import LogFetch
-from services.share_partition_leader.service.settle import settle_records
+from services.share_partition_leader.service.settle import settle
 from services.share_partition_leader.service.verification import TransactionalAppends
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -81,8 +83,8 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     async def SettleRecords(self, request: pb.SettleRecordsRequest, context: Any) -> pb.SettleRecordsResponse:
         """See the proto."""
-        answers = await settle_records(self._leadership, request, ACKNOWLEDGE_TIMEOUT)
-        return pb.SettleRecordsResponse(partitions=answers)
+        settled = await settle(self._leadership, settle_call(request), ACKNOWLEDGE_TIMEOUT)
+        return pb.SettleRecordsResponse(partitions=settle_answers(settled))
 
     async def ReleaseMember(self, request: pb.ReleaseMemberRequest, context: Any) -> pb.ReleaseMemberResponse:
         """See the proto."""

@@ -10,11 +10,10 @@ from libs.clock import now
 from libs.leases import names
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
-from libs.share_calls.values import AckBatch, AcquireMode
+from libs.share_calls.values import AckBatch, AcquireMode, Left
 from services.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.settle import Left
 from services.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 from services.share_partition_leader.service.holders import member_of
 from services.share_partition_leader.service.isolation import hidden_spans, visible_end

@@ -17,6 +17,8 @@ from libs.share_calls.values import (
     Acknowledged,
     AcquireCall,
     Acquisition,
+    SettleCall,
+    Settlement,
     TopicPartition,
 )
 from libs.testkit.waiting import eventually
@@ -353,6 +355,9 @@ class Calls:
 
     async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
         return [Acknowledged(part.topic_id, part.partition) for part in call.parts]
+
+    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+        raise NotImplementedError
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watching | None:
         if not self.can_watch:

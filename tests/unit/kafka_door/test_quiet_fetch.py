@@ -18,6 +18,8 @@ from libs.share_calls.values import (
     AcquireCall,
     Acquired,
     Acquisition,
+    SettleCall,
+    Settlement,
     TopicPartition,
 )
 from libs.testkit.waiting import eventually
@@ -56,6 +58,9 @@ class Calls:
         return [Acquisition(*part, acquired=self.found) for part in call.partitions]
 
     async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+        raise NotImplementedError
+
+    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
         raise NotImplementedError
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch:

@@ -18,6 +18,10 @@ from libs.share_calls.messages import (
     acquire_call,
     acquire_request,
     acquisitions,
+    settle_answers,
+    settle_call,
+    settle_request,
+    settlements,
 )
 from libs.share_calls.remote import GRACE, RemoteShareCalls
 from libs.share_calls.values import (
@@ -29,6 +33,11 @@ from libs.share_calls.values import (
     Acquired,
     AcquireMode,
     Acquisition,
+    Left,
+    LeftReason,
+    SettleCall,
+    Settlement,
+    SettlePart,
     TopicPartition,
 )
 from sharebroker.errors import ErrorCode
@@ -59,6 +68,28 @@ DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
 PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3), DELAYS)
 GIVEN = Acquisition("t", 1, records=b"r", acquired=[Acquired(0, 9, 1, 7, 12.5)])
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3), st.booleans())
+
+
+SAID = st.builds(AckBatch, OFFSETS, OFFSETS, st.tuples(st.integers(0, 4)), st.none())
+SETTLES = st.builds(
+    SettleCall,
+    NAMES,
+    NAMES,
+    st.lists(st.builds(SettlePart, NAMES, INTS, st.lists(SAID, max_size=3)), max_size=3),
+    st.booleans(),
+    st.lists(NAMES, max_size=3).map(tuple),
+)
+LEFT = st.lists(st.builds(Left, OFFSETS, OFFSETS, st.sampled_from(LeftReason)), max_size=3)
+
+
+@given(SETTLES)
+def test_settlements(call: SettleCall) -> None:
+    assert settle_call(settle_request(call)) == call
+
+
+@given(st.lists(st.builds(Settlement, NAMES, INTS, CODES, NAMES, LEFT, RUNS), max_size=3))
+def test_what_becomes_of_settlements(answers: list[Settlement]) -> None:
+    assert settlements(settle_answers(answers)) == answers
 
 
 @given(FETCHES)

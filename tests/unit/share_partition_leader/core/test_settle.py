@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.share_calls.values import AckBatch
+from libs.share_calls.values import AckBatch, LeftReason
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.settle import LeftReason
 from services.share_partition_leader.core.values import SharePartitionSettings
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
