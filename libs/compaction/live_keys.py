@@ -51,7 +51,9 @@ class LiveKeys(Generic[K]):
 
     def stale(self, written: int) -> list[K]:
         """Keys to write anew along with `written` other records: twice as many, oldest first, or none."""
+        if not written:
+            return []
         length = self._last + 1 - self.trim_before()
-        if not written or length <= 2 * len(self._positions) + SLACK:
+        if length <= 2 * len(self._positions) + SLACK:
             return []
         return list(islice(self._positions, 2 * written))

@@ -124,6 +124,18 @@ class ShardRuntime(Generic[C, R, A]):
         self._arm_expiry(deadline)
         return future
 
+    def at_once(self, command: C) -> A | None:
+        """The reply to a command that neither writes nor brings a deadline nearer; raises as `write` does.
+
+        None where it would rest on what is not durable yet: nothing was decided.
+        """
+        self._check_open()
+        if self._pending:
+            return None
+        decision = self._decide(command)
+        self._check_held()
+        return decision.reply
+
     async def read(self, after: int, limit: int | None = None) -> list[tuple[int, R]]:
         """The next positions and records of the log behind `after`, at most a page or `limit`; [] at its end.
 

@@ -93,7 +93,7 @@ class Session:
 
 
 class SessionCache:
-    """The share sessions of a process, least recently used first; at most `limit` of them.
+    """The share sessions of a process; at most `limit` of them.
 
     `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room.
     """
@@ -148,7 +148,6 @@ class SessionCache:
         """A request of the session has come, with the epoch that it expected."""
         session.epoch = next_epoch(session.epoch)
         session.last_used = now
-        self._sessions[session.key] = self._sessions.pop(session.key)
 
     def get(self, key: SessionKey) -> Session | None:
         """The session, if there is one."""
@@ -178,11 +177,7 @@ class SessionCache:
 
     def expire(self, before: float) -> list[Session]:
         """Remove and return the sessions not used since `before`: their connections count as gone."""
-        stale = []
-        for session in self._sessions.values():
-            if session.last_used >= before:
-                break
-            stale.append(session)
+        stale = [session for session in self._sessions.values() if session.last_used < before]
         return [self._remove(session.key) for session in stale]
 
     def _remove(self, key: SessionKey) -> Session:

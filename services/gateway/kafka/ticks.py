@@ -20,13 +20,14 @@ class Ticks:
         self._loop = asyncio.get_running_loop()
         self._due: dict[int, set[Callable[[], None]]] = {}
 
-    def call_later(self, wait: float, callback: Callable[[], None]) -> int:
-        """Have it called in `wait` seconds; gives what `cancel` needs."""
-        tick = ceil((self._loop.time() + wait) / TICK)
-        if tick not in self._due:
-            self._due[tick] = set()
+    def call_at(self, when: float, callback: Callable[[], None]) -> int:
+        """Have it called at `when`, in seconds of the loop's clock; gives what `cancel` needs."""
+        tick = ceil(when / TICK)
+        callbacks = self._due.get(tick)
+        if callbacks is None:
+            callbacks = self._due[tick] = set()
             self._loop.call_at(tick * TICK, self._over, tick)
-        self._due[tick].add(callback)
+        callbacks.add(callback)
         return tick
 
     def cancel(self, tick: int, callback: Callable[[], None]) -> None:

@@ -59,10 +59,6 @@ class Gateway:
             return ErrorCode.UNKNOWN_TOPIC_ID
         return ErrorCode.NONE if 0 <= partition < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
-        """Takes a heartbeat like the member's last one, where this process coordinates (libs.rpc.router)."""
-        return self.router.stays(group_id, member_id, member_epoch)
-
     def lock_timeout_ms(self, group_id: str) -> int:
         """How long an acquisition lock of the group lasts."""
         return self.catalog.group_config(group_id).share_record_lock_duration_ms

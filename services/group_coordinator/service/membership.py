@@ -28,13 +28,9 @@ class Membership:
     def stays(self, member: Stay) -> bool:
         """Keeps the session of a member alive for which nothing else is to be done; False: let it `beat`."""
         try:
-            deciding = self._shards.submit(member, member.group_id)
+            return self._shards.at_once(member, member.group_id) is True
         except KafkaError:
             return False
-        if deciding.done():
-            return deciding.result() is True
-        deciding.cancel()  # what it rests on is not durable yet
-        return False
 
     async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         """The answer to a heartbeat. Raises KafkaError.

@@ -63,6 +63,10 @@ class Shards:
         """`ask` without waiting: decided when this returns."""
         return self._host.shard(shard_of(group_id, self._shards)).submit(command, timeout=self._timeout)
 
+    def at_once(self, command: Command, group_id: str) -> Reply | None:
+        """See ShardRuntime."""
+        return self._host.shard(shard_of(group_id, self._shards)).at_once(command)
+
     def memory(self, group_id: str) -> tuple[int, int]:
         """See ShardRuntime: whoever waits there for something waits in vain when it is another one."""
         return self._host.shard(shard_of(group_id, self._shards)).memory
