@@ -1,13 +1,15 @@
-"""`python -m tests.deploy.renew`: renders the cases anew and the README's table; look at the difference."""
+"""`python -m tests.deploy.renew`: the schema's server parts, the cases and the README's table anew."""
 
 from __future__ import annotations
 
 from tests.deploy.chart import CASES, GOLDEN, golden, rendered
+from tests.deploy.settings_schema import SCHEMA, with_settings
 from tests.deploy.values_table import README, with_table
 
 
 def main() -> None:
-    """Write them."""
+    """Write them; look at the difference."""
+    SCHEMA.write_text(with_settings(SCHEMA.read_text()))
     for old in GOLDEN.glob("*.yaml"):
         old.unlink()
     for case in CASES:

@@ -20,7 +20,7 @@ def rows(values: Mapping[str, Any], node: Mapping[str, Any], schema: Mapping[str
     def lines(path: str, value: object, node: Mapping[str, Any]) -> Iterator[str]:
         whole = {**schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], {}), **node}
         inner = whole.get("properties", {})
-        if isinstance(value, dict) and inner and not path.startswith("roles."):
+        if isinstance(value, dict) and value and inner and not path.startswith("roles."):
             for name in value:
                 yield from lines(f"{path}.{name}" if path else name, value[name], inner[name])
         else:

@@ -46,12 +46,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (ne $root.Values.kafka.external.type "")) }}
 {{- end }}
 
+{{- /* The most gateways there can be. */}}
+{{- define "sharebroker.gateways" -}}
+{{- $gateway := include "sharebroker.role" (list . "gateway") | fromYaml }}
+{{- ternary $gateway.autoscaling.maxReplicas $gateway.replicas $gateway.autoscaling.enabled }}
+{{- end }}
+
 {{- define "sharebroker.kafkaAdvertise" -}}
 {{- $external := .Values.kafka.external }}
 {{- if not $external.type }}$(POD_IP):9092
 {{- else if $external.advertise }}{{ $external.advertise }}
-{{- else if eq $external.type "NodePort" }}$(HOST_IP):{{ div $external.nodePort 10 }}$(POD_INDEX)
-{{- else }}{{ fail "kafka.external.advertise is needed: what clients outside call a gateway, such as kafka-$(POD_INDEX).example.com:9092" }}
+{{- else }}$(HOST_IP):{{ div $external.nodePort 10 }}$(POD_INDEX)
 {{- end }}
 {{- end }}
 
@@ -108,10 +113,7 @@ capabilities:
 {{- end }}
 
 {{- define "sharebroker.redisEnv" -}}
-{{- $redis := .Values.redis }}
-{{- $own := or $redis.url $redis.urlSecret.name }}
-{{- if and $own $redis.builtIn.enabled }}{{ fail "redis.builtIn.enabled must be false where redis.url or redis.urlSecret.name says which Redis to use" }}{{ end }}
-{{- if not (or $own $redis.builtIn.enabled) }}{{ fail "redis.url or redis.urlSecret.name is needed where redis.builtIn.enabled is false" }}{{ end -}}
+{{- $redis := .Values.redis -}}
 {{ if $redis.urlSecret.name -}}
 - name: SHAREBROKER_REDIS
   valueFrom:
