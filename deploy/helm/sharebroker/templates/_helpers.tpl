@@ -46,6 +46,19 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (ne $root.Values.kafka.external.type "")) }}
 {{- end }}
 
+{{- /*
+How many processes a role has that autoscaling was turned on for later; nothing where it always was. Helm takes away a number that it once gave, and Kubernetes
+takes none for one. So this number goes on being given, and an annotation keeps it in mind. `helm template` cannot ask. Call with (list $ "gateway").
+*/}}
+{{- define "sharebroker.heldReplicas" -}}
+{{- $root := index . 0 }}
+{{- $name := printf "%s-%s" (include "sharebroker.fullname" $root) (index . 1) }}
+{{- with lookup "apps/v1" (include "sharebroker.kind" .) $root.Release.Namespace $name }}
+{{- $scaler := lookup "autoscaling/v2" "HorizontalPodAutoscaler" $root.Release.Namespace $name }}
+{{- if or (not $scaler) (dig "metadata" "annotations" "sharebroker/replicas" "" .) }}{{ .spec.replicas }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- /* The most gateways there can be. */}}
 {{- define "sharebroker.gateways" -}}
 {{- $gateway := include "sharebroker.role" (list . "gateway") | fromYaml }}
