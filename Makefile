@@ -178,7 +178,7 @@ sbom: .cache/deploy/.ready ## list what the image has of Python packages, with l
 	@mkdir -p build && $(PYTHON) -m venv .cache/runtime
 	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/runtime.lock
 	@.cache/runtime/bin/python -m pip uninstall -q -y setuptools pip
-	@.cache/deploy/bin/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible \
+	@.cache/deploy/bin/python -m cyclonedx_py environment --pyproject pyproject.toml --output-reproducible --gather-license-texts \
 	  --of JSON -o build/sbom.json .cache/runtime/bin/python
 	@rm -r .cache/runtime && echo "build/sbom.json"
 
