@@ -13,7 +13,8 @@ from services.share_coordinator.core.state import ShareState
 class Initialize(NamedTuple):
     """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader.
 
-    `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises.
+    `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises. At the epoch
+    of the state it is one that was asked before, and changes nothing.
     """
 
     key: ShareKey

@@ -209,6 +209,8 @@ def _tombstones(key: ShareKey, delta_indices: Iterable[int], now: float) -> Iter
 
 
 def _asked_again(command: Initialize, state: ShareState) -> bool:
-    """Whether this is an Initialize whose answer was lost: then the state must not be (Kafka #23190)."""
-    same = command.keeps or command.start_offset == state.start_offset
-    return same and state.state_epoch == command.state_epoch
+    """Whether this is an Initialize whose answer was lost: then the state must not be (Kafka #23190).
+
+    Group coordinators raise the epoch for each start that they ask for: the start may have moved on since.
+    """
+    return state.state_epoch == command.state_epoch

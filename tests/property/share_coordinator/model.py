@@ -76,10 +76,8 @@ class Model:
         if there is not None:
             if there.state_epoch > state_epoch:
                 raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
-            if keep_existing or start_offset == -1:
+            if keep_existing or start_offset == -1 or there.state_epoch == state_epoch:
                 there.state_epoch = state_epoch
-                return
-            if there.state_epoch == state_epoch and start_offset == there.start_offset:
                 return
             leader_epoch = there.leader_epoch
         count = -1 if start_offset == -1 else 0
