@@ -32,7 +32,7 @@ def acquire_request(call: AcquireCall) -> pb.AcquireRecordsRequest:
     return pb.AcquireRecordsRequest(
         group_id=call.group_id,
         member_id=call.member_id,
-        partitions=[delivery.TopicPartition(topic_id=t, partition=p) for t, p in call.partitions],
+        partitions=_partitions(call.partitions),
         max_wait_ms=round(call.max_wait * 1000),
         min_bytes=call.min_bytes,
         max_bytes=call.max_bytes,
@@ -59,6 +59,20 @@ def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
         request.with_markers,
         request.without_records,
     )
+
+
+def await_request(
+    group_id: str, partitions: Sequence[TopicPartition], max_wait: float
+) -> pb.AwaitRecordsRequest:
+    """A watch, to be sent; `max_wait` in seconds."""
+    return pb.AwaitRecordsRequest(
+        group_id=group_id, partitions=_partitions(partitions), max_wait_ms=round(max_wait * 1000)
+    )
+
+
+def awaited(request: pb.AwaitRecordsRequest) -> list[TopicPartition]:
+    """The partitions of a watch, as received."""
+    return [TopicPartition(part.topic_id, part.partition) for part in request.partitions]
 
 
 def acquire_answers(acquisitions: Iterable[Acquisition]) -> list[pb.AcquireRecordsResponse.Partition]:
@@ -253,3 +267,7 @@ def _batches(batches: Iterable[pb.AcknowledgeRecordsRequest.Batch]) -> list[AckB
         )
         for batch in batches
     ]
+
+
+def _partitions(partitions: Iterable[TopicPartition]) -> list[delivery.TopicPartition]:
+    return [delivery.TopicPartition(topic_id=t, partition=p) for t, p in partitions]

@@ -45,7 +45,7 @@ REBALANCE_INTERVAL: Final = 0.05
 """How often idle credit of a consumer moves on to other leaders."""
 
 POLL_INTERVAL: Final = 0.05
-"""How often a unary fetch from several leaders asks them again while none has records."""
+"""How often, at most, a unary fetch from several leaders asks them again while none has records."""
 
 CLOSE_TIMEOUT: Final = 10.0
 """How long leaders may take to answer what is under way when a client has sent its last message."""

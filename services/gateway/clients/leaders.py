@@ -20,6 +20,7 @@ from libs.share_calls.values import (
     TopicPartition,
     Watch,
 )
+from libs.share_calls.watches import JointWatch
 from services.gateway.clients.deadline import Backoff, Deadline
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -120,11 +121,22 @@ class Leaders:
         return self._router.share_calls(peer)
 
     def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch | None:
-        """A watch by partitions without records, where one leader has them all and can tell."""
-        peers = [self._router.known_leader(*partition) for partition in partitions]
-        if not peers or peers[0] is None or any(peer is not peers[0] for peer in peers):
-            return None
-        return self._router.share_calls(peers[0]).watch(group_id, partitions)
+        """A watch by partitions without records; None where somebody has some, or leads what nobody knows."""
+        leaders: dict[str, tuple[Peer[Stub], list[TopicPartition]]] = {}
+        for partition in partitions:
+            peer = self._router.known_leader(*partition)
+            if peer is None:
+                return None
+            leaders.setdefault(peer.member.owner, (peer, []))[1].append(partition)
+        watches: list[Watch] = []
+        for peer, some in leaders.values():
+            watch = self._router.share_calls(peer).watch(group_id, some)
+            if watch is None:
+                for other in watches:
+                    other.end()
+                return None
+            watches.append(watch)
+        return watches[0] if len(watches) == 1 else JointWatch(watches) if watches else None
 
     async def by_leader(self, parts: Iterable[A]) -> tuple[list[tuple[Peer[Stub], list[A]]], list[A]]:
         """Parts by the process that leads them, and those that nobody can lead at the moment."""

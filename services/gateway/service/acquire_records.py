@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class MemberFetch:
-    """One fetch of a member. One leader waits for records itself; several are asked in turn.
+    """One fetch of a member. One leader waits for records itself; several are asked in turn, and watched.
 
     Errors of partitions that were `told` before do not end the wait.
     """
@@ -46,7 +46,19 @@ class MemberFetch:
             left = self._deadline.left()
             if left <= 0 or self._has_news():
                 return self._answers
+            await self._pause(left)
+
+    async def _pause(self, left: float) -> None:
+        """Until there may be records; never for less than a moment: what there is may be for nobody yet."""
+        asked, failures = self._call.partitions, [one for one in self._answers.values() if one.error_code]
+        watch = None if failures else self._leaders.watch(self._call.group_id, asked)
+        try:
             await asyncio.sleep(min(left, POLL_INTERVAL) if asked else left)
+            if watch is not None:
+                await watch.changes(self._deadline.left())
+        finally:
+            if watch is not None:
+                watch.end()
 
     async def _round(self, asked: Sequence[TopicPartition]) -> None:
         peers, lost = await self._leaders.by_leader(asked)

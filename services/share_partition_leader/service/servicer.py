@@ -12,6 +12,7 @@ from libs.share_calls.messages import (
     acknowledge_call,
     acquire_answers,
     acquire_call,
+    awaited,
     settle_answers,
     settle_call,
 )
@@ -20,6 +21,7 @@ from services.share_partition_leader.clients.transactions import TransactionChec
 from services.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
 from services.share_partition_leader.service import log_calls
 from services.share_partition_leader.service.acknowledge import acknowledge
+from services.share_partition_leader.service.calls import LocalShareCalls
 from services.share_partition_leader.service.delivery import DeliverySession
 from services.share_partition_leader.service.fetch import Fetch
 from services.share_partition_leader.service.inspection import inspect_records
@@ -32,6 +34,9 @@ from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as 
 from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceServicer,
 )
+
+LONGEST_WAIT_MS: Final = 60_000
+"""Of AwaitRecords."""
 
 
 class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
@@ -70,6 +75,17 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
             acquisition_lock_timeout_ms=self._lock_timeout(request.group_id),
             partitions=acquire_answers(await Fetch(acquire_call(request), self._leadership).run()),
         )
+
+    async def AwaitRecords(self, request: pb.AwaitRecordsRequest, context: Any) -> pb.AwaitRecordsResponse:
+        """See the proto."""
+        wait = _seconds(request.max_wait_ms)
+        watch = LocalShareCalls(self._leadership).watch(request.group_id, awaited(request))
+        if watch is None:
+            return pb.AwaitRecordsResponse(changed=True)
+        try:
+            return pb.AwaitRecordsResponse(changed=await watch.changes(wait))
+        finally:
+            watch.end()
 
     async def AcknowledgeRecords(
         self, request: pb.AcknowledgeRecordsRequest, context: Any
@@ -144,6 +160,12 @@ def _check_open(opening: pb.DeliverRequest.Open) -> None:
     if not opening.group_id or not opening.member_id:
         raise _refused("open", "The first message opens the stream: it names the group and the member.")
     _check_mode(opening.acquire_mode)
+
+
+def _seconds(max_wait_ms: int) -> float:
+    if not 0 <= max_wait_ms <= LONGEST_WAIT_MS:
+        raise _refused("max_wait_ms", f"max_wait_ms is {max_wait_ms}; 0 to {LONGEST_WAIT_MS} is allowed.")
+    return max_wait_ms / 1000
 
 
 def _check_mode(mode: int) -> None:

@@ -57,6 +57,8 @@ class Leader:
         self.streams: list[Stream] = []
         self.asked: list[Any] = []
         self.answer: Callable[[Any], Any] = self.all_is_well
+        self.watching: list[leader.AwaitRecordsRequest] = []
+        self.comes = asyncio.Event()
 
     async def Deliver(
         self, requests: AsyncIterator[leader.DeliverRequest], context: Any
@@ -75,6 +77,14 @@ class Leader:
 
     async def AcquireRecords(self, request: leader.AcquireRecordsRequest, context: Any) -> Any:
         return self._play(request)
+
+    async def AwaitRecords(self, request: leader.AwaitRecordsRequest, context: Any) -> Any:
+        self.watching.append(request)
+        try:
+            await self.comes.wait()
+        finally:
+            self.watching.remove(request)
+        return leader.AwaitRecordsResponse(changed=True)
 
     async def AcknowledgeRecords(self, request: leader.AcknowledgeRecordsRequest, context: Any) -> Any:
         return self._play(request)

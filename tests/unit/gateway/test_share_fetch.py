@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from libs.share_calls.values import (
     Settlement,
     TopicPartition,
 )
+from libs.share_calls.watches import StandingWatch
 from libs.testkit.waiting import eventually
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MOVED_WAIT
@@ -334,10 +335,21 @@ async def test_several_leaders_fill_one_answer_up_to_its_limit(bench: Bench) -> 
 async def test_several_leaders_are_asked_until_one_has_records(bench: Bench) -> None:
     other = bench.local_leader(2, 1)
     task = asyncio.ensure_future(bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=20_000)))
+    await eventually(lambda: bench.leader.watching and other.watching)
+    other.comes.set()  # but nothing can be had of it yet
     await eventually(lambda: len(other.asked) > 2)
     other.answer = records_of(1)
     assert answered(await task)[1].records == b"batch"
     assert all(asked.max_wait_ms == 0 for asked in bench.leader.asked)
+    await eventually(lambda: not bench.leader.watching)
+
+
+async def test_several_leaders_that_have_nothing_are_asked_once(bench: Bench) -> None:
+    other = bench.local_leader(2, 1)
+    task = asyncio.ensure_future(bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=300)))
+    await eventually(lambda: bench.leader.watching and other.watching)
+    assert answered(await task).keys() == {0, 1}
+    assert (len(bench.leader.asked), len(other.asked)) == (2, 2)  # as it came, and when its time was up
 
 
 class Calls:
@@ -366,9 +378,9 @@ class Calls:
         return self.watches[-1]
 
 
-class Watching:
+class Watching(StandingWatch):
     def __init__(self) -> None:
-        self.quiet = True
+        super().__init__()
         self.waited: list[float] = []
         self.open = asyncio.Event()
         self.open.set()
@@ -378,14 +390,8 @@ class Watching:
         await self.open.wait()
         return not self.quiet
 
-    def tell(self, listener: Callable[[], None]) -> None:
-        raise NotImplementedError
-
-    def tell_no_more(self, listener: Callable[[], None]) -> None:
-        raise NotImplementedError
-
-    def end(self) -> None:
-        self.quiet = False
+    def _leave(self) -> None:
+        """Nothing is behind it."""
 
 
 @pytest.fixture
@@ -462,10 +468,34 @@ async def test_there_is_no_watch_where_the_leader_cannot_tell(bench: Bench, call
     assert len(calls.fetches) == 3
 
 
-async def test_there_is_no_watch_by_partitions_of_several_leaders(bench: Bench, calls: Calls) -> None:
-    bench.local_leader(2, 1)
+async def test_partitions_of_several_leaders_are_watched_at_each(bench: Bench, calls: Calls) -> None:
+    other = bench.local_leader(2, 1)
+    await bench.share.ShareFetch(fetch(0, 0, 1, max_wait_ms=1))
+    await bench.share.ShareFetch(fetch(1, max_wait_ms=1))
+    await eventually(lambda: other.watching)
+    fetches, asked = len(calls.fetches), len(other.asked)
+    assert answered(await bench.share.ShareFetch(fetch(2, max_wait_ms=5))) == {}
+    assert (len(calls.fetches), len(other.asked)) == (fetches, asked)
+    calls.watches[-1].end()
+    await eventually(lambda: not other.watching)
+    await bench.share.ShareFetch(fetch(3, max_wait_ms=1))
+    assert len(other.asked) > asked
+
+
+async def test_where_one_of_several_leaders_has_something_there_is_no_watch(
+    bench: Bench, calls: Calls
+) -> None:
+    other = bench.local_leader(2, 1)
+    calls.can_watch = False
     for epoch in range(3):
-        await bench.share.ShareFetch(fetch(epoch, *((0, 1) if not epoch else ()), max_wait_ms=1))
+        await bench.share.ShareFetch(fetch(epoch, *((1, 0) if not epoch else ()), max_wait_ms=1))
+    assert len(calls.fetches) >= 3
+    await eventually(lambda: not other.watching)
+
+
+async def test_a_leader_that_nobody_knows_is_not_watched(bench: Bench, calls: Calls) -> None:
+    bench.ownership.nobody = True
+    assert bench.gateway.leaders.watch("group", [TopicPartition(TOPIC.topic_id, 0)]) is None
     assert calls.watches == []
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import pytest
+
+from libs.share_calls.messages import await_request
 from libs.share_calls.values import TopicPartition
 from services.share_partition_leader.service.calls import LocalShareCalls
 from services.share_partition_leader.service.watch import ShareWatch
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.share_partition_leader.service.virtual_time import settle
 from tests.unit.share_partition_leader.service.world import GROUP, TOPIC, World
 
@@ -91,3 +96,45 @@ async def test_who_listens_is_told_once(world: World) -> None:
     watch.end()
     watch.end()
     assert sorted(told) == ["a", "c"]
+
+
+def awaiting(world: World, max_wait_ms: int) -> asyncio.Task[pb.AwaitRecordsResponse]:
+    request = await_request(GROUP, [PART], max_wait_ms / 1000)
+    return asyncio.ensure_future(world.stub.AwaitRecords(request))
+
+
+async def test_another_process_is_answered_when_records_come(world: World) -> None:
+    await world.share_partition()
+    waiting = awaiting(world, 60_000)
+    await settle()
+    await world.publish(1)
+    assert (await waiting).changed
+    assert (await awaiting(world, 60_000)).changed  # there are some
+
+
+async def test_another_process_is_told_when_its_time_is_up(world: World) -> None:
+    share_partition = await world.share_partition()
+    assert not (await awaiting(world, 5_000)).changed
+    share_partition.drop_unused()
+    assert share_partition.retired
+
+
+async def test_another_process_that_goes_leaves_no_watch(world: World) -> None:
+    share_partition = await world.share_partition()
+    waiting = awaiting(world, 60_000)
+    await settle()
+    share_partition.drop_unused()
+    assert not share_partition.retired
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await settle()
+    share_partition.drop_unused()
+    assert share_partition.retired
+
+
+@pytest.mark.parametrize("max_wait_ms", [-1, 60_001])
+async def test_nobody_waits_for_ever(world: World, max_wait_ms: int) -> None:
+    refused = awaiting(world, max_wait_ms)
+    with pytest.raises(KafkaError) as failure:
+        await refused
+    assert failure.value.code is ErrorCode.INVALID_REQUEST

@@ -287,6 +287,53 @@ class AcquireRecordsResponse(_message.Message):
 Global___AcquireRecordsResponse: _TypeAlias = AcquireRecordsResponse  # noqa: Y015
 
 @_typing.final
+class AwaitRecordsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.str
+    max_wait_ms: _builtins.int
+    """0 to 60,000."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]: ...
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.str = ...,
+        partitions: _abc.Iterable[_delivery_pb2.TopicPartition] | None = ...,
+        max_wait_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "max_wait_ms", b"max_wait_ms", "partitions", b"partitions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitRecordsRequest: _TypeAlias = AwaitRecordsRequest  # noqa: Y015
+
+@_typing.final
+class AwaitRecordsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """Ask the leaders; else there still is nothing."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AwaitRecordsResponse: _TypeAlias = AwaitRecordsResponse  # noqa: Y015
+
+@_typing.final
 class AcknowledgeRecordsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 

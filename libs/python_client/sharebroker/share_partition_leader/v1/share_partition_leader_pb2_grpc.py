@@ -47,6 +47,11 @@ class SharePartitionLeaderServiceStub:
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsResponse.FromString,
                 _registered_method=True)
+        self.AwaitRecords = channel.unary_unary(
+                '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AwaitRecords',
+                request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsResponse.FromString,
+                _registered_method=True)
         self.AcknowledgeRecords = channel.unary_unary(
                 '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AcknowledgeRecords',
                 request_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcknowledgeRecordsRequest.SerializeToString,
@@ -120,6 +125,14 @@ class SharePartitionLeaderServiceServicer:
 
     def AcquireRecords(self, request, context):
         """Acquires records once. The partition's part of Kafka's ShareFetch (78).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AwaitRecords(self, request, context):
+        """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+        `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -216,6 +229,11 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
                     servicer.AcquireRecords,
                     request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsRequest.FromString,
                     response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsResponse.SerializeToString,
+            ),
+            'AwaitRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.AwaitRecords,
+                    request_deserializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsRequest.FromString,
+                    response_serializer=sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsResponse.SerializeToString,
             ),
             'AcknowledgeRecords': grpc.unary_unary_rpc_method_handler(
                     servicer.AcknowledgeRecords,
@@ -330,6 +348,33 @@ class SharePartitionLeaderService:
             '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AcquireRecords',
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsRequest.SerializeToString,
             sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AcquireRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AwaitRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.share_partition_leader.v1.SharePartitionLeaderService/AwaitRecords',
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsRequest.SerializeToString,
+            sharebroker_dot_share__partition__leader_dot_v1_dot_share__partition__leader__pb2.AwaitRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

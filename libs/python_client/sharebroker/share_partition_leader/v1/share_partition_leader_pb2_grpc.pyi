@@ -42,6 +42,10 @@ class SharePartitionLeaderServiceStub:
     """
     AcquireRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+    AwaitRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]
+    """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+    `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+    """
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]
@@ -82,6 +86,10 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """
     AcquireRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]  # type: ignore[assignment]
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+    AwaitRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]  # type: ignore[assignment]
+    """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+    `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+    """
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]  # type: ignore[assignment]
@@ -131,6 +139,16 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AcquireRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AcquireRecordsResponse]]:
         """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+
+    @_abc_1.abstractmethod
+    def AwaitRecords(
+        self,
+        request: _share_partition_leader_pb2.AwaitRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_partition_leader_pb2.AwaitRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AwaitRecordsResponse]]:
+        """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+        `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+        """
 
     @_abc_1.abstractmethod
     def AcknowledgeRecords(
