@@ -82,13 +82,18 @@ def test_a_topic_without_records_is_an_empty_table(tour: Tour) -> None:
 
 
 def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
-    number, address, column, stream, kind, promise = tour.program.value("refusals")
+    number, address, column, stream, kind, promise, *others = tour.program.value("refusals")
     assert "option maxRecordsPerTrigger is 0; 1 to 1000000 is allowed" in number
     assert "option bootstrap" in address
     assert "column value is missing" in column
     assert "column value is missing" in stream
     assert "option value.schema cannot be read from JSON" in kind
     assert "option value.schema says NOT NULL of id" in promise
+    unknown, schema, overwrite, header = others
+    assert "option value.schema has a field 'id BIGGINT'" in unknown
+    assert "columns cannot be chosen by schema" in schema
+    assert "a topic cannot be overwritten: mode must be append" in overwrite
+    assert "Column headers has a header without a key" in header
 
 
 def test_the_readme_can_be_followed(tour: Tour) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sharebroker_spark.core.offsets import Range
-from sharebroker_spark.core.options import Options
+from sharebroker_spark.core.options import OptionError, Options
 from sharebroker_spark.decoding import Decoder, decoder
 from sharebroker_spark.records import Records, read_records
 
@@ -25,17 +25,25 @@ _VALUES: Final = {
 _PARSED: Final = ("json", "arrow")
 
 
-def schema_text(options: Options) -> str:
-    """The columns, as Spark's DDL."""
+_ALWAYS: Final = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "headers": "array<struct<key: string, value: binary>>",
+    "delivery_count": "int",
+    "lock_deadline": "timestamp",
+}
+
+
+def columns_of(options: Options) -> dict[str, str]:
+    """The columns, and their types as Spark's DDL has them."""
     value = _VALUES[options.value_format].format(options.value_schema)
-    columns = (
-        f"key binary, value {value}, topic string, partition int, offset bigint, timestamp timestamp, "
-        "headers array<struct<key: string, value: binary>>, delivery_count int, lock_deadline timestamp"
-    )
+    columns = {"key": "binary", "value": value, **_ALWAYS}
     if options.value_format in _PARSED:
-        columns += ", rejected_reason string, rejected_value binary"
+        columns |= {"rejected_reason": "string", "rejected_value": "binary"}
     if options.verdicts:
-        columns += ", batch string"
+        columns["batch"] = "string"
     return columns
 
 
@@ -58,12 +66,18 @@ Rejected = Callable[[Range], None]
 class Frame:
     """Makes Arrow batches of a schema, which is what Spark expects, column for column.
 
-    Raises OptionError for a type that values cannot have.
+    Raises OptionError for other columns than there are, and for a type that values cannot have.
     """
 
     def __init__(self, schema: pa.Schema, options: Options) -> None:
         self.schema = schema
         self.types = {field.name: field.type for field in schema}
+        names = columns_of(options)
+        if set(self.types) != set(names):
+            raise OptionError(
+                f"columns cannot be chosen by schema: leave it out, and select of {', '.join(names)}; "
+                "value.format and value.schema say what a value is"
+            )
         self.on_malformed = options.on_malformed
         self.decode: Decoder = decoder(options.value_format, self.types["value"])
 

@@ -170,7 +170,8 @@ def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
 def _partitions(client: Client, topic: str) -> int:
     (found,) = client.call(client.admin.Metadata, admin.MetadataRequest(topics=[topic])).topics
     if found.error_code:
-        raise KafkaError(ErrorCode(found.error_code), f"There is no topic '{topic}'.")
+        text = f"There is no topic '{topic}'." if topic else "A row has no topic."
+        raise KafkaError(ErrorCode(found.error_code), text)
     return len(found.partitions)
 
 

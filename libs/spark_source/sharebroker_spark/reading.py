@@ -18,6 +18,7 @@ from sharebroker_spark.positions import log_spans
 
 READ_BYTES: Final = 2 * 1024 * 1024
 """So much is asked for at a time; twice that lies in memory."""
+_REMOVED: Final = "no longer in the log: retention removed them, or they were deleted"
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +58,7 @@ def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> It
             offset, coming = _beyond_loss(client, one, offset, strict=strict), None
             continue
         if answer.next_offset == offset:
-            _lost(one, offset, one.last, strict=strict)
+            _lost(one, offset, one.last, "not in the log: it ends before", strict=strict)
             return
         asked, offset, coming = offset, answer.next_offset, None
         if offset <= one.last:  # is on its way while this is decoded
@@ -74,14 +75,14 @@ def _beyond_loss(client: Client, one: Range, offset: int, *, strict: bool) -> in
     """Where there is more to read; behind the range: nowhere. Raises DataLossError."""
     start, _ = log_spans(client, [one.topic])[one.topic, one.partition]
     beyond = start if offset < start <= one.last else one.last + 1
-    _lost(one, offset, beyond - 1, strict=strict)
+    _lost(one, offset, beyond - 1, _REMOVED, strict=strict)
     return beyond
 
 
-def _lost(one: Range, first: int, last: int, *, strict: bool) -> None:
+def _lost(one: Range, first: int, last: int, why: str, *, strict: bool) -> None:
     text = (
-        f"Offsets {first} to {last} of {one.topic}-{one.partition} ({last - first + 1}) are no longer in "
-        "the log: retention removed them, or they were deleted. With failOnDataLoss=false "
+        f"Offsets {first} to {last} of {one.topic}-{one.partition} ({last - first + 1}) are {why}. "
+        "With failOnDataLoss=false "
         "the query goes on without them."
     )
     if strict:

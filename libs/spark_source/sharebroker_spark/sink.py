@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.publishing import Publisher, Transaction, end
@@ -70,8 +71,8 @@ class _Publishing:
         headers: Any,
         partition: int | None,
     ) -> None:
-        named = [(one["key"], one["value"]) for one in headers] if headers else ()
-        publisher.send(topic or self.topic, _bytes(value), _bytes(key), named, partition)
+        named = [_header(one) for one in headers] if headers else ()
+        publisher.send(self.topic or topic or "", _bytes(value), _bytes(key), named, partition)
 
 
 class BatchSink(_Publishing, DataSourceArrowWriter):
@@ -110,6 +111,12 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
         return [None] * batch.num_rows
     values: list[Any] = batch.column(name).to_pylist()
     return values
+
+
+def _header(header: Mapping[str, Any] | None) -> tuple[str, bytes | None]:
+    if header is None or header["key"] is None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Column headers has a header without a key.")
+    return header["key"], header["value"]
 
 
 def _tell(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -24,10 +24,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sharebroker_spark.arrow import Delivery, Frame, schema_text
+from sharebroker_spark.arrow import Delivery, Frame, columns_of
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.offsets import Batch, Partition, Range, from_json, to_json
-from sharebroker_spark.core.options import Options, reading, writing
+from sharebroker_spark.core.options import OptionError, Options, reading, writing
 from sharebroker_spark.core.tasks import cut, snapshot, unreached
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.positions import log_spans
@@ -56,7 +56,8 @@ class ShareGroupDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns; that of `value` follows value.format."""
-        return schema_text(reading(self.options, streaming=False))
+        columns = columns_of(reading(self.options, streaming=False))
+        return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A read that takes nothing from anybody."""
@@ -68,6 +69,8 @@ class ShareGroupDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Publishes rows."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: mode must be append")
         options, topic = writing(self.options, _columns(schema))
         return BatchSink(options, topic)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.functions import col, lit, udf
+from pyspark.sql.functions import col, expr, lit, udf
 
 import sharebroker_spark
 from tests.spark.programs.session import say, session
@@ -239,6 +239,8 @@ def show_refusals() -> None:
         keys = stream(TOPIC, SETUP["group"]).select("key").writeStream.format("sharegroup")
         keys.options(**SERVER, topic=TARGET, checkpointLocation=f"{FOLDER}/keys").start().awaitTermination()
 
+    texts = spark.range(3).select(col("id").cast("string").alias("value"))
+    nameless = expr("array(named_struct('key', CAST(NULL AS STRING), 'value', CAST('x' AS BINARY)))")
     say(
         refusals=[
             refusal(lambda: stream(TOPIC, "g", maxRecordsPerTrigger="0").writeStream.format("noop").start()),
@@ -253,6 +255,18 @@ def show_refusals() -> None:
             refusal(
                 lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id INT NOT NULL"}).collect()
             ),
+            refusal(lambda: table(TOPIC, **{"value.format": "json", "value.schema": "id BIGGINT"})),
+            refusal(
+                lambda: (
+                    spark.read.format("sharegroup")
+                    .schema("value STRING")
+                    .options(**SERVER, topics=TOPIC)
+                    .load()
+                    .collect()
+                )
+            ),
+            refusal(texts.write.format("sharegroup").options(**SERVER, topic=TARGET).mode("overwrite").save),
+            refusal(save(texts.withColumn("headers", nameless), topic=TARGET)),
         ]
     )
 

@@ -120,6 +120,9 @@ def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
     ]
     with pytest.raises(OptionError, match="names t-2"):
         snapshot(spans, {}, {("t", 2): 1})
+    with pytest.raises(OptionError, match="begins t-0 at 4, behind its end, 3"):
+        snapshot(spans, {("t", 0): 4}, {})
+    assert snapshot(spans, {}, {("t", 1): 4}) == [Range("t", 0, 0, 2)]  # retention may come first
 
 
 # Options
@@ -299,3 +302,32 @@ def test_the_readme_tells_every_option_with_its_default_and_bounds() -> None:
         assert told[name] == (str(number), f"{low} to {high}")
     for name, choices in CHOICES.items():
         assert told[name] == (choices[0], ", ".join(choices))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "id BIGINT, name STRING",
+        "id:bigint,`odd name`: DECIMAL(10, 2)",
+        "a ARRAY<STRUCT<x: INT, m: MAP<STRING, DECIMAL(3,1)>>>, b BOOLEAN NOT NULL",
+        "id BIGINT COMMENT 'one, two', name NOTYPE",
+        "i INTERVAL DAY TO SECOND, v VARIANT",
+    ],
+)
+def test_fields_that_spark_can_read(schema: str) -> None:
+    options = reading({**NEEDED, "value.format": "json", "value.schema": schema}, streaming=True)
+    assert options.value_schema == schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        ("id BIGGINT", "id BIGGINT"),
+        ("id BIGINT, name", "name"),
+        ("id BIGINT,", ""),
+    ],
+)
+def test_fields_that_spark_cannot_read(schema: str, field: str) -> None:
+    given = {**NEEDED, "value.format": "json", "value.schema": schema}
+    with pytest.raises(OptionError, match=f"option value.schema has a field '{field}'"):
+        reading(given, streaming=True)

@@ -36,6 +36,14 @@ _TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.sc
 _SESSION_LENGTH: Final = 36
 _WITH_SCHEMA: Final = ("json", "arrow")
 NAMES: Final = (*_TEXTS, *NUMBERS, *CHOICES)
+_FIELD: Final = re.compile(
+    r"\s*(?:`[^`]+`|\w+)(?:\s*:\s*|\s+)(?:array|bigint|binary|boolean|byte|char|character|date|dec|decimal|double"
+    r"|float|int|integer|interval|long|map|numeric|real|short|smallint|string|struct|time|timestamp(?:_[ln]tz)?"
+    r"|tinyint|varchar|variant|void)\b.*",
+    re.DOTALL | re.IGNORECASE,
+)
+"""A field of a schema: its name, and a type that Spark has."""
+_NESTED: Final = re.compile(r"<[^<>]*>|\([^()]*\)")
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
 """Options that Spark hands on without meaning us."""
 
@@ -187,7 +195,27 @@ def _schema(text: str, value_format: str) -> str:
         raise OptionError(
             f"option value.schema is for value.format {' or '.join(_WITH_SCHEMA)}; it is {value_format}"
         )
+    if text:
+        _check_fields(text)
     return text
+
+
+def _check_fields(text: str) -> None:
+    """Raises OptionError for a type that there is not: Spark would tell of a column that nobody wrote.
+
+    Looks at the outermost fields, and at nothing where there are comments.
+    """
+    if "'" in text or '"' in text:
+        return
+    found = 1
+    while found:
+        text, found = _NESTED.subn(" ", text)
+    for one in text.split(","):
+        if not _FIELD.fullmatch(one):
+            raise OptionError(
+                f"option value.schema has a field {one.strip()!r}; a field is a name and a type of Spark's, "
+                "as in 'id BIGINT, name STRING'"
+            )
 
 
 def _number(name: str, text: str | None) -> int:

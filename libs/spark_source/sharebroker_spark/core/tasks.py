@@ -46,7 +46,7 @@ def snapshot(
     """What of logs (first offset, and the one behind the last) a table shows; both ends may be asked for.
 
     What is asked for and not there is in it, so that whoever reads it finds out. Raises OptionError for a
-    partition that there is not.
+    partition that there is not, and for one that would end before it begins.
     """
     for part in {**starting, **ending}:
         if part not in spans:
@@ -54,6 +54,11 @@ def snapshot(
                 f"option startingOffsets or endingOffsets names {part[0]}-{part[1]}; there is none"
             )
     asked = {part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()}
+    for (topic, partition), (first, end) in asked.items():
+        if first > end and (topic, partition) in starting:
+            raise OptionError(
+                f"option startingOffsets begins {topic}-{partition} at {first}, behind its end, {end}"
+            )
     return [Range(*part, first, end - 1) for part, (first, end) in sorted(asked.items()) if first < end]
 
 
