@@ -59,6 +59,17 @@ _KINDS: Final = (
 
 _WAYS: Final = (Way.CALLS, Way.CALLS, Way.STREAM, Way.STREAM, Way.SESSION)
 
+_FORGETFUL: Final[Temper] = {Verdict.ACCEPT: 35, Verdict.RELEASE: 15, Verdict.RENEW: 10, None: 40}
+
+_TEMPERS: Final[tuple[Temper, ...]] = (
+    USUAL,
+    {Verdict.ACCEPT: 30, Verdict.RELEASE: 60, Verdict.REJECT: 10},
+    {Verdict.ACCEPT: 40, Verdict.RENEW: 20, None: 40},
+    {Verdict.ACCEPT: 100},
+)
+
+_CROWD: Final = (1, 2, 2, 3)
+
 
 @dataclass(frozen=True, slots=True)
 class Theme:
@@ -66,7 +77,7 @@ class Theme:
 
     `searching`: how often processes look for dead ones, which takes as many commands as all else they do.
     `change`: how often an administrator comes. `wide`: how often there are two groups and two partitions.
-    `early`: how often the first fault is there from the first moment.
+    `early`: how often the first fault is there from the first moment. `crowd`: how many members there are.
     """
 
     kinds: tuple[Kind, ...]
@@ -77,34 +88,58 @@ class Theme:
     change: float = 0.1
     wide: float = 0.1
     early: float = 0.0
+    crowd: tuple[int, ...] = _CROWD
+    ways: tuple[Way, ...] = _WAYS
+    tempers: tuple[Temper, ...] = _TEMPERS
 
 
 _QUIET: Final = (NO_RATES, Rates())
 
 _STALLED: Final = Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.7), _QUIET)
 
+_OUTLIVED: Final = Theme(
+    (Kind.FREEZE,),
+    1,
+    (1.3, 2.0),
+    _QUIET,
+    crowd=(2, 3),
+    ways=(Way.CALLS, Way.STREAM, Way.STREAM),
+    tempers=(_FORGETFUL,),
+)
+"""Who wakes up finds records to give out, and another who has given them out already."""
+
+_FULL: Final = Theme((Kind.FULL,), 2, (0.1, 1.2), (NO_RATES, Rates(command=0.1)), early=0.5)
+"""For longer than state may be waited for, now and then."""
+
 _UNKNOWN: Final = Theme((), 0, (0.0, 0.0), (Rates(command=0.25),), change=0.4, wide=1.0)
 """Much is begun, by an administrator too, of which nobody knows how it ended."""
+
+_TWICE: Final = Theme(
+    (), 0, (0.0, 0.0), (Rates(lost=0.0, twice=0.7, slow=0.0, again=2.0),), change=0.0, wide=0.7
+)
+"""What was done is asked for once more, when others have gone on."""
+
+_FORGOTTEN: Final = Theme(
+    (), 0, (0.0, 0.0), (NO_RATES,), crowd=(2, 3), ways=(Way.CALLS,), tempers=(_FORGETFUL,)
+)
+"""Nothing is wrong but members, who hold what they have until its time is over, and are late with it."""
 
 _THEMES: Final = (
     Theme((Kind.KILL, Kind.RESTART), 2, (0.0, 0.7), _QUIET, searching=0.5),
     _STALLED,
-    _STALLED,
+    _OUTLIVED,
+    _OUTLIVED,
+    _OUTLIVED,
     Theme((Kind.CUT, Kind.CUT_OFF), 2, (0.3, 1.3), _QUIET),
-    Theme((Kind.FULL,), 2, (0.1, 0.5), (NO_RATES, Rates(command=0.1)), early=0.5),
-    Theme((), 0, (0.0, 0.0), (NO_RATES, Rates(lost=0.05, slow=0.1, command=0.06))),
+    _FULL,
+    _FULL,
+    Theme((), 0, (0.0, 0.0), (Rates(lost=0.05, slow=0.1, command=0.06),)),
     # What is tried again comes when another has taken over.
     Theme((Kind.FREEZE, Kind.CUT_OFF), 2, (0.9, 1.4), (Rates(lost=0.08, slow=0.1, slowness=1.5),)),
     Theme((Kind.KILL,), 2, (0.5, 1.2), (Rates(slow=0.15, slowness=4.0),), searching=0.5),
     _UNKNOWN,
-    _UNKNOWN,
-)
-
-_TEMPERS: Final[tuple[Temper, ...]] = (
-    USUAL,
-    {Verdict.ACCEPT: 30, Verdict.RELEASE: 60, Verdict.REJECT: 10},
-    {Verdict.ACCEPT: 40, Verdict.RENEW: 20, None: 40},
-    {Verdict.ACCEPT: 100},
+    _TWICE,
+    _FORGOTTEN,
 )
 
 
@@ -115,7 +150,7 @@ def drawn(seed: int) -> Plan:
 
 
 def _large(random: Random) -> Plan:
-    members = _members(random, 4, GROUPS)
+    members = _members(random, 4, GROUPS, _WAYS)
     grow, partitions = random.uniform(0.0, LARGE.trouble), random.randint(1, 2)
     rates, layout = random.choice(_TROUBLES), random.choice((TOGETHER, TOGETHER, *SPLIT))
     faults: list[Fault] = []
@@ -128,11 +163,11 @@ def _large(random: Random) -> Plan:
 
 
 def _small(random: Random) -> Plan:
-    theme, temper = random.choice(_THEMES), random.choice(_TEMPERS)
+    theme = random.choice(_THEMES)
     wide = random.random() < theme.wide
     groups = GROUPS if wide else GROUPS[:1]
     scale = Scale(groups, random.uniform(1.0, 3.5), random.uniform(1.0, 3.0), random.random() < 1 / 5)
-    members = _members(random, random.choice((1, 2, 2, 3)), groups)
+    members = _members(random, random.choice(theme.crowd), groups, theme.ways)
     times = sorted(
         random.uniform(0.0, scale.trouble) for _ in range(random.randint(min(1, theme.most), theme.most))
     )
@@ -150,15 +185,17 @@ def _small(random: Random) -> Plan:
         layout=random.choice(SPLIT) if random.random() < 1 / 8 else TOGETHER,
         change=change,
         scale=scale,
-        temper=temper,
+        temper=random.choice(theme.tempers),
         searching=random.random() < theme.searching,
         patience=random.choice(_PATIENCE),
         shards=2 if wide else random.choice((1, 2)),
     )
 
 
-def _members(random: Random, count: int, groups: Sequence[str]) -> tuple[tuple[str, str, Way], ...]:
-    return tuple((f"m{n}", random.choice(groups), random.choice(_WAYS)) for n in range(count))
+def _members(
+    random: Random, count: int, groups: Sequence[str], ways: Sequence[Way]
+) -> tuple[tuple[str, str, Way], ...]:
+    return tuple((f"m{n}", random.choice(groups), random.choice(ways)) for n in range(count))
 
 
 def _change(random: Random, scale: Scale) -> Change:

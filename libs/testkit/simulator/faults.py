@@ -36,7 +36,8 @@ class Rates:
     """Shares of messages and commands that fare badly; times in seconds.
 
     `silence` is how long it takes at most until the loss of a message shows itself as a broken connection; a
-    third of the losses show only when the connection is asked whether it still lives: after KEEPALIVE.
+    third of the losses show only when the connection is asked whether it still lives: after KEEPALIVE. What
+    comes twice comes the second time within `again`, as what is tried once more may.
     """
 
     lost: float = 0.01
@@ -46,6 +47,7 @@ class Rates:
     quick: float = 0.001
     slowness: float = 0.5
     silence: float = 1.0
+    again: float = 0.001
 
 
 NO_RATES: Final = Rates(lost=0.0, twice=0.0, slow=0.0, command=0.0)
@@ -89,6 +91,10 @@ class Faults:
         if drawn < rates.lost:
             return 0
         return 2 if drawn > 1.0 - rates.twice else 1
+
+    def again(self) -> float:
+        """Seconds that the second copy of a message takes."""
+        return self._random.random() * self.rates.again + 1e-5
 
     def silence(self) -> float:
         """Seconds until a loss shows."""

@@ -187,10 +187,17 @@ class Network:
         self, sender: str, receiver: str, call: _Call, arrive: Callable[..., object], *args: object
     ) -> None:
         copies = 0 if self.closed else self._faults.copies(sender, receiver)
-        for _ in range(copies):
+        if copies:
             self._later(self._faults.delay(), arrive, *args)
+        if copies > 1:
+            self._later(self._faults.again(), self._arrive_again, arrive, *args)
         if not copies:
             self._later(self._faults.silence(), _fail, call.answer, grpc.StatusCode.UNAVAILABLE, _BROKEN)
+
+    def _arrive_again(self, arrive: Callable[..., object], *args: object) -> None:
+        """A second copy; none comes when all is well again."""
+        if self._faults.rates.twice:
+            arrive(*args)
 
     def _arrive(self, call: _Call) -> None:
         server = self._servers.get(call.address)

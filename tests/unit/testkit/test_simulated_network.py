@@ -158,6 +158,25 @@ def test_messages_are_lost_and_doubled() -> None:
     bench(twice, Rates(lost=0.0, twice=1.0, slow=0.0))
 
 
+def test_second_copy_is_late_and_does_not_outlast_the_trouble() -> None:
+    rates = Rates(lost=0.0, twice=1.0, slow=0.0, again=5.0)
+
+    async def late(there: Bench) -> None:
+        await there.stub.Say(b"go", timeout=60.0)
+        assert there.echo.asked == 1
+        await asyncio.sleep(6.0)
+        assert there.echo.asked == 2
+
+    async def healed(there: Bench) -> None:
+        await there.stub.Say(b"go", timeout=60.0)
+        there.faults.heal()
+        await asyncio.sleep(6.0)
+        assert there.echo.asked == 1
+
+    bench(late, rates)
+    bench(healed, rates)
+
+
 def test_nothing_passes_a_cut_until_it_is_mended() -> None:
     async def story(there: Bench) -> None:
         there.faults.cut(CLIENT, ADDRESS)
