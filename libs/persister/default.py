@@ -100,6 +100,7 @@ class DefaultPersister:
             state_epoch=state_epoch,
             start_offset=start_offset,
             keep_existing=keep_existing,
+            start_has_epoch=True,
         )
         await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
 

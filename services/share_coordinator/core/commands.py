@@ -14,13 +14,14 @@ class Initialize(NamedTuple):
     """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader.
 
     `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises. At the epoch
-    of the state it is one that was asked before, and changes nothing.
+    of the state the same start was asked for before, and nothing changes; with `start_has_epoch` any start.
     """
 
     key: ShareKey
     state_epoch: int
     start_offset: int
     keep_existing: bool = False
+    start_has_epoch: bool = False
 
     @property
     def keeps(self) -> bool:

@@ -211,6 +211,7 @@ def _tombstones(key: ShareKey, delta_indices: Iterable[int], now: float) -> Iter
 def _asked_again(command: Initialize, state: ShareState) -> bool:
     """Whether this is an Initialize whose answer was lost: then the state must not be (Kafka #23190).
 
-    Group coordinators raise the epoch for each start that they ask for: the start may have moved on since.
+    Where each start has an epoch of its own, the state's may have moved on since.
     """
-    return state.state_epoch == command.state_epoch
+    same = command.keeps or command.start_has_epoch or command.start_offset == state.start_offset
+    return same and state.state_epoch == command.state_epoch

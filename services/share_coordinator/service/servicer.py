@@ -106,7 +106,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         """Kafka: InitializeShareGroupState (83)."""
         results = await self._each(
             request,
-            lambda key, p: Initialize(key, p.state_epoch, p.start_offset, p.keep_existing),
+            lambda key, p: Initialize(key, p.state_epoch, p.start_offset, p.keep_existing, p.start_has_epoch),
             pb.TopicResult,
             _nothing,
         )

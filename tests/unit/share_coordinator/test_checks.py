@@ -170,7 +170,12 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
     [
         (Initialize(KEY, 1, -1), False),  # asked again after a lost answer: what was written stays
         (Initialize(KEY, 1, 110), False),
-        (Initialize(KEY, 1, 50), False),  # what offsets were altered to; the start went on from there
+        (Initialize(KEY, 1, 50), True),  # Kafka: another start, at whatever epoch
+        (
+            Initialize(KEY, 1, 50, start_has_epoch=True),
+            False,
+        ),  # asked for before; the start went on from there
+        (Initialize(KEY, 2, 110, start_has_epoch=True), True),
         (Initialize(KEY, 2, -1), False),  # asked again by the next coordinator, at a higher epoch
         (Initialize(KEY, 2, 110), True),
         # a partition that was added starts at 0, asked again its state stays all the same
