@@ -26,7 +26,7 @@ from services.share_partition_leader.service.share_group_partition import ShareG
 from services.share_partition_leader.service.story import Story
 from services.share_partition_leader.service.taken import Taken
 from services.share_partition_leader.service.writing import Done, StateWriter
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.tracing import names
 from sharebroker.tracing.context import TraceContext
 from sharebroker.tracing.limit import SpanLimit
@@ -130,6 +130,9 @@ class TracedState:
                 await self._state.write(change, transitions)
         except KafkaError as failure:
             error = failure
+            raise
+        except Exception:  # whoever waits is told of it so
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             raise
         finally:
             if span is not None:
