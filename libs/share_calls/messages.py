@@ -49,7 +49,7 @@ def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
     return AcquireCall(
         request.group_id,
         request.member_id,
-        [TopicPartition(part.topic_id, part.partition) for part in request.partitions],
+        _places(request.partitions),
         request.max_wait_ms / 1000,
         request.max_records,
         request.min_bytes,
@@ -72,7 +72,7 @@ def await_request(
 
 def awaited(request: pb.AwaitRecordsRequest) -> list[TopicPartition]:
     """The partitions of a watch, as received."""
-    return [TopicPartition(part.topic_id, part.partition) for part in request.partitions]
+    return _places(request.partitions)
 
 
 def acquire_answers(acquisitions: Iterable[Acquisition]) -> list[pb.AcquireRecordsResponse.Partition]:
@@ -271,3 +271,7 @@ def _batches(batches: Iterable[pb.AcknowledgeRecordsRequest.Batch]) -> list[AckB
 
 def _partitions(partitions: Iterable[TopicPartition]) -> list[delivery.TopicPartition]:
     return [delivery.TopicPartition(topic_id=t, partition=p) for t, p in partitions]
+
+
+def _places(partitions: Iterable[delivery.TopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(part.topic_id, part.partition) for part in partitions]

@@ -50,8 +50,10 @@ class MemberFetch:
 
     async def _pause(self, left: float) -> None:
         """Until there may be records; never for less than a moment: what there is may be for nobody yet."""
-        asked, failures = self._call.partitions, [one for one in self._answers.values() if one.error_code]
-        watch = None if failures else self._leaders.watch(self._call.group_id, asked)
+        asked = self._call.partitions
+        # No call to each leader for a wait that is over first, or that other leaders have to end.
+        watched = left > POLL_INTERVAL and not any(one.error_code for one in self._answers.values())
+        watch = self._leaders.watch(self._call.group_id, asked) if watched else None
         try:
             await asyncio.sleep(min(left, POLL_INTERVAL) if asked else left)
             if watch is not None:
