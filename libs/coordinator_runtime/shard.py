@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Generic, TypeVar
 
 from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
 from libs.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
@@ -30,6 +30,8 @@ from libs.stream_log.port import (
 from sharebroker.errors import ErrorCode, KafkaError
 
 _logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ShardRuntime(Generic[C, R, A]):
@@ -108,21 +110,26 @@ class ShardRuntime(Generic[C, R, A]):
         """`write` without waiting: decided when this returns. Refusals that are known at once are raised."""
         self._check_open()
         decision = self._decide(command)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[A] = loop.create_future()
         if decision.records:
-            self._check_growing(loop.time())
+            self._check_growing(asyncio.get_running_loop().time())
             self._take(decision.records)
-        elif not self._pending:
-            self._check_held()
-            future.set_result(decision.reply)
-            self._arm_deadline()
-            return future
-        deadline = loop.time() + timeout
-        writes = bool(decision.records)
-        self._pending.wait(Waiter(self._pending.applied, deadline, decision.reply, future, writes))
-        self._arm_expiry(deadline)
-        return future
+        return self._answer(decision.reply, timeout, writes=bool(decision.records))
+
+    def submit_all(self, commands: Sequence[C], *, timeout: float) -> asyncio.Future[list[A | KafkaError]]:
+        """`submit` several at once: of each the reply, or why it was refused, when all is durable."""
+        self._check_open()
+        now, outcomes = asyncio.get_running_loop().time(), list[A | KafkaError]()
+        for command in commands:
+            try:
+                decision = self._decide(command)
+            except KafkaError as refusal:
+                outcomes.append(refusal)
+                continue
+            if decision.records:
+                self._check_growing(now)
+                self._take(decision.records)
+            outcomes.append(decision.reply)
+        return self._answer(outcomes, timeout, writes=True)
 
     def at_once(self, command: C) -> A | None:
         """The reply to a command that neither writes nor brings a deadline nearer; raises as `write` does.
@@ -174,6 +181,20 @@ class ShardRuntime(Generic[C, R, A]):
             self._check_held()
             raise
 
+    def _answer(self, reply: T, timeout: float, *, writes: bool) -> asyncio.Future[T]:
+        """The reply, once all that was decided so far is durable."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        if self._pending:
+            deadline = loop.time() + timeout
+            self._pending.wait(Waiter(self._pending.applied, deadline, reply, future, writes))
+            self._arm_expiry(deadline)
+        else:
+            self._check_held()
+            future.set_result(reply)
+        self._arm_deadline()
+        return future
+
     def _check_active(self) -> None:
         if self.state is not ShardState.ACTIVE:
             raise KafkaError(REFUSALS[self.state], f"{self.shard}: {self.state.value}")
@@ -218,7 +239,6 @@ class ShardRuntime(Generic[C, R, A]):
             self._fail("a record could not be applied")
             raise
         self._pending.add(payloads)
-        self._arm_deadline()
 
     # The task
 

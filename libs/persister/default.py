@@ -17,6 +17,8 @@ from libs.backoff import doubling
 from libs.leases.port import Member
 from libs.persister.lane import Lane
 from libs.persister.port import (
+    Begun,
+    Changes,
     LocalStates,
     ShareKey,
     SharePartitionState,
@@ -116,15 +118,17 @@ class DefaultPersister:
         )
         return SharePartitionState(found.state_epoch, found.start_offset, batches)
 
-    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+    def shard(self, key: ShareKey) -> int:
         """See Persister."""
-        if self._local is None:
-            return None
-        owner = self._coordinators.known_share_coordinator(self._coordinators.share_shard(*key))
-        if owner is None or owner.owner != self._owner:
+        return self._coordinators.share_shard(*key)
+
+    def begin(self, shard: int, changes: Changes) -> Begun | None:
+        """See Persister."""
+        owner = None if self._local is None else self._coordinators.known_share_coordinator(shard)
+        if self._local is None or owner is None or owner.owner != self._owner:
             return None
         try:
-            return self._local.write(key, change)
+            return self._local.write_all(shard, changes)
         except KafkaError:
             return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from libs.persister.port import ShareKey, SharePartitionState, StateChange, StateSummary
+from libs.persister.port import Changes, ShareKey, SharePartitionState, StateChange, StateSummary
 
 
 class NoOpPersister:
@@ -17,7 +17,11 @@ class NoOpPersister:
         """See Persister."""
         return SharePartitionState(0, -1, ())
 
-    def begin(self, key: ShareKey, change: StateChange) -> None:
+    def shard(self, key: ShareKey) -> int:
+        """See Persister."""
+        return 0
+
+    def begin(self, shard: int, changes: Changes) -> None:
         """See Persister."""
 
     async def write(self, key: ShareKey, change: StateChange) -> None:

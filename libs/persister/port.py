@@ -54,11 +54,21 @@ class StateChange(Protocol):
     def batches(self) -> Sequence[tuple[int, int, int, int]]: ...  # noqa: D102 - as in the proto
 
 
+Changes = Sequence[tuple[ShareKey, StateChange]]
+"""What is written of several share-partitions."""
+
+Begun = asyncio.Future[Any]
+"""Of each of several changes that were begun together: a KafkaError, or else it is durable."""
+
+
 class LocalStates(Protocol):
     """The share coordinator of this very process."""
 
     def write(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any]:
         """Makes a change durable, soon. Raises KafkaError, here or later."""
+
+    def write_all(self, shard: int, changes: Changes) -> Begun:
+        """The same for share-partitions of one shard. Raises KafkaError where none is taken."""
 
 
 class StateSummary(NamedTuple):
@@ -84,10 +94,13 @@ class Persister(Protocol):
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         """The state, for the leader of this epoch."""
 
-    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
-        """Makes a change durable where its state is kept in this process; None where it is not.
+    def shard(self, key: ShareKey) -> int:
+        """The number of what keeps the state."""
 
-        One try, which raises nothing: `write` what it failed to, which is tried again where that helps.
+    def begin(self, shard: int, changes: Changes) -> Begun | None:
+        """Makes changes durable where the states of the shard are kept in this process; None where not.
+
+        One try, which raises nothing here: `write` what it failed to, which is tried again where that helps.
         """
 
     async def write(self, key: ShareKey, change: StateChange) -> None:

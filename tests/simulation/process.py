@@ -17,7 +17,7 @@ from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
-from libs.persister.port import ShareKey, StateChange
+from libs.persister.port import Begun, Changes, ShareKey, StateChange
 from libs.record_log.memory import MemoryRecordStore
 from libs.redis_link.keys import Keys
 from libs.rpc.router import Peer, Router
@@ -36,6 +36,7 @@ from libs.testkit.simulator.store import (
 from services.broker import roles
 from services.broker.foundation import Foundation
 from services.broker.settings import ServeSettings
+from sharebroker.errors import KafkaError
 from tests.simulation.history import History
 from tests.simulation.plan import Plan
 
@@ -116,16 +117,17 @@ class WatchedPersister(DefaultPersister):
         super().__init__(router, settings)
         self._history = history
 
-    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
-        begun = super().begin(key, change)
+    def begin(self, shard: int, changes: Changes) -> Begun | None:
+        begun = super().begin(shard, changes)
         if begun is not None:  # decided upon, and in no log before the loop's next turn
-            number = self._history.write_began(key, change)
-            begun.add_done_callback(partial(self._ended, number))
+            numbers = [self._history.write_began(key, change) for key, change in changes]
+            begun.add_done_callback(partial(self._ended, numbers))
         return begun
 
-    def _ended(self, number: int, begun: asyncio.Future[Any]) -> None:
-        if begun.exception() is None:
-            self._history.write_ended(number)
+    def _ended(self, numbers: list[int], begun: Begun) -> None:
+        for number, outcome in zip(numbers, () if begun.exception() else begun.result(), strict=False):
+            if not isinstance(outcome, KafkaError):
+                self._history.write_ended(number)
 
     async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
         number = self._history.write_began(key, change)

@@ -9,8 +9,8 @@ from typing import Any
 
 from libs.coordinator_runtime.hashing import shard_of
 from libs.coordinator_runtime.host import ShardHost
+from libs.persister.port import Begun, Changes, StateChange
 from libs.persister.port import ShareKey as PersisterKey
-from libs.persister.port import StateChange
 from libs.rpc.in_band import refusal
 from libs.stream_log.port import StreamLog
 from services.share_coordinator.config import ShareCoordinatorConfig
@@ -83,22 +83,12 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
 
     def write(self, key: PersisterKey, change: StateChange) -> asyncio.Future[Reply]:
         """A leader's write from this very process (libs.persister.port.LocalStates)."""
-        batches = tuple(
-            StateBatch(first, last, int(state), count) for first, last, state, count in change.batches
-        )
-        return self._submit(
-            key.group_id,
-            key.topic_id,
-            key.partition,
-            lambda own: Write(
-                own,
-                change.state_epoch,
-                change.leader_epoch,
-                change.start_offset,
-                change.delivery_complete_count,
-                batches,
-            ),
-        )
+        return self._submit(*key, lambda own: _command(own, change))
+
+    def write_all(self, shard: int, changes: Changes) -> Begun:
+        """Leaders' writes to a shard, as above; one that cannot be asked for refuses all."""
+        commands = [_command(self._existing(*key), change) for key, change in changes]
+        return self._host.shard(shard).submit_all(commands, timeout=self._timeout)
 
     async def InitializeShareGroupState(
         self, request: pb.InitializeShareGroupStateRequest, _context: Any
@@ -214,14 +204,18 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     def _submit(
         self, group_id: str, topic_id: str, partition: int, command: Callable[[ShareKey], Command]
     ) -> asyncio.Future[Reply]:
-        key, index = self._route(group_id, topic_id, partition)
-        if not self._partition_exists(topic_id, partition):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
-        asked = command(key)
+        asked = command(self._existing(group_id, topic_id, partition))
+        index = self._route(group_id, topic_id, partition)[1]
         made = self._host.shard(index).submit(asked, timeout=self._timeout)
         if switch.on is not None and isinstance(asked, Write):
             tell_of_write(switch.on, made, asked)
         return made
+
+    def _existing(self, group_id: str, topic_id: str, partition: int) -> ShareKey:
+        key, _ = self._route(group_id, topic_id, partition)
+        if not self._partition_exists(topic_id, partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
+        return key
 
 
 async def _result(
@@ -243,6 +237,17 @@ def _write(key: ShareKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -
         asked.start_offset,
         asked.delivery_complete_count,
         batches_in(asked.state_batches),
+    )
+
+
+def _command(key: ShareKey, change: StateChange) -> Write:
+    return Write(
+        key,
+        change.state_epoch,
+        change.leader_epoch,
+        change.start_offset,
+        change.delivery_complete_count,
+        tuple(StateBatch(first, last, int(state), count) for first, last, state, count in change.batches),
     )
 
 

@@ -46,6 +46,7 @@ from services.share_partition_leader.service.share_group_partition import ShareG
 from services.share_partition_leader.service.state import PersistedState, is_changed, load_state, share_key
 from services.share_partition_leader.service.tallies import Tallies
 from services.share_partition_leader.service.tracing import leader_traces
+from services.share_partition_leader.service.writing import Turns
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -119,6 +120,7 @@ class Leadership:
         self._room = 0
         self.tallies = Tallies(lambda: self.broker.metrics_max_share_partitions)
         self.load_time = Histogram()
+        self._turns = Turns(ports.persister)
         self._traces = leader_traces()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
@@ -384,7 +386,7 @@ class Leadership:
         except Exception as error:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        stored = PersistedState(persister, group_id, led.log)
+        stored = PersistedState(persister, self._turns, group_id, led.log)
         make = ShareGroupPartition if led.traces is None else led.traces.share_partition
         made = make(group_id, led.topic.name, led.log, core, stored, partial(self._forget, led))
         made.tell_start()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from libs.clock import now
 from libs.config.group import GroupConfig
@@ -14,6 +12,7 @@ from libs.record_log.partition_log import PartitionLog
 from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import LoadedState, StateBatch, StateWrite
+from services.share_partition_leader.service.writing import Turns, Writes
 from sharebroker.errors import ErrorCode, KafkaError
 
 _SEEN_BY_CONSUMERS = {
@@ -65,15 +64,17 @@ async def is_changed(persister: Persister, key: ShareKey, loaded_under: tuple[in
 class PersistedState:
     """The stored state of one share-partition (`StateWriter`)."""
 
-    __slots__ = ("_key", "_persister")
+    __slots__ = ("_key", "_persister", "_shard", "_turns")
 
-    def __init__(self, persister: Persister, group_id: str, log: PartitionLog) -> None:
+    def __init__(self, persister: Persister, turns: Turns, group_id: str, log: PartitionLog) -> None:
         self._persister = persister
+        self._turns = turns
         self._key = share_key(group_id, log)
+        self._shard = persister.shard(self._key)
 
-    def begin(self, change: StateWrite) -> asyncio.Future[Any] | None:
+    def due(self, writes: Writes) -> None:
         """See StateWriter."""
-        return self._persister.begin(self._key, change)
+        self._turns.add(self._shard, self._key, writes)
 
     async def write(self, change: StateWrite, transitions: Sequence[Transition]) -> None:
         """See StateWriter."""

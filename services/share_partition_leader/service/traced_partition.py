@@ -7,6 +7,7 @@ the trace of the first; the others name it. Nothing of this is made in a process
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -25,7 +26,7 @@ from services.share_partition_leader.core.values import AcquireRequest, StateWri
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.story import Story
 from services.share_partition_leader.service.taken import Taken
-from services.share_partition_leader.service.writing import Done, StateWriter
+from services.share_partition_leader.service.writing import Done, StateWriter, Writes
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.tracing import names
 from sharebroker.tracing.context import TraceContext
@@ -118,8 +119,9 @@ class TracedState:
         self._state = state
         self._story = story
 
-    def begin(self, change: StateWrite) -> None:
+    def due(self, writes: Writes) -> None:
         """See StateWriter."""
+        asyncio.get_running_loop().call_soon(_write_alone, writes)
 
     async def write(self, change: StateWrite, transitions: Sequence[Transition]) -> None:
         """See StateWriter."""
@@ -138,6 +140,11 @@ class TracedState:
             if span is not None:
                 tracer.end(span, error)
             self._story.written(endings, error)
+
+
+def _write_alone(writes: Writes) -> None:
+    if writes.take() is not None:
+        writes.wait()
 
 
 class TracedShareGroupPartition(ShareGroupPartition):

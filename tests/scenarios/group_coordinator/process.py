@@ -12,7 +12,7 @@ from libs.config.broker import BrokerConfig
 from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
-from libs.persister.port import ShareKey, SharePartitionState, StateChange, StateSummary
+from libs.persister.port import Changes, ShareKey, SharePartitionState, StateChange, StateSummary
 from libs.rpc.local import LocalContext
 from libs.stream_log.memory import MemoryStreamLog
 from services.group_coordinator.clients.log_ends import Ends as FoundEnds
@@ -78,7 +78,10 @@ class ShareStateTable:
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         raise NotImplementedError
 
-    def begin(self, key: ShareKey, change: StateChange) -> None:
+    def shard(self, key: ShareKey) -> int:
+        raise NotImplementedError
+
+    def begin(self, shard: int, changes: Changes) -> None:
         raise NotImplementedError
 
     async def write(self, key: ShareKey, change: StateChange) -> None:

@@ -47,6 +47,24 @@ async def test_what_gathers_during_an_append_is_the_next_group() -> None:
     assert rig.memory.appends == [(SHARD, 1, 1), (SHARD, 2, 4)]
 
 
+async def test_commands_that_come_together_are_answered_together_each_by_itself() -> None:
+    rig = await Rig().opened()
+    rig.memory.hold()
+    made = rig.shard.submit_all([Put("a", ("1",)), Put("", ()), Get("a"), Put("a", ("2", "3"))], timeout=5)
+    await asyncio.sleep(0)
+    assert not made.done()
+    rig.memory.release()
+    first, refused, read, last = await made
+    assert (first, read, last, rig.memory.appends) == ("1", "1", "3", [(SHARD, 1, 3)])
+    assert isinstance(refused, KafkaError)
+    assert refused.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_what_comes_together_waits_for_nothing_where_nothing_is_written() -> None:
+    rig = await Rig().opened()
+    assert rig.shard.submit_all([Get("a"), Get("b")], timeout=5).result() == ["", ""]
+
+
 async def test_a_read_of_what_is_not_yet_durable_waits_for_it() -> None:
     rig = await Rig().opened()
     rig.memory.hold()

@@ -13,6 +13,8 @@ from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
 from libs.persister.noop import NoOpPersister
 from libs.persister.port import (
+    Begun,
+    Changes,
     Persister,
     ShareKey,
     SharePartitionState,
@@ -123,6 +125,11 @@ class Local:
         durable.set_result(None)
         return durable
 
+    def write_all(self, shard: int, changes: Changes) -> Begun:
+        assert shard == KEY.partition % 2
+        begun = [self.write(*one) for one in changes]
+        return asyncio.gather(*begun)
+
 
 async def test_writes_of_one_process_need_no_request() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
@@ -156,17 +163,18 @@ async def test_writes_of_one_process_are_tried_again_too() -> None:
 async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
-    assert persister.begin(KEY, Change()) is None  # nobody is registered
+    assert persister.shard(KEY) == 1
+    assert persister.begin(1, [(KEY, Change())]) is None  # nobody is registered
     persister.register_local("2/1", local)
-    assert persister.begin(KEY, Change()) is None  # another process has it
+    assert persister.begin(1, [(KEY, Change())]) is None  # another process has it
     persister.register_local("1/1", local)
     coordinators.known = False
-    assert persister.begin(KEY, Change()) is None  # nobody knows who has it
+    assert persister.begin(1, [(KEY, Change())]) is None  # nobody knows who has it
     coordinators.known = True
     local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert persister.begin(KEY, Change()) is None
+    assert persister.begin(1, [(KEY, Change())]) is None
     assert local.written == []
-    begun = persister.begin(KEY, Change())
+    begun = persister.begin(1, [(KEY, Change())])
     assert begun is not None
     await begun
     assert local.written == [(KEY, Change())]
@@ -316,7 +324,7 @@ async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptu
 async def test_persister_that_keeps_nothing() -> None:
     persister: Persister = NoOpPersister()
     await persister.initialize(KEY, 1, 0)
-    assert persister.begin(KEY, Change()) is None
+    assert persister.begin(persister.shard(KEY), [(KEY, Change())]) is None
     await persister.write(KEY, Change())
     await persister.delete(KEY, 1)
     assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())

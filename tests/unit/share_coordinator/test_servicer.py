@@ -304,3 +304,23 @@ async def test_a_leader_of_the_same_process_writes_without_messages(process: Pro
     with pytest.raises(KafkaError) as refused:
         await process.servicer.write(key._replace(partition=9), change)
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_leaders_of_the_same_process_write_to_a_shard_together() -> None:
+    process = Process("share.coordinator.state.topic.num.partitions=1")
+    await process.start()
+    await process.initialize(0, 1, 2)
+    epochs = [1, 0, 1]  # the second is of an earlier state
+    changes = [
+        (PersisterKey(GROUP, TOPIC, n), StateWrite(epoch, 1, 5, 0, ())) for n, epoch in enumerate(epochs)
+    ]
+    first, fenced, last = await process.servicer.write_all(0, changes)
+    assert (first, fenced.code, last) == (None, ErrorCode.FENCED_STATE_EPOCH, None)
+    assert [part.start_offset for part in await process.read(0, 1, 2)] == [5, 0, 5]
+    with pytest.raises(KafkaError) as refused:  # one partition is unknown: none of them is written
+        process.servicer.write_all(
+            0, [(PersisterKey(GROUP, TOPIC, n), StateWrite(1, 1, 7, 0, ())) for n in (0, 9)]
+        )
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [part.start_offset for part in await process.read(0)] == [5]
+    await process.holder.stop()

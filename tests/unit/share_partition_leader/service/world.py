@@ -27,6 +27,8 @@ from libs.leases.port import Member
 from libs.leases.rules import preferred
 from libs.persister.default import DefaultPersister, PersisterSettings
 from libs.persister.port import (
+    Begun,
+    Changes,
     Persister,
     ShareKey,
     SharePartitionState,
@@ -87,18 +89,22 @@ class Faults(Persister):
             raise self.on_read.popleft()
         return await self._behind.read(key, leader_epoch)
 
-    def begin(self, key: ShareKey, change: StateChange) -> asyncio.Future[Any] | None:
+    def shard(self, key: ShareKey) -> int:
+        return self._behind.shard(key)
+
+    def begin(self, shard: int, changes: Changes) -> Begun | None:
         """What is tampered with takes the longer way."""
         if self.before or self.after or not self.open.is_set():
             return None
-        begun = self._behind.begin(key, change)
+        begun = self._behind.begin(shard, changes)
         if begun is not None:
-            self.writes.append(change)
+            self.writes += [change for _, change in changes]
             begun.add_done_callback(self._begun)
         return begun
 
-    def _begun(self, begun: asyncio.Future[Any]) -> None:
-        self.written += begun.exception() is None
+    def _begun(self, begun: Begun) -> None:
+        if begun.exception() is None:
+            self.written += sum(not isinstance(outcome, KafkaError) for outcome in begun.result())
 
     async def write(self, key: ShareKey, change: StateChange) -> None:
         self.writes.append(change)
