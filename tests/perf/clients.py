@@ -287,8 +287,8 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 
 def main(case: str, parameters: str) -> None:
     """Run one program."""
-    gc.freeze()  # as a service would: full collections need not look at what was loaded
     with traced():
+        gc.freeze()  # as a service would: full collections need not look at what was loaded
         figures = uvloop.run(PROGRAMS[case](Work(**json.loads(parameters))))
     sys.stdout.write(json.dumps(figures) + "\n")
 

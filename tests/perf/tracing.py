@@ -33,7 +33,7 @@ Runs = dict[str, dict[str, list[float]]]
 
 def main(
     runs: Annotated[int, typer.Option(min=1, max=20, help="Runs of each variant.")] = 5,
-    records: Annotated[int, typer.Option(min=1000, help="Records of a run.")] = 200_000,
+    records: Annotated[int, typer.Option(min=1000, help="Records of a run.")] = 1_000_000,
 ) -> None:
     """Publish and accept records with and without traces, and print medians and ratios."""
     said = Console(stderr=True)

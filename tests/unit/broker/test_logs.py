@@ -19,7 +19,7 @@ from sharebroker.tracing.tracer import Tracer, context_of
 def tracer() -> Iterator[Tracer]:
     provider = TracerProvider(shutdown_on_exit=False)
     limit = SpanLimit(1.0, 10, lambda: 0.0)
-    made = Tracer(provider.get_tracer("test"), Sampling(1.0, True), limit, lambda: 0, lambda: 0.0)
+    made = Tracer(provider.get_tracer("test"), Sampling(1.0, True), limit, lambda: 1.0, lambda: 0.0)
     switch.turn(made)
     yield made
     switch.turn(None)

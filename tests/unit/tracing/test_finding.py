@@ -44,7 +44,7 @@ CLOCK = Clock()
 def finder(sampling: Sampling | None = None, spans: int = 1000, looked_into: int = LOOKED_INTO) -> Finder:
     provider = TracerProvider(shutdown_on_exit=False)
     sampling = sampling or Sampling(1.0, parent_based=True)
-    tracer = Tracer(provider.get_tracer("test"), sampling, SpanLimit(1, spans, CLOCK), lambda: 0, CLOCK)
+    tracer = Tracer(provider.get_tracer("test"), sampling, SpanLimit(1, spans, CLOCK), lambda: 1.0, CLOCK)
     return Finder(tracer, SpanLimit(1, looked_into, CLOCK))
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 from sharebroker.tracing.context import TraceContext
 from sharebroker.tracing.limit import STORY, SpanLimit
 from sharebroker.tracing.sampling import LOW, Sampling
@@ -9,22 +11,31 @@ KEPT, DROPPED = TraceContext(1, 1), TraceContext(1, 1, flags=0)
 
 def test_a_parents_decision_counts_where_it_is_asked() -> None:
     never = Sampling(0.0, parent_based=True)
-    assert (never.joins(KEPT), never.joins(DROPPED), never.begins(0)) == (True, False, False)
+    assert (never.joins(KEPT), never.joins(DROPPED)) == (True, False)
     assert not never.never  # others may keep theirs
 
 
 def test_a_ratio_goes_by_the_low_half_of_the_id() -> None:
     half = Sampling(0.5, parent_based=False)
-    assert half.begins(LOW // 2)
-    assert not half.begins(LOW // 2 + 1)
     assert half.joins(TraceContext((7 << 64) | (LOW // 2), 1, flags=0))
     assert not half.joins(TraceContext((7 << 64) | LOW, 1))
 
 
 def test_all_and_nothing() -> None:
-    assert Sampling(1.0, parent_based=False).begins(LOW)
+    assert Sampling(1.0, parent_based=False).left_out(0.5) == 0
+    assert Sampling(0.0, parent_based=True).left_out(0.5) == sys.maxsize
     assert Sampling(1.0, parent_based=False).joins(DROPPED)
     assert Sampling(0.0, parent_based=False).never
+
+
+def test_one_lot_says_how_many_are_left_out() -> None:
+    """As many lots as there are traces: each is left out with a probability of three quarters."""
+    quarter = Sampling(0.25, parent_based=False)
+    left_out = [quarter.left_out(1 - lot / 4096) for lot in range(4096)]
+    for most in range(8):
+        assert abs(sum(1 for count in left_out if count <= most) - 4096 * (1 - 0.75 ** (most + 1))) <= 1
+    assert quarter.left_out(1.0) == 0
+    assert Sampling(5e-324, parent_based=False).left_out(0.5) == sys.maxsize
 
 
 class Clock:

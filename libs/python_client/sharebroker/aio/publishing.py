@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from sharebroker import clock
 from sharebroker.aio.connection import Connection
@@ -19,6 +20,9 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker.records.batch_builder import Header
 from sharebroker.tracing.application import record_traces
+
+if TYPE_CHECKING:
+    from sharebroker.tracing.publishing import RecordTraces
 
 
 class Publishing:
@@ -34,6 +38,7 @@ class Publishing:
         self._tasks = [self._loop.create_task(work) for work in (self._sender.run(), self._sender.expire())]
         self._closed = False
         self._traces = record_traces()
+        self._untraced = 0 if self._traces is None else self._traces.left_out()
 
     def _wake(self) -> None:
         if threading.get_ident() == self._thread:
@@ -58,12 +63,30 @@ class Publishing:
         if self._buffer.full or self._sender.is_unknown(topic, now):
             return None
         timestamp = int(now * 1000) if timestamp_ms is None else timestamp_ms
-        if self._traces is None or (span := self._traces.begin(topic, record[2])) is None:
-            return self._buffer.append(topic, partition, (timestamp, *record), now)
-        key, value, headers = record
-        traced = (timestamp, key, value, (*headers, *self._traces.headers(span)))
-        publication = self._buffer.append(topic, partition, traced, now)
-        publication.traced(self._traces, span)
+        traces = self._traces
+        if traces is not None:
+            if self._untraced > 0:
+                self._untraced -= 1
+            elif now >= traces.full_until:
+                return self._traced(traces, topic, partition, (timestamp, *record), now)
+        return self._buffer.append(topic, partition, (timestamp, *record), now)
+
+    def _traced(
+        self,
+        traces: RecordTraces,
+        topic: str,
+        partition: int | None,
+        record: tuple[int, bytes | None, bytes | None, Sequence[Header]],
+        now: float,
+    ) -> Publication:
+        self._untraced = traces.left_out()
+        timestamp, key, value, headers = record
+        span = traces.begin(topic, headers, now)
+        if span is None:
+            return self._buffer.append(topic, partition, record, now)
+        told = (timestamp, key, value, (*headers, *traces.headers(span)))
+        publication = self._buffer.append(topic, partition, told, now)
+        publication.traced(traces, span)
         return publication
 
     async def prepare(self, topic: str) -> None:

@@ -74,4 +74,4 @@ def _of(provider: TracerProvider) -> Tracer:
     from sharebroker.tracing.tracer import Tracer
 
     limit = SpanLimit(1e9, 1 << 30, clock.now)
-    return Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 0, clock.now)
+    return Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 1.0, clock.now)

@@ -22,6 +22,10 @@ class SpanLimit:
         self._at = clock()
         self.refused = 0
 
+    def stories(self) -> SpanLimit:
+        """How many stories may begin, if each is to be told in full."""
+        return SpanLimit(self._rate / STORY, max(1, self._burst // STORY), self._clock)
+
     def room(self) -> bool:
         """Whether a whole story may be told."""
         return self._has(min(STORY, self._burst))

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _MOST_LINKS: Final = 128
 
+_FULL: Final = 0.01
+"""Seconds for which nobody asks again where there was no room: in so many there will be little."""
+
 
 class Placed(Protocol):
     """A batch whose outcome is known; `sent_at` is in seconds since the Unix epoch."""
@@ -29,20 +32,29 @@ class Placed(Protocol):
 
 
 class RecordTraces:
-    """Begins the traces of records."""
+    """Begins the traces of records; none before `full_until`, in seconds since the Unix epoch."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
+        self.full_until = 0.0
 
-    def begin(self, topic: str, headers: Iterable[Header]) -> Span | None:
+    def left_out(self) -> int:
+        """How many records in turn are not traced: who counts them need not `begin` any of them.
+
+        None while a span is current; one that becomes current later is seen when they are counted.
+        """
+        return 0 if self._tracer.current() is not None else self._tracer.left_out()
+
+    def begin(self, topic: str, headers: Iterable[Header], now: float) -> Span | None:
         """The span of a record that is traced from here on: its headers are to say so.
 
-        None for one that is not, and for one whose headers have a trace already.
+        None where there is no room, and for a record whose headers have a trace already.
         """
-        parent = self._tracer.current()
-        if parent is None and not self._tracer.begins():
-            return None
         if any(name == PARENT for name, _ in headers):
+            return None
+        parent = self._tracer.current()
+        if not self._tracer.room(parent):
+            self.full_until = now + _FULL
             return None
         about = names.about(names.CREATE, names.CREATE, topic)
         span = self._tracer.start(f"create {topic}", parent, SpanKind.PRODUCER, about)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -29,9 +31,16 @@ class Sampling:
         """Whether nothing is kept, whatever others decide."""
         return not self.parent_based and self.bound == 0
 
-    def begins(self, lot: int) -> bool:
-        """Whether a trace begins with this low half of its id (0 to LOW)."""
-        return lot < self.bound
+    def left_out(self, lot: float) -> int:
+        """How many traces in turn do not begin before one does, by one lot (above 0, to 1) for all of them.
+
+        As often so many as if each had drawn a lot of its own.
+        """
+        if self.ratio >= 1:
+            return 0
+        if self.ratio <= 0:
+            return sys.maxsize
+        return int(min(math.log(lot) / math.log1p(-self.ratio), sys.maxsize))
 
     def joins(self, context: TraceContext) -> bool:
         """Whether spans are added to a trace that began elsewhere."""

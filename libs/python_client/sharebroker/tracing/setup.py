@@ -77,7 +77,7 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
     )
     limit = SpanLimit(queue.rate, queue.burst, clock.now)
     made = provider.get_tracer("sharebroker")
-    tracer = Tracer(made, settings.sampling, limit, lambda: random.getrandbits(64), clock.now)
+    tracer = Tracer(made, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
     return Exporting(tracer, provider, exporter)
 
 

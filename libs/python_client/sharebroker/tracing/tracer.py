@@ -35,7 +35,7 @@ NOWHERE: Final = Context()
 class Tracer:
     """Every span is made here.
 
-    `draw` gives the low half of a trace id, `now` seconds since the Unix epoch.
+    `draw` gives lots above 0, to 1; `now` seconds since the Unix epoch.
     """
 
     def __init__(
@@ -43,19 +43,32 @@ class Tracer:
         tracer: trace.Tracer,
         sampling: Sampling,
         limit: SpanLimit,
-        draw: Callable[[], int],
+        draw: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
         self.sampling = sampling
         self.limit = limit
+        self._stories = limit.stories() if sampling.ratio < 1 else None
         self._tracer = tracer
-        self._bound = sampling.bound
         self._draw = draw
         self._now = now
 
+    def left_out(self) -> int:
+        """How many traces in turn do not begin here: who counts them need not ask for each."""
+        return self.sampling.left_out(self._draw())
+
     def begins(self) -> bool:
-        """Whether a trace is to begin here. Asked for every record: what Sampling says, worked out before."""
-        return self._draw() < self._bound and self.limit.room()
+        """Whether a trace is to begin here."""
+        return not self.left_out() and self.limit.room()
+
+    def room(self, parent: TraceContext | None) -> bool:
+        """Whether a record's story may begin, now, below `parent` or anew.
+
+        Where only some are sampled no more begin than can be told in full.
+        """
+        if not self.limit.room():
+            return False
+        return parent is not None or self._stories is None or self._stories.take()
 
     def joins(self, context: TraceContext | None) -> bool:
         """Whether spans are to be added to a trace from elsewhere."""
