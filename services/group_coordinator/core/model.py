@@ -15,7 +15,7 @@ POLICY: Final = -1
 
 
 class GroupState(Enum):
-    """Kafka's names; "Dead" is only ever shown of a group that is not there."""
+    """Kafka's names."""
 
     EMPTY = "Empty"
     STABLE = "Stable"

@@ -21,8 +21,13 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
     if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
         raise _illegal("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
     names.check_group_id(heartbeat.group_id)
-    if heartbeat.rack_id == "":
-        raise _illegal("rack_id", "RackId can't be empty.")
+    for field, name, value in (
+        ("group_id", "GroupId", heartbeat.group_id),
+        ("member_id", "MemberId", heartbeat.member_id),
+        ("rack_id", "RackId", heartbeat.rack_id),
+    ):
+        if value is not None and not value.strip():
+            raise _illegal(field, f"{name} can't be empty.")
     if heartbeat.member_epoch == 0 and not heartbeat.topics:
         raise _illegal("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
     if heartbeat.member_epoch < LEAVE:

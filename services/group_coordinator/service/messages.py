@@ -9,7 +9,7 @@ from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import GroupDescription, Heartbeat, HeartbeatReply
 from services.group_coordinator.core.model import Assignment
 from services.group_coordinator.core.view import ClusterView
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.errors import KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 
 NO_OPERATIONS = -(1 << 31)
@@ -97,7 +97,6 @@ def not_described(group_id: str, error: KafkaError) -> Described:
     """A group that cannot be described."""
     return Described(
         group_id=group_id,
-        group_state="Dead" if error.code is ErrorCode.GROUP_ID_NOT_FOUND else "",
         authorized_operations=NO_OPERATIONS,
         **refusal(error),
     )

@@ -39,6 +39,9 @@ async def joined(kafka: KafkaClient, group: str, version: int) -> Any:
 @pytest.mark.parametrize("version", range(10))
 async def test_joining_in_every_version(kafka: KafkaClient, version: int) -> None:
     group = unique("consumers")
+    refused = await kafka.ask(JOIN, version, **joining(group, "nobody"))
+    assert refused.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused.protocol_name == (None if version >= 7 else "")
     first = await kafka.ask(JOIN, version, **joining(group))
     assert first.error_code == (ErrorCode.MEMBER_ID_REQUIRED if version >= 4 else 0)
     assert first.member_id.startswith("test-")
@@ -61,6 +64,9 @@ async def test_syncing_in_every_version(kafka: KafkaClient, version: int) -> Non
     assert (answer.error_code, bytes(answer.assignment)) == (0, b"mine")
     wrong = await kafka.ask(SYNC, version, **{**of, "generation_id": 77}, assignments=[])
     assert wrong.error_code == ErrorCode.ILLEGAL_GENERATION
+    if version >= 5:
+        untold = await kafka.ask(SYNC, version, **{**of, "protocol_name": None}, assignments=[])
+        assert untold.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -89,6 +95,8 @@ async def test_leaving_in_every_version(kafka: KafkaClient, version: int) -> Non
 
     assert await leave("nobody") == ErrorCode.UNKNOWN_MEMBER_ID
     assert await leave(place.member_id) == 0
+    group = unique("nothing")
+    assert await leave(place.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", range(2, 11))

@@ -146,6 +146,7 @@ async def test_groups_that_do_not_exist_are_described_as_kafka_does(kafka: Kafka
     known, unknown, nameless = (await kafka.ask(DESCRIBE, 1, group_ids=[at.group, nothing, ""])).groups
     assert (known.error_code, known.group_id) == (0, at.group)
     assert (unknown.error_code, unknown.group_id) == (ErrorCode.GROUP_ID_NOT_FOUND, nothing)
+    assert unknown.group_state == ""
     assert nameless.error_code == ErrorCode.INVALID_GROUP_ID
     for version in range(LATEST_DESCRIBE_CLASSIC + 1):
         answer = await kafka.ask(DESCRIBE_CLASSIC, version, groups=[at.group, nothing])

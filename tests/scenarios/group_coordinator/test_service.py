@@ -292,7 +292,7 @@ async def test_describe_of_an_unknown_group(process: Process) -> None:
     group = await described(process, "x")
     assert group.error_code == 0
     missing = await process.until(lambda: described_now(process, "g"))
-    assert (code(missing), missing.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "Dead")
+    assert (code(missing), missing.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "")
     nameless = await process.until(lambda: described_now(process, ""))
     assert (code(nameless), nameless.group_state) == (ErrorCode.INVALID_GROUP_ID, "")
 

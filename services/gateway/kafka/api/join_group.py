@@ -12,6 +12,9 @@ _R = response_shapes(11)
 _ID_FIRST = 4
 """From this version on a member without an id is given one, and comes again with it."""
 
+_NO_NAME = 7
+"""From this version on a refusal names no protocol."""
+
 
 async def handle(call: Call) -> Message:
     """Waits until all members of the group have joined; the leader learns who they are."""
@@ -58,7 +61,7 @@ def _refuse(call: Call, error: KafkaError) -> Message:
     given = error.metadata.get("member_id") if error.code is ErrorCode.MEMBER_ID_REQUIRED else None
     return _R.JoinGroupResponse(
         error_code=error.code,
-        protocol_name="",
+        protocol_name="" if call.version < _NO_NAME else None,
         leader="",
         member_id=given or call.request.member_id,
         members=[],

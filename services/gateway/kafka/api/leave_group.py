@@ -5,7 +5,7 @@ from __future__ import annotations
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.consumer_groups import coordinator, instance_of
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 _R = response_shapes(13)
@@ -36,8 +36,18 @@ async def handle(call: Call) -> Message:
     )
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.LeaveGroupResponse(error_code=error.code, members=[])
+def _refuse(call: Call, error: KafkaError) -> Message:
+    """A group that is not there knows none of those who are named."""
+    if call.version < _MANY or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+        return _R.LeaveGroupResponse(error_code=error.code, members=[])
+    return _R.LeaveGroupResponse(
+        members=[
+            _R.MemberResponse(
+                member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error.code
+            )
+            for one in call.request.members
+        ]
+    )
 
 
 API = Api(13, (0, 5), handle, _refuse)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.consumer_groups import LONGEST_REBALANCE_MS, coordinator, patience
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 _R = response_shapes(14)
+_TELLS_PROTOCOL = 5
+"""From this version on members have to tell the protocol they agreed on."""
 
 
 async def handle(call: Call) -> Message:
-    """Waits for the leader."""
+    """Waits for the leader. Raises INCONSISTENT_GROUP_PROTOCOL where its protocol is not told."""
     asked = call.request
+    if call.version >= _TELLS_PROTOCOL and None in (asked.protocol_type, asked.protocol_name):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     request = pb.SyncGroupRequest(
         group_id=asked.group_id,
         generation_id=asked.generation_id,

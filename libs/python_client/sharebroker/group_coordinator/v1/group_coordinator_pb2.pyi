@@ -254,7 +254,7 @@ class ShareGroupDescribeResponse(_message.Message):
         error_message: _builtins.str
         group_id: _builtins.str
         group_state: _builtins.str
-        """"Stable", "Empty" or "Dead"."""
+        """"Stable" or "Empty"; "" with an error."""
         group_epoch: _builtins.int
         assignment_epoch: _builtins.int
         assignor_name: _builtins.str
