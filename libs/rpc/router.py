@@ -302,7 +302,7 @@ class Router:
     def _peer(self, member: Member, stub: type) -> Peer[Any]:
         if member.owner == self._owner and stub in self._local:
             own = self._own.get(stub)
-            if own is None or own.member != member:
+            if own is None or own.member is not member:
                 own = self._own[stub] = Peer(member, self._local[stub])
             return own
         key = (stub, member.address)

@@ -138,6 +138,8 @@ def _few_runs(
     below = count_below(runs, start_offset)
     if len(runs) - below > len(batches):
         return None
+    if not batches:
+        return ()
     left = combine(runs[below:], batches, start_offset)
     return left if len(left) <= len(batches) else None
 

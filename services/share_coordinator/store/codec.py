@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -22,17 +23,17 @@ NOT_CHANGED: Final = -1
 """A delta's leader epoch or start offset that stays as it is; left out, which spares ten bytes each."""
 
 
+_KEYS_REMEMBERED: Final = 65_536
+
+
 class ShareRecordCodec:
     """Protocol buffers; a record says of which kind it is."""
 
     def encode(self, record: ShareRecord) -> bytes:
         """The payload of a record."""
         message = pb.ShareStateRecord()
-        group_id, topic_id, partition = record.key
-        key = message.key
-        key.group_id, key.topic_id, key.partition = group_id, topic_id, partition
         _WRITERS[type(record)](message, record)
-        return message.SerializeToString()
+        return _key(record.key) + message.SerializeToString()
 
     def decode(self, payload: bytes) -> ShareRecord:
         """Raises ValueError for what is no record, or one of a kind that this version does not know."""
@@ -45,6 +46,15 @@ class ShareRecordCodec:
             raise ValueError("a share state record without a value that this version knows")
         key = ShareKey(message.key.group_id, message.key.topic_id, message.key.partition)
         return _READERS[kind](key, getattr(message, kind))
+
+
+@lru_cache(_KEYS_REMEMBERED)
+def _key(key: ShareKey) -> bytes:
+    """A record's first field: the bytes of fields one after the other are those of a message of them all."""
+    group_id, topic_id, partition = key
+    return pb.ShareStateRecord(
+        key=pb.SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
+    ).SerializeToString()
 
 
 def _write_checkpoint(message: pb.ShareStateRecord, record: ShareCheckpoint) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 
 from services.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
+    ARCHIVED,
     AVAILABLE,
     NOBODY,
     InFlight,
@@ -17,7 +18,6 @@ from services.share_partition_leader.core.in_flight import (
     Run,
     Transition,
 )
-from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import Freed, LoadedState, LostLock, StateBatch, StateWrite
 
 
@@ -81,7 +81,7 @@ def _start_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int
 
 def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Freed:
     """Let written transitions take effect."""
-    counts = dict.fromkeys(RecordState, 0)
+    counts = {AVAILABLE: 0, ACKNOWLEDGED: 0, ARCHIVED: 0}
     for transition in transitions:
         later = None if transition.until is None else Lock(NOBODY, 0, transition.until)
         for run in transition.runs:
@@ -100,7 +100,7 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Freed:
     for transition in transitions:
         in_flight.rejoin(transition.runs)
     released = counts[AVAILABLE]
-    return Freed(moved or released > 0, counts[ACKNOWLEDGED], released, counts[RecordState.ARCHIVED])
+    return Freed(moved or released > 0, counts[ACKNOWLEDGED], released, counts[ARCHIVED])
 
 
 def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:

@@ -7,7 +7,7 @@ by the callers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, IntEnum, auto
+from enum import IntEnum, auto
 from typing import Final
 
 
@@ -33,7 +33,7 @@ class AckType(IntEnum):
     RENEW = 4
 
 
-class Event(Enum):
+class Event(IntEnum):
     """What can happen to a record."""
 
     ACQUIRE = auto()

@@ -72,14 +72,16 @@ class Ports:
 class LedPartition:
     """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while.
 
-    `readers` wait for the log to grow, without a group. `verifications` are what coordinators are asked about
-    transactions, by producer id and epoch. `traces`: where this process traces.
+    `ready` are those of them that are loaded and not retired. `readers` wait for the log to grow, without a
+    group. `verifications` are what coordinators are asked about transactions, by producer id and epoch.
+    `traces`: where this process traces.
     """
 
     topic: Topic
     log: PartitionLog
     tokens: Iterator[int]
     groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
+    ready: dict[str, ShareGroupPartition] = field(default_factory=dict)
     readers: set[asyncio.Event] = field(default_factory=set)
     verifications: dict[tuple[int, int], asyncio.Task[Verified]] = field(default_factory=dict)
     traces: PartitionTraces | None = None
@@ -91,12 +93,7 @@ class LedPartition:
 
     def loaded(self) -> list[ShareGroupPartition]:
         """The share-partitions that are ready."""
-        return [task.result() for task in self.groups.values() if _succeeded(task)]
-
-    def of_group(self, group_id: str) -> ShareGroupPartition | None:
-        """A group's share-partition, if it is ready."""
-        task = self.groups.get(group_id)
-        return task.result() if task is not None and _succeeded(task) else None
+        return list(self.ready.values())
 
     def wake(self) -> None:
         """Records were appended, or deleted."""
@@ -159,8 +156,7 @@ class Leadership:
         led = self._led.get(resource)
         if led is None or self._ports.holder.holds(resource) is None:
             return None
-        found = led.of_group(group_id)
-        return None if found is None or found.retired else found
+        return led.ready.get(group_id)
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         """A group's share-partition, loaded; it cannot retire before the caller's next `await`.
@@ -390,6 +386,7 @@ class Leadership:
         make = ShareGroupPartition if led.traces is None else led.traces.share_partition
         made = make(group_id, led.topic.name, led.log, core, stored, partial(self._forget, led))
         made.tell_start()
+        led.ready[group_id] = made
         self.load_time.add_seconds(monotonic() - begun)
         return made
 
@@ -399,6 +396,7 @@ class Leadership:
 
     def _forget(self, led: LedPartition, share_partition: ShareGroupPartition) -> None:
         led.groups.pop(share_partition.group_id, None)
+        led.ready.pop(share_partition.group_id, None)
 
 
 def _succeeded(task: asyncio.Task[T]) -> bool:

@@ -132,6 +132,6 @@ def _loaded(led: Iterable[LedPartition], group_id: str, topic_ids: Set[str]) -> 
     """A group's share-partitions of topics, as far as they are loaded; leases are not looked at."""
     for partition in led:
         if partition.topic.topic_id in topic_ids:
-            found = partition.of_group(group_id)
+            found = partition.ready.get(group_id)
             if found is not None:
                 yield found
