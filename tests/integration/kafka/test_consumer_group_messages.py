@@ -16,6 +16,7 @@ from tests.support.kafka_client import KafkaClient, part
 
 COMMIT, FETCH, JOIN, BEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, FORGET = 8, 9, 11, 12, 13, 14, 15, 16, 42, 47
 CONSUMER_GROUP_HEARTBEAT = 68
+ALL_OF_A_GROUP, NOT_ASKED = 0b1101_0100_1000, -(1 << 31)
 LONG = 3 * TIMEOUT
 """Seconds; on a busy machine members come to an agreement slowly."""
 
@@ -170,7 +171,10 @@ async def test_describing_in_every_version(kafka: KafkaClient, version: int) -> 
     sync = part(SYNC, "SyncGroupRequestAssignment", member_id=place.member_id, assignment=b"mine")
     of = {"group_id": group, "generation_id": place.generation_id, "member_id": place.member_id}
     await kafka.ask(SYNC, 4, **of, assignments=[sync])
-    found, none = (await kafka.ask(DESCRIBE, version, groups=[group, "none"])).groups
+    asked = {"include_authorized_operations": True} if version >= 3 else {}
+    found, none = (await kafka.ask(DESCRIBE, version, groups=[group, "none"], **asked)).groups
+    assert found.authorized_operations == (ALL_OF_A_GROUP if asked else NOT_ASKED)
+    assert none.authorized_operations == NOT_ASKED
     assert (found.group_state, found.protocol_type, found.protocol_data) == ("Stable", "consumer", "range")
     [member] = found.members
     assert (member.member_id, member.client_id) == (place.member_id, "test")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from libs.kafka_wire.shapes import Message, response_shapes
+from services.gateway.kafka import permissions
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.consumer_groups import coordinator, instance_of
 from services.gateway.kafka.own_groups import each_group
@@ -53,6 +54,7 @@ async def _described(call: Call, group_id: str) -> Message:
             )
             for one in found.members
         ],
+        authorized_operations=permissions.of_group(asked=call.request.include_authorized_operations),
     )
 
 
