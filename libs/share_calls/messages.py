@@ -41,6 +41,7 @@ def acquire_request(call: AcquireCall) -> pb.AcquireRecordsRequest:
         acquire_mode=delivery.AcquireMode.ValueType(call.mode),
         with_markers=call.with_markers,
         without_records=call.without_records,
+        session_id=call.session_id,
     )
 
 
@@ -58,6 +59,7 @@ def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
         AcquireMode(request.acquire_mode),
         request.with_markers,
         request.without_records,
+        request.session_id,
     )
 
 

@@ -60,6 +60,7 @@ class AcquireCall(NamedTuple):
     `max_wait` is for the case that none has records; `max_bytes` and `batch_size` 0 leave it to the leader.
     `with_markers` has markers of transactions acquired, too: Kafka's clients acknowledge them as gaps.
     `without_records` has the answer tell what was acquired, and leaves the record batches out.
+    `session_id` is the share session that asks: its end releases what was acquired for it.
     """
 
     group_id: str
@@ -73,6 +74,7 @@ class AcquireCall(NamedTuple):
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     with_markers: bool = False
     without_records: bool = False
+    session_id: str = ""
 
 
 class Acquisition(NamedTuple):

@@ -10,7 +10,7 @@ import structlog
 
 from libs.catalog.records import CatalogRecord, TopicDeletedRecord
 from libs.leases import names
-from libs.rpc.router import SHARE_COORDINATOR, Router
+from libs.rpc.router import SHARE_COORDINATOR, Peer, Router
 from libs.tasks import Tasks
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as share
@@ -35,7 +35,10 @@ class Departures:
 
         Without a member: leaders are to load the group's state anew (Kafka lets them go on with the old one).
         """
-        self.start(self._release(leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)))
+        request = leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)
+        # At once: behind one that is silent it would come late, when the member is back with other records.
+        for peer in self._router.leaders():
+            self.start(self._release(peer, request))
 
     def metadata_changed(self, record: CatalogRecord) -> None:
         """Removes the share state of a deleted topic, in the process that owns the catalog."""
@@ -50,13 +53,12 @@ class Departures:
         """Gives up what is under way."""
         await self._tasks.stop()
 
-    async def _release(self, request: leader.ReleaseMemberRequest) -> None:
-        for peer in self._router.leaders():
-            try:
-                await peer.stub.ReleaseMember(request, timeout=CALL_TIMEOUT)
-            except KafkaError as error:
-                # Its locks run out by themselves.
-                _log.info("a leader does not know of a departure", member=request.member_id, error=str(error))
+    async def _release(self, peer: Peer[Any], request: leader.ReleaseMemberRequest) -> None:
+        try:
+            await peer.stub.ReleaseMember(request, timeout=CALL_TIMEOUT)
+        except KafkaError as error:
+            # Its locks run out by themselves.
+            _log.info("a leader does not know of a departure", member=request.member_id, error=str(error))
 
     async def _forget(self, request: share.DeleteTopicStateRequest) -> None:
         for attempt in range(TRIES):

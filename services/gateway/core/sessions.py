@@ -7,6 +7,7 @@ n must be the one the session expects, -1 closes. May not know: leaders, records
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Final
 
 from libs.share_calls.values import TopicPartition, Watch
@@ -31,15 +32,32 @@ class Session:
     `partitions` keeps the order of insertion; its values say whether the next answer must include the
     partition although it has nothing new (Kafka: requiresUpdateInResponse). `watch` stands by them while
     they have no records, for requests that come as `watched_for` did. `left` are those that were forgotten:
-    the member may hold records of them still.
+    the member may hold records of them still. Leaders know by its `id` what it acquired, and release that
+    at its end: by then the member may have acquired others, through another gateway or in another session.
     """
 
-    __slots__ = ("connection", "epoch", "key", "last_used", "left", "partitions", "watch", "watched_for")
+    __slots__ = (
+        "connection",
+        "epoch",
+        "id",
+        "key",
+        "last_used",
+        "left",
+        "partitions",
+        "watch",
+        "watched_for",
+    )
 
     def __init__(
-        self, key: SessionKey, connection: str, partitions: Iterable[TopicPartition], now: float
+        self,
+        key: SessionKey,
+        session_id: str,
+        connection: str,
+        partitions: Iterable[TopicPartition],
+        now: float,
     ) -> None:
         self.key = key
+        self.id = session_id
         self.connection = connection
         self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
         self.left: set[TopicPartition] = set()
@@ -95,13 +113,15 @@ class Session:
 class SessionCache:
     """The share sessions of a process; at most `limit` of them.
 
-    `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room.
+    `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room. `name` is of this
+    process alone.
     """
 
-    __slots__ = ("_by_connection", "_limit", "_sessions")
+    __slots__ = ("_by_connection", "_ids", "_limit", "_sessions")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
+        self._ids = (f"{name}-{number}" for number in count(1))
         self._sessions: dict[SessionKey, Session] = {}
         self._by_connection: dict[str, set[SessionKey]] = {}
 
@@ -116,19 +136,20 @@ class SessionCache:
     def open(
         self, key: SessionKey, connection: str, partitions: Sequence[TopicPartition], now: float
     ) -> Session:
-        """A new session in place of the member's earlier one, whose records stay locked.
+        """A new session in place of the member's earlier one, whose records stay locked and are its own.
 
         Raises SHARE_SESSION_LIMIT_REACHED; the earlier one is gone then too.
         """
-        if key in self._sessions:
-            self._remove(key)
+        before = self._remove(key) if key in self._sessions else None
         if len(self._sessions) >= self._limit:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"This gateway holds {self._limit} share sessions, as many as it may.",
                 metadata={"group.share.max.share.sessions": str(self._limit)},
             )
-        session = Session(key, connection, partitions, now)
+        session = Session(key, before.id if before else next(self._ids), connection, partitions, now)
+        if before is not None:
+            session.left = before.left.union(before.partitions)
         self._sessions[key] = session
         self._by_connection.setdefault(connection, set()).add(key)
         return session

@@ -112,7 +112,7 @@ class ConsumeStream:
 
     def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
         rack_id = subscribe.rack_id if subscribe.HasField("rack_id") else None
-        identity = Identity(self._key, rack_id, subscribe.client_id, client_host)
+        identity = Identity(self._key, rack_id, subscribe.client_id, client_host, str(uuid4()))
         topics = frozenset(subscribe.topics)
         return StreamMember(self._gateway.coordinators, identity, topics, self._assigned_by_group)
 

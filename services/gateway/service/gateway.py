@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import structlog
 
@@ -35,7 +36,7 @@ class Gateway:
         self.router = router
         self.catalog = catalog
         self.config = config
-        self.sessions = SessionCache(config.group_share_max_share_sessions)
+        self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
         self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}

@@ -30,12 +30,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who joins: the client's name and host are what `describe` shows."""
+    """Who joins: the client's name and host are what `describe` shows. `stream_id` is one stream's own.
+
+    That it ended may be found out late, when the member has another stream at some other gateway.
+    """
 
     key: SessionKey
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    stream_id: str = ""
 
 
 class StreamMember:
@@ -104,6 +108,7 @@ async def heartbeat(
         subscribed_topic_names=topics,
         client_id=identity.client_id,
         client_host=identity.client_host,
+        stream_id=identity.stream_id,
     )
     return _answer(await send_heartbeat(coordinators, message, Deadline(timeout)))
 

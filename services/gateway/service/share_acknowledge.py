@@ -53,7 +53,7 @@ async def share_acknowledge(gateway: Gateway, request: ShareAcknowledge, deadlin
         gateway, request.caller, request.key, request.asked, deadline, renew_allowed=request.renews
     )
     if context.final:
-        end_session(gateway, context.session)
+        close_session(gateway, context.session)
     return results
 
 
@@ -80,9 +80,14 @@ async def acknowledge(
     return results
 
 
+def close_session(gateway: Gateway, session: Session) -> None:
+    """Remove the session and `end_session`; one that was replaced meanwhile goes on as the other."""
+    if gateway.sessions.close(session):
+        end_session(gateway, session)
+
+
 def end_session(gateway: Gateway, session: Session) -> None:
-    """Remove the session; the leaders release what its member holds, and nobody waits for that."""
-    gateway.sessions.close(session)
+    """The session was removed: leaders release what it acquired, and nobody waits for that."""
     gateway.background(_release(gateway, session), "could not release the records of a session")
 
 
@@ -94,7 +99,10 @@ async def _release(gateway: Gateway, session: Session) -> None:
     peers, _ = await gateway.leaders.by_leader(parts)
     for peer, some in peers:
         request = leader.ReleaseMemberRequest(
-            group_id=session.key.group_id, member_id=session.key.member_id, partitions=some
+            group_id=session.key.group_id,
+            member_id=session.key.member_id,
+            partitions=some,
+            session_id=session.id,
         )
         await peer.stub.ReleaseMember(request, timeout=REQUEST_TIMEOUT)
 

@@ -38,7 +38,7 @@ from services.gateway.service.share_acknowledge import (
     AckResults,
     Caller,
     acknowledge,
-    end_session,
+    close_session,
     partition_error,
 )
 from sharebroker.errors import ErrorCode, KafkaError
@@ -107,7 +107,7 @@ async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline)
     )
     fetched = _fetched(context, await _fetch(gateway, context, request), acknowledged)
     if context.final:
-        end_session(gateway, context.session)
+        close_session(gateway, context.session)
     elif not fetched and request.fetches:
         _watch(gateway, context, request)
     return fetched
@@ -189,6 +189,7 @@ async def _fetch(
         request.batch_size,
         request.mode,
         with_markers=True,
+        session_id=context.session.id,
     )
     return await MemberFetch(gateway.leaders, call, told).run() | unknown
 

@@ -15,7 +15,10 @@ LEAVE = -1
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`member_epoch` 0 joins, -1 leaves, else it is that of the last answer. `topics` None: not changed."""
+    """`member_epoch` 0 joins, -1 leaves, else it is that of the last answer. `topics` None: not changed.
+
+    `stream_id` is the stream for which a gateway sends it.
+    """
 
     group_id: str
     member_id: str
@@ -24,6 +27,7 @@ class Heartbeat:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
+    stream_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

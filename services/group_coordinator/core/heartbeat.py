@@ -35,6 +35,7 @@ from services.group_coordinator.core.validation import (
     check_member_epoch,
     known_group,
     known_member,
+    no_member,
 )
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
@@ -67,6 +68,8 @@ def check(group: ShareGroup | None, heartbeat: Heartbeat, view: ClusterView, gro
     member = known_member(known_group(group, heartbeat.group_id), heartbeat.member_id)
     if heartbeat.member_epoch > 0:
         check_member_epoch(member, heartbeat.member_epoch)
+    elif heartbeat.stream_id not in ("", member.profile.stream_id):
+        raise no_member(heartbeat.group_id, heartbeat.member_id)  # it is another stream's by now
 
 
 def beat(draft: Draft, heartbeat: Heartbeat, around: Circumstances) -> HeartbeatReply:
@@ -116,7 +119,8 @@ def _put_profile(draft: Draft, heartbeat: Heartbeat) -> bool:
     before = known.profile.subscribed if known else frozenset[str]()
     subscribed = before if heartbeat.topics is None else frozenset(heartbeat.topics)
     rack_id = known.profile.rack_id if known and heartbeat.rack_id is None else heartbeat.rack_id
-    profile = Profile(rack_id, heartbeat.client_id, heartbeat.client_host, subscribed)
+    stream_id = known.profile.stream_id if known and heartbeat.member_epoch else heartbeat.stream_id
+    profile = Profile(rack_id, heartbeat.client_id, heartbeat.client_host, subscribed, stream_id)
     if known is None or profile != known.profile:
         draft.put(MemberRecord(heartbeat.group_id, heartbeat.member_id, profile))
     return known is None or subscribed != before

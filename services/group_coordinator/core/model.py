@@ -30,12 +30,13 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a member says of itself."""
+    """What a member says of itself. `stream_id`: the stream that joined last under its name, if one did."""
 
     rack_id: str | None
     client_id: str
     client_host: str
     subscribed: frozenset[str]
+    stream_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

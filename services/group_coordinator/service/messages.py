@@ -33,6 +33,7 @@ def heartbeat_in(request: pb.ShareGroupHeartbeatRequest) -> Heartbeat:
         request.rack_id if request.HasField("rack_id") else None,
         request.client_id,
         request.client_host,
+        request.stream_id,
     )
 
 

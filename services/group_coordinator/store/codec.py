@@ -108,6 +108,7 @@ def _member(profile: Profile) -> pb.GroupMember:
         client_id=profile.client_id,
         client_host=profile.client_host,
         subscribed_topic_names=sorted(profile.subscribed),
+        stream_id=profile.stream_id,
     )
 
 
@@ -211,6 +212,7 @@ def _profile(member: pb.GroupMember) -> Profile:
         member.client_id,
         member.client_host,
         frozenset(member.subscribed_topic_names),
+        member.stream_id,
     )
 
 

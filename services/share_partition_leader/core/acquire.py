@@ -75,7 +75,8 @@ class Acquisition:
         """Acquire; [] when there is nothing to be had. Ranges ascend, each within one batch."""
         if self._room <= 0 or self._last < self._base:
             return []
-        self._lock = locks.issue(self._request.member, now + self._settings.lock_duration)
+        request, deadline = self._request, now + self._settings.lock_duration
+        self._lock = locks.issue(request.member, deadline, request.session)
         self._walk()
         if self.count < self._room and self._last >= self._in_flight.after_end:
             self._extend()

@@ -30,14 +30,18 @@ class Batch(NamedTuple):
 
 
 class Lock:
-    """An acquisition lock, shared by all runs of one acquire call. Never changed; a renewal makes another."""
+    """An acquisition lock, shared by all runs of one acquire call. Never changed; a renewal makes another.
 
-    __slots__ = ("deadline", "member", "token")
+    It ends with the share `session` it was issued to, if there is one; its `member` may answer from another.
+    """
 
-    def __init__(self, member: str, token: int, deadline: float) -> None:
+    __slots__ = ("deadline", "member", "session", "token")
+
+    def __init__(self, member: str, token: int, deadline: float, session: str = "") -> None:
         self.member = member
         self.token = token
         self.deadline = deadline
+        self.session = session
 
 
 class Transition:

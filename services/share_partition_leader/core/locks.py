@@ -32,15 +32,15 @@ class Locks:
         self._tokens = tokens
         self._bound: float | None = None
 
-    def issue(self, member: str, deadline: float) -> Lock:
+    def issue(self, member: str, deadline: float, session: str = "") -> Lock:
         """Make the lock of a new acquisition."""
         self.watch(deadline)
-        return Lock(member, next(self._tokens), deadline)
+        return Lock(member, next(self._tokens), deadline, session)
 
     def renew(self, lock: Lock, deadline: float) -> Lock:
         """Make the successor of a lock: same acquisition, later deadline."""
         self.watch(deadline)
-        return Lock(lock.member, lock.token, deadline)
+        return Lock(lock.member, lock.token, deadline, lock.session)
 
     def watch(self, deadline: float) -> None:
         """Have `next_deadline` be no later than this."""

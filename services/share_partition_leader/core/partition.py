@@ -257,12 +257,15 @@ class SharePartition:
         self.counts.unseen += sum(run.size for run in undone)
         self._in_flight.undo(undone)
 
-    def release_member(self, member: str) -> Transition | None:
-        """Give back all a member holds (session closed, connection lost); None when it holds nothing."""
+    def release_member(self, member: str, session: str = "") -> Transition | None:
+        """Give back all a member holds, or one `session` of it acquired; None when that is nothing."""
         transition = self._transition()
         limit = self.settings.delivery_count_limit
         for run in self._in_flight.runs:
-            if run.lock is not None and run.pending is None and run.lock.member == member:
+            lock = run.lock
+            if lock is None or run.pending is not None or lock.member != member:
+                continue
+            if session in ("", lock.session):
                 run.target = after_failed_delivery(Event.RELEASE, run.delivery_count, limit)
                 run.pending = transition
                 transition.runs.append(run)

@@ -67,13 +67,17 @@ class StateWrite(NamedTuple):
 
 
 class AcquireRequest(NamedTuple):
-    """Who wants records, at most how many, in units of how many (`BatchSize`, from 1); markers, too?"""
+    """Who wants records, at most how many, in units of how many (`BatchSize`, from 1); markers, too?
+
+    `session` is the share session for which they are acquired.
+    """
 
     member: str
     max_records: int
     batch_size: int
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     with_markers: bool = False
+    session: str = ""
 
 
 class Freed(NamedTuple):

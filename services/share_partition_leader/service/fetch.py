@@ -38,6 +38,7 @@ class Fetch:
             call.batch_size or DEFAULT_BATCH_SIZE,
             call.mode,
             call.with_markers,
+            call.session_id,
         )
         self._partitions = partitions
         self._bytes = 0
@@ -130,9 +131,7 @@ class Fetch:
         kept = Taken(taken.acquired, b"") if self._asked.without_records else taken
         self._answers.setdefault(part, []).append(kept)
         asked = self._request
-        self._request = AcquireRequest(
-            asked.member, asked.max_records - taken.offsets, asked.batch_size, asked.mode, asked.with_markers
-        )
+        self._request = AcquireRequest(asked.member, asked.max_records - taken.offsets, *asked[2:])
         self._bytes += len(taken.records)
         self._again.set()  # there may be more
 

@@ -176,8 +176,10 @@ class Leadership:
             if not task.cancelled() and not task.result().retired:
                 return task.result()
 
-    def release_member(self, group_id: str, member_id: str, partitions: Set[tuple[str, int]]) -> int:
-        """Releases what a member holds, of all partitions if none is named; how many were asked."""
+    def release_member(
+        self, group_id: str, member_id: str, partitions: Set[tuple[str, int]], session_id: str = ""
+    ) -> int:
+        """Releases what a member, or one session of it, holds in these partitions or in all; in how many."""
         asked = [
             loaded
             for led in self._named(partitions)
@@ -185,7 +187,7 @@ class Leadership:
             if loaded.group_id == group_id
         ]
         for share_partition in asked:
-            share_partition.release_member(member_id)
+            share_partition.release_member(member_id, session_id)
         return len(asked)
 
     async def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:

@@ -106,7 +106,9 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         """See the proto."""
         partitions = {(p.topic_id, p.partition) for p in request.partitions}
         if request.member_id:
-            released = self._leadership.release_member(request.group_id, request.member_id, partitions)
+            released = self._leadership.release_member(
+                request.group_id, request.member_id, partitions, request.session_id
+            )
         else:
             released = await self._leadership.forget_group(request.group_id, partitions)
         return pb.ReleaseMemberResponse(released=released)

@@ -82,12 +82,15 @@ class ShareGroupPartition:
             self._release(consumer.holder)
         self._abandon()
 
-    def release_member(self, member_id: str) -> None:
-        """Releases what a member holds, through its streams too; durable soon, but nobody waits for it."""
+    def release_member(self, member_id: str, session_id: str = "") -> None:
+        """Releases what a member holds, through its streams too; durable soon, but nobody waits for it.
+
+        With `session_id` only what that share session of the member acquired.
+        """
         holders = {held.member for held in self.core.held()}
         for holder in holders:
             if member_of(holder) == member_id:
-                self._release(holder)
+                self._release(holder, session_id)
         self._abandon()
 
     def wait(self, waiter: Waiter) -> None:
@@ -287,8 +290,8 @@ class ShareGroupPartition:
 
     # Writing
 
-    def _release(self, holder: str) -> None:
-        transition = self.core.release_member(holder)
+    def _release(self, holder: str, session_id: str = "") -> None:
+        transition = self.core.release_member(holder, session_id)
         if transition is not None:
             self._persist(transition, None)
 

@@ -1,8 +1,9 @@
-"""What follows a deleted topic: its share state goes, although owners change meanwhile."""
+"""What follows when a member left or a topic was deleted, although processes come and go meanwhile."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+import asyncio
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -13,9 +14,18 @@ from libs.testkit.waiting import eventually
 from services.broker import departures
 from services.broker.departures import Departures
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
 ME = Member("1/1", 1, frozenset(), "here:1")
 OTHER = Member("2/1", 2, frozenset(), "there:1")
+
+
+class Silent:
+    """A leader that does not answer."""
+
+    async def ReleaseMember(self, request: leader.ReleaseMemberRequest, *, timeout: float) -> NoReturn:
+        await asyncio.Event().wait()
+        raise AssertionError
 
 
 class Owners:
@@ -24,12 +34,22 @@ class Owners:
     def __init__(self, *owners: Member | None) -> None:
         self.owners = list(owners)
         self.forgotten: list[str] = []
+        self.released: list[str] = []
 
     async def owner_of(self, resource: str) -> Member | None:
         return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
 
     def is_self(self, member: Member) -> bool:
         return member is ME
+
+    def leaders(self) -> list[Peer[Any]]:
+        return [Peer(OTHER, Silent()), Peer(ME, self)]
+
+    async def ReleaseMember(
+        self, request: leader.ReleaseMemberRequest, *, timeout: float
+    ) -> leader.ReleaseMemberResponse:
+        self.released.append(request.member_id)
+        return leader.ReleaseMemberResponse()
 
     def share_coordinators(self) -> list[Peer[Any]]:
         return [Peer(ME, self)]
@@ -42,6 +62,14 @@ class Owners:
     ) -> pb.DeleteTopicStateResponse:
         self.forgotten.append(request.topic_id)
         return pb.DeleteTopicStateResponse(shards=[0])
+
+
+async def test_a_leader_that_is_silent_delays_no_other() -> None:
+    owners = Owners(ME)
+    departed = Departures(cast("Router", owners))
+    departed.member_left("g", "m")
+    await eventually(lambda: owners.released == ["m"])
+    await departed.stop()
 
 
 @pytest.fixture(autouse=True)

@@ -113,6 +113,15 @@ async def test_the_gateway_runs_the_membership(bench: Bench) -> None:
         assert (joining.client_id, joining.client_host[:5]) == ("worker", "ipv4:")
     await eventually(lambda: bench.coordinator.epochs()[-1] == -1)
     await eventually(lambda: bench.leader.streams[0].closed)
+    async with consuming(bench, subscribe(topics=["flights"], member_id=told.member_id)) as call:
+        await call.read()
+    heartbeats = bench.coordinator.heartbeats
+    again = next(beat for beat in heartbeats if beat.stream_id != joining.stream_id)
+    assert again.member_id == joining.member_id
+    assert {beat.stream_id for beat in heartbeats if beat.member_epoch <= 0} >= {
+        joining.stream_id,
+        again.stream_id,
+    }
 
 
 async def test_a_new_assignment_replaces_the_old_one(bench: Bench) -> None:

@@ -24,7 +24,7 @@ LAST = 2**31 - 1
 
 
 def opened(*partitions: TopicPartition, limit: int = 10) -> SessionCache:
-    cache = SessionCache(limit)
+    cache = SessionCache(limit, "gateway")
     cache.open(KEY, "connection", partitions, 0.0)
     return cache
 
@@ -69,7 +69,7 @@ def test_epochs(kind: str, epoch: int, expected: int | ErrorCode, without: int |
     cache.advance(KEY, 1, 0.0)
     cache.advance(KEY, 2, 0.0)
     assert request(cache, kind, epoch) == expected
-    assert request(SessionCache(1), kind, epoch) == without
+    assert request(SessionCache(1, "gateway"), kind, epoch) == without
 
 
 def test_a_refused_request_leaves_the_session_as_it_was() -> None:
@@ -101,11 +101,11 @@ def test_partitions_are_added_and_forgotten() -> None:
 
 @pytest.mark.parametrize(("epoch", "order"), [(0, [A, B, C]), (1, [B, C, A]), (2, [C, A, B]), (3, [A, B, C])])
 def test_each_partition_comes_first_in_its_turn(epoch: int, order: list[TopicPartition]) -> None:
-    assert Session(KEY, "connection", (A, B, C), 0.0).in_turn(epoch) == order
+    assert Session(KEY, "id", "connection", (A, B, C), 0.0).in_turn(epoch) == order
 
 
 def test_the_first_answer_has_every_partition() -> None:
-    context = fetch(SessionCache(1), 0, A, B)
+    context = fetch(SessionCache(1, "gateway"), 0, A, B)
     outcomes = [PartitionOutcome(A, True), PartitionOutcome(B, False)]
     assert context.reported(outcomes) == [A, B]
 
@@ -131,7 +131,7 @@ INCREMENTAL = [
 
 @pytest.mark.parametrize(("outcomes", "included"), INCREMENTAL)
 def test_incremental_answers(outcomes: list[tuple[bool, ErrorCode]], included: list[bool]) -> None:
-    session = Session(KEY, "connection", (A,), 0.0)
+    session = Session(KEY, "id", "connection", (A,), 0.0)
     told = [session.reports(A, error, has_records=has) for has, error in outcomes]
     assert told == included
 
@@ -143,7 +143,7 @@ def test_a_partition_that_was_added_is_reported_once_without_news() -> None:
 
 
 def test_a_partition_that_gave_records_goes_to_the_end() -> None:
-    session = Session(KEY, "connection", (A, B, C), 0.0)
+    session = Session(KEY, "id", "connection", (A, B, C), 0.0)
     session.reports(A, ErrorCode.NONE, has_records=True)
     session.reports(B, ErrorCode.NONE, has_records=False)
     assert list(session.partitions) == [B, C, A]
@@ -156,7 +156,7 @@ def test_a_partition_that_gave_records_goes_to_the_end() -> None:
 def test_a_partition_forgotten_while_the_fetch_ran_stays_forgotten(
     has_records: bool, error: ErrorCode, included: bool
 ) -> None:
-    session = Session(KEY, "connection", (A,), 0.0)
+    session = Session(KEY, "id", "connection", (A,), 0.0)
     assert session.reports(B, error, has_records=has_records) is included
     assert list(session.partitions) == [A]
 
@@ -190,8 +190,20 @@ def test_closing_a_session_that_was_replaced_does_nothing() -> None:
     assert cache.find(KEY) is new
 
 
+def test_only_a_session_that_replaces_another_has_its_records() -> None:
+    cache = opened(A, B)
+    first = cache.find(KEY)
+    first.change((), (A,))
+    second = cache.open(KEY, "another", (C,), 0.0)
+    assert (second.id, second.left) == (first.id, {A, B})
+    cache.close(second)
+    third = cache.open(KEY, "another", (C,), 0.0)
+    assert third.id != second.id
+    assert third.left == set()
+
+
 def test_a_connection_takes_its_own_sessions_with_it() -> None:
-    cache = SessionCache(10)
+    cache = SessionCache(10, "gateway")
     keys = [SessionKey("group", name) for name in ("a", "b", "c")]
     for key, connection in zip(keys, ("one", "one", "two"), strict=True):
         cache.open(key, connection, (), 0.0)
@@ -203,7 +215,7 @@ def test_a_connection_takes_its_own_sessions_with_it() -> None:
 
 
 def test_sessions_that_nobody_uses_go() -> None:
-    cache = SessionCache(10)
+    cache = SessionCache(10, "gateway")
     keys = [SessionKey("group", name) for name in ("a", "b", "c")]
     for at, key in enumerate(keys):
         cache.open(key, "connection", (), float(at))

@@ -38,6 +38,7 @@ from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.fakes import TOPIC, Leader, refusing
 
 ACCEPT, RENEW = 1, 4
+ME = SessionKey("group", "me")
 Batch = tuple[int, int, list[int]]
 
 
@@ -129,6 +130,30 @@ async def test_a_session_from_its_opening_to_its_end(bench: Bench) -> None:
     (release,) = bench.leader.of(leader.ReleaseMemberRequest)
     assert (release.member_id, len(release.partitions)) == ("me", 2)
     assert (await refused(bench.share.ShareFetch(fetch(2)))).code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_a_session_takes_only_its_own_records_with_it(bench: Bench) -> None:
+    await bench.share.ShareFetch(fetch(0, 0))
+    bench.gateway.sessions.disconnect(bench.gateway.sessions.find(ME).connection)
+    await bench.share.ShareFetch(fetch(0, 0))
+    await bench.share.ShareFetch(fetch(-1))
+    await eventually(lambda: bench.leader.of(leader.ReleaseMemberRequest))
+    first, second = (asked.session_id for asked in bench.leader.of(leader.AcquireRecordsRequest))
+    assert first != second
+    assert [asked.session_id for asked in bench.leader.of(leader.ReleaseMemberRequest)] == [second]
+
+
+async def test_a_session_that_was_replaced_while_it_ended_goes_on(bench: Bench) -> None:
+    await bench.share.ShareFetch(fetch(0, 0))
+
+    def meanwhile(request: Any) -> Any:
+        bench.gateway.sessions.open(ME, "another connection", (), 0.0)
+        return Leader.all_is_well(request)
+
+    bench.leader.answer = meanwhile
+    await bench.share.ShareFetch(fetch(-1, 0, acks={0: [(0, 0, [ACCEPT])]}))
+    await bench.gateway.stop()  # waits for what would be under way
+    assert bench.leader.of(leader.ReleaseMemberRequest) == []
 
 
 async def test_a_session_ends_with_an_acknowledgement_too(bench: Bench) -> None:

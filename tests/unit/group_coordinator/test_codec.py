@@ -28,7 +28,7 @@ RECORDS: list[Record] = [
     GroupRecord("g", 3, (1 << 63) - 1),
     GroupRecord("g", 0),
     GroupRecord("g", None),
-    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}))),
+    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s")),
     MemberRecord("g", "m", Profile(None, "", "", frozenset())),
     MemberRecord("g", "m", None),
     TargetEpochRecord("g", 4),

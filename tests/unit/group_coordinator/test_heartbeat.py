@@ -71,6 +71,19 @@ def test_unknown_member_is_refused(shard: Shard, epoch: int) -> None:
     assert shard.refuses(Heartbeat("g", "other", epoch)).code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+@pytest.mark.parametrize("after", ["second", ""])
+def test_an_earlier_stream_cannot_leave_for_the_one_after_it(shard: Shard, after: str) -> None:
+    """It ended at a gateway that finds out late; by then the member is there by another, or by itself."""
+    shard.beat("m", 0, "a", stream_id="first")
+    epoch = shard.beat("m", 0, "a", stream_id=after).member_epoch
+    shard.beat("m", epoch, stream_id="first")  # a heartbeat on the way; who only stays is not who joined
+    shard.reload()
+    late = Heartbeat("g", "m", -1, stream_id="first")
+    assert shard.refuses(late).code is ErrorCode.UNKNOWN_MEMBER_ID
+    shard.beat("m", -1, stream_id=after)
+    assert shard.group().members == {}
+
+
 def test_member_id_of_36_characters_is_legal(shard: Shard) -> None:
     assert shard.join("x" * 36, "a").member_id == "x" * 36
 

@@ -10,7 +10,7 @@ import pytest
 from libs.share_calls.values import AckBatch
 from services.share_partition_leader.core.acknowledge import Refusal
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import Freed, SharePartitionSettings
+from services.share_partition_leader.core.values import AcquireRequest, Freed, SharePartitionSettings
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -347,6 +347,18 @@ def test_a_members_records_are_given_back_when_its_session_ends() -> None:
     assert picture(share, members=True) == (
         "0-4 available 1, 5 acknowledged 1, 6-9 available 1, 10-19 acquired 1 m2, 20-29 available 1"
     )
+
+
+def test_the_end_of_a_session_leaves_what_its_member_acquired_in_another() -> None:
+    share = opened()
+    for session, offset in (("a", 0), ("b", 10), ("", 20)):
+        share.acquire(AcquireRequest("m1", 10, 10, session=session), offset, [(offset, offset + 9)], 0.0)
+    share.acknowledge("m1", acks("0-4", RENEW), 1.0)  # from whichever session, they are the same acquisition
+    transition = share.release_member("m1", "a")
+    assert transition is not None
+    assert show(done(share, transition)) == "0: 0-9 available 1"
+    assert share.release_member("m1", "a") is None
+    assert [(lock.first, lock.last) for lock in share.held()] == [(10, 19), (20, 29)]
 
 
 def test_a_foreign_record_in_the_batch_does_not_stop_the_release() -> None:

@@ -97,6 +97,7 @@ class ShareGroupHeartbeatRequest(_message.Message):
     SUBSCRIBED_TOPIC_NAMES_FIELD_NUMBER: _builtins.int
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     CLIENT_HOST_FIELD_NUMBER: _builtins.int
+    STREAM_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     """Made by the member, 1 to 36 characters, kept for its life."""
@@ -106,6 +107,10 @@ class ShareGroupHeartbeatRequest(_message.Message):
     client_id: _builtins.str
     """What Kafka takes from the connection: shown by describe."""
     client_host: _builtins.str
+    stream_id: _builtins.str
+    """The stream for which a gateway runs the membership. Of several with one member id the one that joined last counts:
+    another that leaves is UNKNOWN_MEMBER_ID. Empty when the member sends its heartbeats itself.
+    """
     @_builtins.property
     def subscribed_topic_names(self) -> Global___TopicNames:
         """Absent: not changed. Needed with epoch 0."""
@@ -120,10 +125,11 @@ class ShareGroupHeartbeatRequest(_message.Message):
         subscribed_topic_names: Global___TopicNames | None = ...,
         client_id: _builtins.str = ...,
         client_host: _builtins.str = ...,
+        stream_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "client_host", b"client_host", "client_id", b"client_id", "group_id", b"group_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "subscribed_topic_names", b"subscribed_topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id", "client_host", b"client_host", "client_id", b"client_id", "group_id", b"group_id", "member_epoch", b"member_epoch", "member_id", b"member_id", "rack_id", b"rack_id", "stream_id", b"stream_id", "subscribed_topic_names", b"subscribed_topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rack_id: _TypeAlias = _typing.Literal["rack_id"]  # noqa: Y015
     _WhichOneofArgType__rack_id: _TypeAlias = _typing.Literal["_rack_id", b"_rack_id"]  # noqa: Y015

@@ -190,6 +190,7 @@ class AcquireRecordsRequest(_message.Message):
     ACQUIRE_MODE_FIELD_NUMBER: _builtins.int
     WITH_MARKERS_FIELD_NUMBER: _builtins.int
     WITHOUT_RECORDS_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     max_wait_ms: _builtins.int
@@ -202,6 +203,8 @@ class AcquireRecordsRequest(_message.Message):
     """Acquire markers of transactions too, to be acknowledged as gaps."""
     without_records: _builtins.bool
     """The answer tells what was acquired, without the record batches."""
+    session_id: _builtins.str
+    """The share session that asks: what is acquired is released when it ends. Empty: there is none."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are to be served."""
@@ -220,10 +223,11 @@ class AcquireRecordsRequest(_message.Message):
         acquire_mode: _delivery_pb2.AcquireMode.ValueType = ...,
         with_markers: _builtins.bool = ...,
         without_records: _builtins.bool = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquire_mode", b"acquire_mode", "batch_size", b"batch_size", "group_id", b"group_id", "max_bytes", b"max_bytes", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "member_id", b"member_id", "min_bytes", b"min_bytes", "partitions", b"partitions", "session_id", b"session_id", "with_markers", b"with_markers", "without_records", b"without_records"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -625,9 +629,12 @@ class ReleaseMemberRequest(_message.Message):
     GROUP_ID_FIELD_NUMBER: _builtins.int
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
     """Empty: the group's offsets were changed or deleted; its share-partitions are loaded anew at their next use."""
+    session_id: _builtins.str
+    """Only what this share session of the member acquired; empty: all that the member holds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """Empty: every partition this process leads."""
@@ -638,10 +645,11 @@ class ReleaseMemberRequest(_message.Message):
         group_id: _builtins.str = ...,
         member_id: _builtins.str = ...,
         partitions: _abc.Iterable[_delivery_pb2.TopicPartition] | None = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "member_id", b"member_id", "partitions", b"partitions", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
