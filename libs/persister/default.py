@@ -94,15 +94,16 @@ class DefaultPersister:
         self._owner, self._local = owner, states
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         """See Persister."""
         payload = pb.InitializeShareGroupStateRequest.PartitionData(
             partition=key.partition,
             state_epoch=state_epoch,
             start_offset=start_offset,
-            keep_existing=keep_existing,
+            keep_existing=since_epoch is not None,
             start_has_epoch=True,
+            since_epoch=since_epoch or 0,
         )
         await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
 

@@ -9,7 +9,7 @@ class NoOpPersister:
     """Accepts every change; every state is not set. After a restart of the leader all records come again."""
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         """See Persister."""
 

@@ -84,11 +84,11 @@ class Persister(Protocol):
     """Every method raises KafkaError: the coordinator's refusal, or the last failure once the time is up."""
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         """Starts the state anew; start offset -1 leaves it to the leader.
 
-        `keep_existing`: state that is there stays, only its epoch rises.
+        State that is there stays if it is not older than `since_epoch`; then only its epoch rises.
         """
 
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:

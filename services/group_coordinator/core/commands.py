@@ -45,13 +45,14 @@ class Stay:
 class InitializeState:
     """Partitions whose share state is to be initialised now, each with its start offset.
 
-    `keep_existing`: where it was initialised before, and nobody noted it, it stays.
+    `since_epochs`, by topic id: where it was initialised before at such an epoch or a later one, and nobody
+    noted it, it stays.
     """
 
     group_id: str
     state_epoch: int
     start_offsets: Mapping[TopicPartition, int]
-    keep_existing: bool = False
+    since_epochs: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ def remove(draft: Draft, member_id: str) -> None:
     """The member leaves, or is fenced. Its partitions go to others with the next heartbeat of one of them."""
     group = draft.group
     draft.put(MemberRecord(group.group_id, member_id, None))
-    draft.put(GroupRecord(group.group_id, group.epoch + 1, group.metadata_hash))
+    draft.put(GroupRecord(group.group_id, group.epoch + 1, group.metadata_hash, group.since_epoch))
 
 
 def _check_room(group: ShareGroup | None, heartbeat: Heartbeat, broker: BrokerConfig, groups: int) -> None:
@@ -143,7 +143,7 @@ def _raise_epoch(
         or _unassigned(group, topics)
         or share_state.interrupted(group, topics, busy)
     ):
-        draft.put(GroupRecord(group.group_id, group.epoch + 1, metadata_hash))
+        draft.put(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, group.since_epoch))
 
 
 def _unassigned(group: ShareGroup, topics: list[Topic]) -> bool:
@@ -159,7 +159,8 @@ def _initialize(draft: Draft, topics: list[Topic], around: Circumstances) -> Ini
         return None
     group = draft.group
     offsets = {some: group.topics[some.topic_id].start_offset(some.partition) for some in sorted(wanted)}
-    return InitializeState(group.group_id, group.epoch, offsets, keep_existing=True)
+    since = {topic_id: group.topics[topic_id].since_epoch for topic_id, _ in wanted}
+    return InitializeState(group.group_id, group.epoch, offsets, since)
 
 
 def _assign(draft: Draft, topics: list[Topic]) -> None:

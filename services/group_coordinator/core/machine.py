@@ -328,7 +328,7 @@ class GroupMachine:
             return self.consumers.offsets.record(group_id, member_id)
         group = self.groups[group_id]
         if kind == "group":
-            return GroupRecord(group_id, group.epoch, group.metadata_hash)
+            return GroupRecord(group_id, group.epoch, group.metadata_hash, group.since_epoch)
         if kind == "target epoch":
             return TargetEpochRecord(group_id, group.assignment_epoch)
         if kind == "state":

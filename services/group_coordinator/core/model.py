@@ -60,7 +60,8 @@ class TopicState:
 
     `known_since` is when the group came to know the topic, `initializing` since when each partition is to be
     initialised, both in milliseconds since the Unix epoch: a partition that came later than the topic was
-    added to it, and starts at its first record.
+    added to it, and starts at its first record. State of an epoch before `since_epoch` was deleted, and
+    came back by a late request.
     """
 
     name: str
@@ -68,6 +69,7 @@ class TopicState:
     initializing: Mapping[int, int] = field(default_factory=dict)
     initialized: frozenset[int] = frozenset()
     deleting: frozenset[int] = frozenset()
+    since_epoch: int = 0
 
     def start_offset(self, partition: int) -> int:
         """Where a partition that is to be initialised starts."""
@@ -82,7 +84,8 @@ class TopicState:
 class ShareGroup:
     """A share group. `epoch` rises with every change that asks for a new assignment, `assignment_epoch`
     follows when there is one. `metadata_hash` is over the subscribed topics as the epoch saw them.
-    `revision` rises with every record that is folded in.
+    `revision` rises with every record that is folded in. State that was ever deleted, of this group or of one
+    before it under its id, is older than `since_epoch`.
     """
 
     __slots__ = (
@@ -94,12 +97,14 @@ class ShareGroup:
         "members",
         "metadata_hash",
         "revision",
+        "since_epoch",
         "topics",
     )
 
     def __init__(self, group_id: str, epoch: int = 0) -> None:
         self.group_id = group_id
         self.epoch = epoch
+        self.since_epoch = epoch + 1
         self.metadata_hash = 0
         self.assignment_epoch = 0
         self.revision = 0
@@ -116,7 +121,7 @@ class ShareGroup:
         """A group that can be changed without this one: members and topics are values."""
         twin = ShareGroup(self.group_id)
         twin.epoch, twin.assignment_epoch = self.epoch, self.assignment_epoch
-        twin.metadata_hash = self.metadata_hash
+        twin.metadata_hash, twin.since_epoch = self.metadata_hash, self.since_epoch
         twin.members, twin.topics = dict(self.members), dict(self.topics)
         # Every heartbeat asks, and has a copy: what it would find out about all members stays here.
         twin._subscribed, twin._covered = self.subscribed, self.covered

@@ -35,7 +35,8 @@ def alter(draft: Draft, command: AlterOffsets, view: ClusterView, now_ms: int) -
     offsets, refused = _alterable(command, view)
     group_id = draft.group.group_id
     if offsets:
-        draft.put(GroupRecord(group_id, draft.group.epoch + 1, draft.group.metadata_hash))
+        group = draft.group
+        draft.put(GroupRecord(group_id, group.epoch + 1, group.metadata_hash, group.since_epoch))
         topics = {topic.topic_id: topic for name, _ in command.offsets if (topic := view.topic(name))}
         share_state.put_topics(draft, _known_topics(draft, offsets, topics, now_ms))
     return AlterPlan(InitializeState(group_id, draft.group.epoch, offsets), refused)
@@ -109,7 +110,8 @@ def _known_topics(
         if known is None:
             topic = topics[topic_id]
             all_of_it = dict.fromkeys(range(topic.partitions), now_ms)
-            changed[topic_id] = TopicState(topic.name, now_ms, initializing=all_of_it)
+            since_epoch = draft.group.since_epoch
+            changed[topic_id] = TopicState(topic.name, now_ms, all_of_it, since_epoch=since_epoch)
         else:
             missing = dict.fromkeys(partitions - known.initialized, known.known_since)
             changed[topic_id] = replace(

@@ -17,11 +17,15 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Epoch of the group; None for `epoch` when the group and all about it is gone."""
+    """Epoch of the group; None for `epoch` when the group and all about it is gone.
+
+    State that was ever deleted is older than `since_epoch`.
+    """
 
     group_id: str
     epoch: int | None
     metadata_hash: int = 0
+    since_epoch: int = 0
 
     @property
     def key(self) -> Key:

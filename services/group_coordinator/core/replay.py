@@ -33,6 +33,7 @@ def _group(group: ShareGroup, record: GroupRecord) -> None:
         group.topics.clear()
         group.assignment_epoch = 0
     group.epoch, group.metadata_hash = record.epoch or 0, record.metadata_hash
+    group.since_epoch = record.since_epoch
 
 
 def _member(group: ShareGroup, record: MemberRecord) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from libs.catalog.records import Topic
 from services.group_coordinator.core.draft import Draft
 from services.group_coordinator.core.model import Assignment, ShareGroup, TopicPartition, TopicState
-from services.group_coordinator.core.records import StateRecord
+from services.group_coordinator.core.records import GroupRecord, StateRecord
 from services.group_coordinator.core.view import ClusterView
 
 
@@ -39,7 +39,9 @@ def want(
     changed: dict[str, TopicState] = {}
     wanted: set[TopicPartition] = set()
     for topic in topics:
-        state = draft.group.topics.get(topic.topic_id, TopicState(topic.name, now_ms))
+        state = draft.group.topics.get(topic.topic_id)
+        if state is None:
+            state = TopicState(topic.name, now_ms, since_epoch=draft.group.since_epoch)
         missing = {
             partition
             for partition in range(topic.partitions)
@@ -87,10 +89,13 @@ def mark_initialized(draft: Draft, done: Iterable[TopicPartition]) -> None:
 def mark_deleting(draft: Draft, topic_ids: Iterable[str]) -> frozenset[TopicPartition]:
     """All state of these topics is to be deleted; returns the partitions."""
     states = {topic_id: draft.group.topics[topic_id] for topic_id in topic_ids}
+    group, since = draft.group, draft.group.epoch + 1  # whoever wants state after this raises the epoch first
+    if states:
+        draft.put(GroupRecord(group.group_id, group.epoch, group.metadata_hash, since))
     put_topics(
         draft,
         {
-            topic_id: TopicState(state.name, state.known_since, deleting=state.partitions)
+            topic_id: TopicState(state.name, state.known_since, deleting=state.partitions, since_epoch=since)
             for topic_id, state in states.items()
         },
     )

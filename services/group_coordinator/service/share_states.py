@@ -63,7 +63,7 @@ class ShareStates:
                 ShareKey(plan.group_id, *partition),
                 plan.state_epoch,
                 plan.start_offsets[partition],
-                keep_existing=plan.keep_existing,
+                since_epoch=plan.since_epochs.get(partition.topic_id),
             )
 
         done, failures = await self._each(plan.start_offsets, start)

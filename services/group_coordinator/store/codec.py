@@ -99,7 +99,9 @@ def _message(record: Record) -> pb.GroupRecord:
 def _metadata(record: GroupRecord) -> pb.GroupMetadata | None:
     if record.epoch is None:
         return None
-    return pb.GroupMetadata(epoch=record.epoch, metadata_hash=record.metadata_hash)
+    return pb.GroupMetadata(
+        epoch=record.epoch, metadata_hash=record.metadata_hash, since_epoch=record.since_epoch
+    )
 
 
 def _member(profile: Profile) -> pb.GroupMember:
@@ -147,7 +149,9 @@ def _state(topics: Mapping[str, TopicState]) -> _State:
                 topic_id=topic_id, topic_name=name, partitions=sorted(partitions), since_ms=since
             )
 
-        state.initialized.append(entry(topic.initialized, topic.known_since))
+        known = entry(topic.initialized, topic.known_since)
+        known.since_epoch = topic.since_epoch
+        state.initialized.append(known)
         for since in sorted(set(topic.initializing.values())):
             state.initializing.append(
                 entry((p for p, then in topic.initializing.items() if then == since), since)
@@ -161,7 +165,8 @@ def _record(message: pb.GroupRecord) -> Record:
     group_id, member_id = message.group_id, message.member_id
     match message.WhichOneof("value"):
         case "metadata":
-            return GroupRecord(group_id, message.metadata.epoch, message.metadata.metadata_hash)
+            group = message.metadata
+            return GroupRecord(group_id, group.epoch, group.metadata_hash, group.since_epoch)
         case "member":
             return MemberRecord(group_id, member_id, _profile(message.member))
         case "target_assignment_metadata":
@@ -234,5 +239,6 @@ def _topics(state: _State) -> Iterator[tuple[str, TopicState]]:
                 initializing.get(entry.topic_id, {}),
                 frozenset(entry.partitions),
                 deleting.get(entry.topic_id, frozenset()),
+                entry.since_epoch,
             ),
         )

@@ -15,6 +15,7 @@ class Initialize(NamedTuple):
 
     `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises. At the epoch
     of the state the same start was asked for before, and nothing changes; with `start_has_epoch` any start.
+    What is older than `since_epoch` was deleted, and a late request brought it back: it never stays.
     """
 
     key: ShareKey
@@ -22,11 +23,11 @@ class Initialize(NamedTuple):
     start_offset: int
     keep_existing: bool = False
     start_has_epoch: bool = False
+    since_epoch: int = 0
 
-    @property
-    def keeps(self) -> bool:
+    def keeps(self, state: ShareState) -> bool:
         """Whether state that is there stays."""
-        return self.keep_existing or self.start_offset == -1
+        return (self.keep_existing or self.start_offset == -1) and state.state_epoch >= self.since_epoch
 
 
 class Read(NamedTuple):

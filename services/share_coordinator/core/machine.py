@@ -213,5 +213,5 @@ def _asked_again(command: Initialize, state: ShareState) -> bool:
 
     Where each start has an epoch of its own, the state's may have moved on since.
     """
-    same = command.keeps or command.start_has_epoch or command.start_offset == state.start_offset
+    same = command.keeps(state) or command.start_has_epoch or command.start_offset == state.start_offset
     return same and state.state_epoch == command.state_epoch

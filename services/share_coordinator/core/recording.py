@@ -38,7 +38,7 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
     One that keeps only raises the state epoch of what is there: the answer to an earlier one was lost, and
     records may have been acknowledged since.
     """
-    if state is not None and command.keeps:
+    if state is not None and command.keeps(state):
         kept = cold_checkpoint(command.key, state, now)
         return kept._replace(state_epoch=command.state_epoch, create_timestamp_ms=kept.write_timestamp_ms)
     # the leader epoch outlives the state it was seen with: a leader from before stays fenced

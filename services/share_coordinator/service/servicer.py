@@ -96,7 +96,9 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         """Kafka: InitializeShareGroupState (83)."""
         results = await self._each(
             request,
-            lambda key, p: Initialize(key, p.state_epoch, p.start_offset, p.keep_existing, p.start_has_epoch),
+            lambda key, p: Initialize(
+                key, p.state_epoch, p.start_offset, p.keep_existing, p.start_has_epoch, p.since_epoch
+            ),
             pb.TopicResult,
             _nothing,
         )

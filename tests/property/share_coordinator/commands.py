@@ -33,7 +33,7 @@ batches = st.builds(
 )
 
 commands: st.SearchStrategy[Command] = st.one_of(
-    st.builds(Initialize, keys, epochs, st.just(-1) | offsets, st.booleans(), st.booleans()),
+    st.builds(Initialize, keys, epochs, st.just(-1) | offsets, st.booleans(), st.booleans(), epochs),
     st.builds(Read, keys, epochs),
     *[
         st.builds(

@@ -68,7 +68,7 @@ class Model:
         raise AssertionError(command)
 
     def initialize(self, command: Initialize) -> None:
-        key, state_epoch, start_offset, keep_existing, start_has_epoch = command
+        key, state_epoch, start_offset, keep_existing, start_has_epoch, since_epoch = command
         if state_epoch < 0:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
         there = self.partitions.get(key)
@@ -77,7 +77,8 @@ class Model:
             if there.state_epoch > state_epoch:
                 raise RefusedError(ErrorCode.FENCED_STATE_EPOCH)
             known = start_has_epoch or start_offset == there.start_offset
-            if keep_existing or start_offset == -1 or (there.state_epoch == state_epoch and known):
+            keeps = (keep_existing or start_offset == -1) and there.state_epoch >= since_epoch
+            if keeps or (there.state_epoch == state_epoch and known):
                 there.state_epoch = state_epoch
                 return
             leader_epoch = there.leader_epoch

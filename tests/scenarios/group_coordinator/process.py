@@ -58,11 +58,11 @@ class ShareStateTable:
         self.calls: list[tuple[str, ShareKey]] = []
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         await self._enter("initialize", key)
         fresh = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
-        known = self.states.get(key) if keep_existing else None
+        known = self.states.get(key) if since_epoch is not None else None
         self.states[key] = fresh if known is None else known._replace(state_epoch=state_epoch)
 
     async def delete(self, key: ShareKey, state_epoch: int) -> None:

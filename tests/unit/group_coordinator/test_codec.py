@@ -25,7 +25,7 @@ RECORDS: list[Record] = [
     OffsetRecord("g", TopicPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
     OffsetRecord("g", TopicPartition("t", 0), Committed(0)),
     OffsetRecord("g", TopicPartition("t", 3), None),
-    GroupRecord("g", 3, (1 << 63) - 1),
+    GroupRecord("g", 3, (1 << 63) - 1, 2),
     GroupRecord("g", 0),
     GroupRecord("g", None),
     MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s")),
@@ -41,7 +41,7 @@ RECORDS: list[Record] = [
         "g",
         {
             "t": TopicState("a", 5, {0: 5, 1: 9, 2: 9}, frozenset({3, 4}), frozenset({6})),
-            "u": TopicState("b", 6, {}, frozenset({0})),
+            "u": TopicState("b", 6, {}, frozenset({0}), since_epoch=7),
             "v": TopicState("c", 7, {0: 7}),
             "w": TopicState("d", 8, deleting=frozenset({1})),
         },

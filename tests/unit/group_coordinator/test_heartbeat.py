@@ -92,7 +92,7 @@ def test_first_heartbeat_makes_the_group_and_asks_for_state(shard: Shard) -> Non
     reply = shard.beat("m", 0, "a", rack_id="r", client_id="c", client_host="h")
     offsets = {TopicPartition("id-a", 0): -1, TopicPartition("id-a", 1): -1}
     assert reply == HeartbeatReply(
-        "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets, keep_existing=True), pending=True
+        "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets, {"id-a": 1}), pending=True
     )
     group = shard.group()
     assert (group.epoch, group.assignment_epoch) == (1, 1)
@@ -267,7 +267,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
     cluster.grow("a", 4)
     reply = shard.beat("m", epoch)
     assert reply.initialize == InitializeState(
-        "g", epoch + 1, {TopicPartition("id-a", 2): 0, TopicPartition("id-a", 3): 0}, keep_existing=True
+        "g", epoch + 1, {TopicPartition("id-a", 2): 0, TopicPartition("id-a", 3): 0}, {"id-a": 1}
     )
     shard.initialize(reply)
     assert shard.beat("m", epoch + 1).assignment == {"id-a": frozenset(range(4))}
@@ -276,9 +276,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
 def test_partitions_of_a_new_topic_start_where_the_policy_says(shard: Shard) -> None:
     epoch = shard.join("m", "a").member_epoch
     reply = shard.beat("m", epoch, "a", "b")
-    assert reply.initialize == InitializeState(
-        "g", epoch + 1, {TopicPartition("id-b", 0): -1}, keep_existing=True
-    )
+    assert reply.initialize == InitializeState("g", epoch + 1, {TopicPartition("id-b", 0): -1}, {"id-b": 1})
 
 
 def test_failed_initialisation_is_tried_again_with_the_same_offsets(shard: Shard, cluster: Cluster) -> None:
@@ -336,9 +334,7 @@ def test_deleted_topic_is_forgotten_and_its_successor_is_new(shard: Shard, clust
     assert list(shard.group().topics) == ["id-b"]
     cluster.create("a", 1, "id-a2")
     reply = shard.beat("m", epoch + 1)
-    assert reply.initialize == InitializeState(
-        "g", epoch + 2, {TopicPartition("id-a2", 0): -1}, keep_existing=True
-    )
+    assert reply.initialize == InitializeState("g", epoch + 2, {TopicPartition("id-a2", 0): -1}, {"id-a2": 1})
 
 
 def test_topic_that_is_not_heard_of_yet_is_not_forgotten(shard: Shard, cluster: Cluster) -> None:

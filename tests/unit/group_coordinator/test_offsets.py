@@ -224,6 +224,36 @@ def test_group_goes_when_its_state_is_gone(empty: Shard) -> None:
     assert empty.machine.trim_before() == len(empty.log)  # what is left is the floor under epochs to come
 
 
+@pytest.mark.parametrize("with_group", [False, True])
+def test_what_a_late_request_brings_back_after_a_deletion_does_not_stay(
+    empty: Shard, *, with_group: bool
+) -> None:
+    """What was altered to would else be where the group begins, whatever its policy says."""
+    late = altered(empty, {("a", 0): 5}).initialize
+    if with_group:
+        ended(empty, "g")
+        empty.beat("m", 0, "nothing")  # a group without any state yet
+    else:
+        deletion = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
+        empty.tell(StateDeleted("g", deletion.partitions))
+    empty.reload()
+    begun = empty.beat("m", 0, "a").initialize
+    assert begun is not None
+    assert late.state_epoch < begun.since_epochs["id-a"] <= begun.state_epoch
+
+
+def test_state_that_nobody_deleted_stays_when_other_state_is_deleted(empty: Shard) -> None:
+    begun = empty.beat("m", 0, "b").initialize  # done, but not noted
+    assert begun is not None
+    empty.beat("m", -1)
+    empty.now += 60
+    deletion = empty.ask(DeleteOffsets("g", ("a",)), DeletePlan)
+    empty.tell(StateDeleted("g", deletion.partitions))
+    again = empty.beat("m", 0, "b").initialize
+    assert again is not None
+    assert again.since_epochs["id-b"] <= begun.state_epoch
+
+
 def ended(shard: Shard, group_id: str) -> int:
     """Deletes the group; the highest epoch at which its state was changed."""
     plan = shard.ask(DeleteGroup(group_id), DeletePlan)

@@ -181,6 +181,10 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         # a partition that was added starts at 0, asked again its state stays all the same
         (Initialize(KEY, 1, 0, keep_existing=True), False),
         (Initialize(KEY, 2, 0, keep_existing=True), False),
+        # what was deleted, and came back by a late request
+        (Initialize(KEY, 2, -1, since_epoch=1), False),
+        (Initialize(KEY, 2, -1, since_epoch=2), True),
+        (Initialize(KEY, 2, 0, keep_existing=True, since_epoch=2), True),
     ],
 )
 def test_initialize_asked_again(again: Initialize, wiped: bool) -> None:

@@ -78,9 +78,9 @@ class Faults(Persister):
         self.open.set()
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, keep_existing: bool = False
+        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
-        await self._behind.initialize(key, state_epoch, start_offset, keep_existing=keep_existing)
+        await self._behind.initialize(key, state_epoch, start_offset, since_epoch=since_epoch)
 
     async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
         self.reads += 1

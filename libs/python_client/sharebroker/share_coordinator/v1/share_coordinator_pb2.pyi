@@ -64,6 +64,7 @@ class InitializeShareGroupStateRequest(_message.Message):
         START_OFFSET_FIELD_NUMBER: _builtins.int
         KEEP_EXISTING_FIELD_NUMBER: _builtins.int
         START_HAS_EPOCH_FIELD_NUMBER: _builtins.int
+        SINCE_EPOCH_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         state_epoch: _builtins.int
         """The group epoch at which the group coordinator asks; fences leaders that loaded an older state."""
@@ -73,6 +74,8 @@ class InitializeShareGroupStateRequest(_message.Message):
         """State that is there already stays as it is, only its state epoch rises."""
         start_has_epoch: _builtins.bool
         """Each start is asked for at an epoch of its own: at the state's epoch it was asked for before, and nothing changes."""
+        since_epoch: _builtins.int
+        """State of a lower epoch was deleted since: where a late request brought it back, it does not stay. 0: all stays."""
         def __init__(
             self,
             *,
@@ -81,10 +84,11 @@ class InitializeShareGroupStateRequest(_message.Message):
             start_offset: _builtins.int = ...,
             keep_existing: _builtins.bool = ...,
             start_has_epoch: _builtins.bool = ...,
+            since_epoch: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_existing", b"keep_existing", "partition", b"partition", "start_has_epoch", b"start_has_epoch", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_existing", b"keep_existing", "partition", b"partition", "since_epoch", b"since_epoch", "start_has_epoch", b"start_has_epoch", "start_offset", b"start_offset", "state_epoch", b"state_epoch"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

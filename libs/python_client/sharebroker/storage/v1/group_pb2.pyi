@@ -85,18 +85,22 @@ class GroupMetadata(_message.Message):
 
     EPOCH_FIELD_NUMBER: _builtins.int
     METADATA_HASH_FIELD_NUMBER: _builtins.int
+    SINCE_EPOCH_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     metadata_hash: _builtins.int
     """Hash over the metadata of the subscribed topics."""
+    since_epoch: _builtins.int
+    """State that was ever deleted is of a lower epoch."""
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
         metadata_hash: _builtins.int = ...,
+        since_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "metadata_hash", b"metadata_hash"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "metadata_hash", b"metadata_hash", "since_epoch", b"since_epoch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -179,12 +183,15 @@ class GroupStatePartitionMetadata(_message.Message):
         TOPIC_NAME_FIELD_NUMBER: _builtins.int
         PARTITIONS_FIELD_NUMBER: _builtins.int
         SINCE_MS_FIELD_NUMBER: _builtins.int
+        SINCE_EPOCH_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         topic_name: _builtins.str
         since_ms: _builtins.int
         """Of partitions being initialised: since when; of initialised ones: since when the group knows the topic.
         Milliseconds since the Unix epoch.
         """
+        since_epoch: _builtins.int
+        """Of initialised ones: what the group's since_epoch was when it came to know the topic, or deleted its state."""
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
@@ -194,10 +201,11 @@ class GroupStatePartitionMetadata(_message.Message):
             topic_name: _builtins.str = ...,
             partitions: _abc.Iterable[_builtins.int] | None = ...,
             since_ms: _builtins.int = ...,
+            since_epoch: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "since_ms", b"since_ms", "topic_id", b"topic_id", "topic_name", b"topic_name"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "since_epoch", b"since_epoch", "since_ms", b"since_ms", "topic_id", b"topic_id", "topic_name", b"topic_name"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
