@@ -15,9 +15,6 @@ from tests.simulation.plan import MOST_PARTITIONS, Change, Work
 
 _AGAIN: Final = 0.2
 
-_LATE: Final = 12.0
-"""Seconds after which what was given up has arrived or never will: slow messages take four at most."""
-
 _NOTHING_THERE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -38,12 +35,10 @@ class Administrator:
         starts = self._starts()
         for partition in starts:
             history.add(Reset(self._client.time(), self._share(partition)))
-        given_up = False
-        while not await self._is_done(starts):
-            given_up |= self._client.outcome.startswith(ErrorCode.REQUEST_TIMED_OUT.name)
+        while True:
+            if await self._is_done(starts):
+                break
             await asyncio.sleep(_AGAIN)
-        if given_up:  # it may come late, and move the group again: nobody is to work by then
-            await asyncio.sleep(_LATE)
         for partition, start in starts.items():
             history.add(Moved(self._client.time(), self._share(partition), start))
         have_back()
@@ -59,16 +54,30 @@ class Administrator:
         return {0: self._client.random.randint(0, ends.get((self._topic, 0), 0))}
 
     async def _is_done(self, starts: dict[int, int]) -> bool:
+        """One try, at the group's epoch: should it come late or twice, nobody's work is undone by it."""
+        epoch = await self._epoch()
+        if epoch is None:
+            return False
         match self._change.work:
             case Work.ALTER:
-                return await self._alter(starts)
+                return await self._alter(starts, epoch)
             case Work.FORGET:
-                return await self._forget()
+                return await self._forget(epoch)
             case Work.DELETE:
-                return await self._delete()
+                return await self._delete(epoch)
 
-    async def _alter(self, starts: dict[int, int]) -> bool:
-        request = group_pb.AlterShareGroupOffsetsRequest(group_id=self._change.group)
+    async def _epoch(self) -> int | None:
+        request = group_pb.ShareGroupDescribeRequest(group_ids=[self._change.group])
+        answer = await self._client.call(AdminServiceStub, "ShareGroupDescribe", request)
+        if answer is None or answer.groups[0].error_code not in (
+            ErrorCode.NONE,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return None
+        return int(answer.groups[0].group_epoch)
+
+    async def _alter(self, starts: dict[int, int], epoch: int) -> bool:
+        request = group_pb.AlterShareGroupOffsetsRequest(group_id=self._change.group, group_epoch=epoch)
         topic = request.topics.add(topic_name=self._topic)
         for partition, start in starts.items():
             topic.partitions.add(partition=partition, start_offset=start)
@@ -77,9 +86,9 @@ class Administrator:
             return False
         return not any(part.error_code for topic in answer.responses for part in topic.partitions)
 
-    async def _forget(self) -> bool:
+    async def _forget(self, epoch: int) -> bool:
         request = group_pb.DeleteShareGroupOffsetsRequest(
-            group_id=self._change.group, topic_names=[self._topic]
+            group_id=self._change.group, topic_names=[self._topic], group_epoch=epoch
         )
         answer = await self._client.call(AdminServiceStub, "DeleteShareGroupOffsets", request)
         if answer is None:
@@ -87,8 +96,9 @@ class Administrator:
         codes = [answer.error_code, *(topic.error_code for topic in answer.responses)]
         return all(not code or code in _NOTHING_THERE for code in codes)
 
-    async def _delete(self) -> bool:
-        request = group_pb.DeleteGroupsRequest(group_ids=[self._change.group])
+    async def _delete(self, epoch: int) -> bool:
+        group = self._change.group
+        request = group_pb.DeleteGroupsRequest(group_ids=[group], group_epochs={group: epoch})
         answer = await self._client.call(AdminServiceStub, "DeleteGroups", request)
         if answer is None:
             return False

@@ -10,7 +10,7 @@ from libs.rpc.in_band import refusal
 from libs.rpc.router import GROUP_COORDINATOR
 from services.gateway.clients.deadline import Deadline, persist, raise_moved
 from services.gateway.service.gateway import Gateway
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class _Coded(Protocol):
 
 
 R = TypeVar("R", bound=_Coded)
+C = TypeVar("C", pb.AlterShareGroupOffsetsRequest, pb.DeleteShareGroupOffsetsRequest)
 
 
 async def list_groups(
@@ -72,7 +73,8 @@ async def delete_groups(
     """Deletes each group."""
 
     async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Deleted]:
-        one = pb.DeleteGroupsRequest(group_ids=[group_id])
+        epoch = request.group_epochs.get(group_id) or await _epoch(stub, group_id, left)
+        one = pb.DeleteGroupsRequest(group_ids=[group_id], group_epochs={group_id: epoch} if epoch else {})
         return (await stub.DeleteGroups(one, timeout=left)).results
 
     results = await _each(gateway, request.group_ids, ask, Deleted, deadline)
@@ -99,7 +101,8 @@ async def alter_offsets(
     """Moves start offsets of a group. Raises KafkaError."""
 
     async def send(stub: Stub, left: float) -> pb.AlterShareGroupOffsetsResponse:
-        answer = await stub.AlterShareGroupOffsets(request, timeout=left)
+        fenced = await _fenced(stub, request, left)
+        answer = await stub.AlterShareGroupOffsets(fenced, timeout=left)
         raise_moved(answer.error_code, answer.error_message)
         return answer
 
@@ -112,11 +115,36 @@ async def delete_offsets(
     """Forgets topics of a group. Raises KafkaError."""
 
     async def send(stub: Stub, left: float) -> pb.DeleteShareGroupOffsetsResponse:
-        answer = await stub.DeleteShareGroupOffsets(request, timeout=left)
+        fenced = await _fenced(stub, request, left)
+        answer = await stub.DeleteShareGroupOffsets(fenced, timeout=left)
         raise_moved(answer.error_code, answer.error_message)
         return answer
 
     return await gateway.coordinators.of_group(request.group_id, send, deadline)
+
+
+async def _fenced(stub: Stub, change: C, left: float) -> C:
+    """A try of a change: it names the epoch of its group, so that one that comes late changes nothing.
+
+    Members would have it refused, but workers that are none must not find the group put back either. Whoever
+    asked still waits: what an earlier try did may be done again.
+    """
+    if change.HasField("group_epoch"):
+        return change
+    fenced = type(change)()
+    fenced.CopyFrom(change)
+    fenced.group_epoch = await _epoch(stub, change.group_id, left)
+    return fenced
+
+
+async def _epoch(stub: Stub, group_id: str, left: float) -> int:
+    """The epoch of a share group; 0 where there is none. Raises KafkaError."""
+    request = pb.ShareGroupDescribeRequest(group_ids=[group_id])
+    (group,) = (await stub.ShareGroupDescribe(request, timeout=left)).groups
+    code = ErrorCode(group.error_code)
+    if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        raise KafkaError(code, group.error_message)
+    return group.group_epoch
 
 
 async def _each(

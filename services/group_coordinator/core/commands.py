@@ -110,10 +110,14 @@ class ListOffsetPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Moves start offsets of a group without members, by topic name and partition; makes it if need be."""
+    """Moves start offsets of a group without members, by topic name and partition; makes it if need be.
+
+    With `group_epoch`, as in other changes of its state, only of a group at this epoch; 0: that is not there.
+    """
 
     group_id: str
     offsets: Mapping[tuple[str, int], int]
+    group_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class DeleteOffsets:
 
     group_id: str
     topics: tuple[str, ...]
+    group_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +142,7 @@ class DeleteGroup:
     """Forgets a group without members."""
 
     group_id: str
+    group_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,12 @@ from services.group_coordinator.core.records import (
     TargetRecord,
 )
 from services.group_coordinator.core.replay import apply_to
-from services.group_coordinator.core.validation import check_group_id, known_group, no_group
+from services.group_coordinator.core.validation import (
+    check_group_epoch,
+    check_group_id,
+    known_group,
+    no_group,
+)
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -231,14 +236,16 @@ class GroupMachine:
     def _alter(self, command: AlterOffsets, now: float) -> _Decision:
         check_group_id(command.group_id)
         self._check_shared(command.group_id)
+        group = self.groups.get(command.group_id)
+        check_group_epoch(group, command.group_id, command.group_epoch)
         self._check_idle(command.group_id, now)
-        draft = Draft(self.groups.get(command.group_id) or ShareGroup(command.group_id, self.floor))
+        draft = Draft(group or ShareGroup(command.group_id, self.floor))
         plan = offsets.alter(draft, command, self._view, int(now * 1000))
         self._begin(command.group_id, plan.initialize.start_offsets, now)
         return Decision(tuple(draft.records), plan)
 
     def _delete_offsets(self, command: DeleteOffsets, now: float) -> _Decision:
-        draft = self._admin_draft(command.group_id, now)
+        draft = self._admin_draft(command, now)
         plan = offsets.forget_topics(draft, command, self._view)
         self._begin(command.group_id, plan.partitions, now)
         return Decision(tuple(draft.records), plan)
@@ -246,7 +253,7 @@ class GroupMachine:
     def _delete_group(self, command: DeleteGroup, now: float) -> _Decision:
         if command.group_id not in self.groups and self.consumers.knows(command.group_id):
             return Decision(self.consumers.delete(command.group_id), DeletePlan(frozenset(), 0))
-        draft = self._admin_draft(command.group_id, now)
+        draft = self._admin_draft(command, now)
         plan = offsets.forget_group(draft, self._view)
         self._begin(command.group_id, plan.partitions, now)
         return Decision((*draft.records, *self._raised_floor(plan.state_epoch, not plan.partitions)), plan)
@@ -264,10 +271,11 @@ class GroupMachine:
         """Where a group of this epoch is gone: whatever begins now begins above it."""
         return (FloorRecord(epoch),) if gone and epoch > self.floor else ()
 
-    def _admin_draft(self, group_id: str, now: float) -> Draft:
-        check_group_id(group_id)
-        group = known_group(self.groups.get(group_id), group_id)
-        self._check_idle(group_id, now)
+    def _admin_draft(self, command: DeleteOffsets | DeleteGroup, now: float) -> Draft:
+        check_group_id(command.group_id)
+        group = known_group(self.groups.get(command.group_id), command.group_id)
+        check_group_epoch(group, command.group_id, command.group_epoch)
+        self._check_idle(command.group_id, now)
         return Draft(group)
 
     def _check_shared(self, group_id: str) -> None:

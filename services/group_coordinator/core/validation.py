@@ -80,6 +80,17 @@ def check_empty(group_id: str, members: Sized) -> None:
         )
 
 
+def check_group_epoch(group: ShareGroup | None, group_id: str, asked: int | None) -> None:
+    """Raises FENCED_STATE_EPOCH where the group is not as it was when somebody asked for a change."""
+    epoch = group.epoch if group else 0
+    if asked not in (None, epoch):
+        raise KafkaError(
+            ErrorCode.FENCED_STATE_EPOCH,
+            f"Group {group_id} is at epoch {epoch}; the change was asked for at {asked}.",
+            metadata={"group_id": group_id, "group_epoch": str(epoch)},
+        )
+
+
 def check_member_epoch(member: Member, received: int) -> None:
     """Raises FENCED_MEMBER_EPOCH unless `received` is the member's epoch or the one before."""
     if received in (member.epoch, member.previous_epoch):

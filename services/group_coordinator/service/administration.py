@@ -53,10 +53,10 @@ class Administration:
         """Kafka: DeleteShareGroupOffsets (92)."""
         return await to_the_end(self._delete_offsets(request))
 
-    async def delete_group(self, group_id: str) -> _DeletedGroup:
+    async def delete_group(self, group_id: str, group_epoch: int | None) -> _DeletedGroup:
         """Kafka: DeleteGroups (42), one group; says in band what is wrong."""
         try:
-            await to_the_end(self._delete_group(group_id))
+            await to_the_end(self._delete_group(DeleteGroup(group_id, group_epoch)))
         except KafkaError as error:
             return _DeletedGroup(group_id=group_id, **refusal(error))
         return _DeletedGroup(group_id=group_id)
@@ -69,7 +69,8 @@ class Administration:
             for topic in request.topics
             for some in topic.partitions
         }
-        plan = await self._shards.ask(AlterOffsets(request.group_id, offsets), request.group_id, AlterPlan)
+        command = AlterOffsets(request.group_id, offsets, _epoch(request))
+        plan = await self._shards.ask(command, request.group_id, AlterPlan)
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
             self._changed(request.group_id)
@@ -92,7 +93,7 @@ class Administration:
     async def _delete_offsets(
         self, request: pb.DeleteShareGroupOffsetsRequest
     ) -> pb.DeleteShareGroupOffsetsResponse:
-        command = DeleteOffsets(request.group_id, tuple(request.topic_names))
+        command = DeleteOffsets(request.group_id, tuple(request.topic_names), _epoch(request))
         plan = await self._shards.ask(command, request.group_id, DeletePlan)
         failures: Failures = {}
         if plan.partitions:
@@ -109,8 +110,9 @@ class Administration:
         error = plan.refused.get(name) or failures.get(topic_id)
         return _DeletedTopic(topic_name=name, topic_id=topic_id, **refusal(error))
 
-    async def _delete_group(self, group_id: str) -> None:
-        plan = await self._shards.ask(DeleteGroup(group_id), group_id, DeletePlan)
+    async def _delete_group(self, command: DeleteGroup) -> None:
+        group_id = command.group_id
+        plan = await self._shards.ask(command, group_id, DeletePlan)
         if not plan.partitions:
             return
         gone, failures = await self._states.delete(group_id, plan, with_group=True)
@@ -121,3 +123,7 @@ class Administration:
             raise KafkaError(
                 ErrorCode.NON_EMPTY_GROUP, f"A member joined group {group_id} while it was being deleted."
             )
+
+
+def _epoch(request: pb.AlterShareGroupOffsetsRequest | pb.DeleteShareGroupOffsetsRequest) -> int | None:
+    return request.group_epoch if request.HasField("group_epoch") else None

@@ -107,7 +107,9 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     async def DeleteGroups(self, request: pb.DeleteGroupsRequest, _context: Any) -> pb.DeleteGroupsResponse:
         """Kafka: DeleteGroups (42)."""
-        results = await asyncio.gather(*map(self._administration.delete_group, request.group_ids))
+        epochs, delete = request.group_epochs, self._administration.delete_group
+        asked = [(group_id, epochs.get(group_id)) for group_id in request.group_ids]
+        results = await asyncio.gather(*(delete(*one) for one in asked))
         return pb.DeleteGroupsResponse(results=results)
 
     async def DescribeShareGroupOffsets(

@@ -173,6 +173,36 @@ class Coordinator:
         self.refusals: list[KafkaError] = []
         self.answers: list[ErrorCode] = []
         self.partitions = list(range(TOPIC.partitions))
+        self.changes: list[int] = []
+        """The group epoch of each change that was asked for; each raises that of the group."""
+
+    async def ShareGroupDescribe(self, request: group.ShareGroupDescribeRequest, context: Any) -> Any:
+        answer = group.ShareGroupDescribeResponse()
+        for one in request.group_ids:
+            answer.groups.add(group_id=one, group_epoch=len(self.changes) + 1)
+        return answer
+
+    async def AlterShareGroupOffsets(self, request: group.AlterShareGroupOffsetsRequest, context: Any) -> Any:
+        self._change(request.group_epoch)
+        return group.AlterShareGroupOffsetsResponse()
+
+    async def DeleteShareGroupOffsets(
+        self, request: group.DeleteShareGroupOffsetsRequest, context: Any
+    ) -> Any:
+        self._change(request.group_epoch)
+        return group.DeleteShareGroupOffsetsResponse()
+
+    async def DeleteGroups(self, request: group.DeleteGroupsRequest, context: Any) -> Any:
+        self._change(*request.group_epochs.values())
+        answer = group.DeleteGroupsResponse()
+        for one in request.group_ids:
+            answer.results.add(group_id=one)
+        return answer
+
+    def _change(self, epoch: int) -> None:
+        self.changes.append(epoch)
+        if self.refusals:
+            raise self.refusals.pop(0)
 
     async def ShareGroupHeartbeat(
         self, request: group.ShareGroupHeartbeatRequest, context: Any

@@ -65,6 +65,33 @@ def altered(shard: Shard, offsets: dict[tuple[str, int], int]) -> AlterPlan:
     return plan
 
 
+def test_offsets_are_altered_once_by_a_request_that_comes_twice(empty: Shard) -> None:
+    """Workers that are no members may be at work again when the second one comes."""
+    change = AlterOffsets("g", {("a", 0): 5}, EPOCH)
+    plan = empty.ask(change, AlterPlan)
+    empty.tell(StateInitialized("g", frozenset(plan.initialize.start_offsets)))
+    error = empty.refuses(change)
+    assert error.code is ErrorCode.FENCED_STATE_EPOCH
+    assert error.metadata["group_epoch"] == str(EPOCH + 1)
+
+
+@pytest.mark.parametrize("change", [DeleteOffsets("g", ("a",), EPOCH), DeleteGroup("g", EPOCH)])
+def test_state_is_deleted_once_by_a_request_that_comes_twice(
+    empty: Shard, change: DeleteOffsets | DeleteGroup
+) -> None:
+    plan = empty.ask(change, DeletePlan)
+    empty.tell(StateDeleted("g", plan.partitions, with_group=isinstance(change, DeleteGroup)))
+    empty.initialize(empty.beat("gateway", 0, "a"))  # what `Acquire` has done for workers
+    empty.beat("gateway", -1)
+    assert empty.refuses(change).code is ErrorCode.FENCED_STATE_EPOCH
+
+
+def test_a_group_that_is_not_there_is_at_epoch_0(shard: Shard) -> None:
+    first = AlterOffsets("new", {("a", 0): 5}, 0)
+    assert shard.ask(first, AlterPlan).initialize.state_epoch == 1
+    assert shard.refuses(first).code is ErrorCode.FENCED_STATE_EPOCH
+
+
 ADMIN: list[Command] = [AlterOffsets("g", {("a", 0): 5}), DeleteOffsets("g", ("a",)), DeleteGroup("g")]
 
 

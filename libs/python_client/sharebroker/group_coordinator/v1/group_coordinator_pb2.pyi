@@ -393,17 +393,43 @@ Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 class DeleteGroupsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class GroupEpochsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     GROUP_IDS_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCHS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def group_epochs(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """As in AlterShareGroupOffsets, by group id. Consumer groups have none."""
+
     def __init__(
         self,
         *,
         group_ids: _abc.Iterable[_builtins.str] | None = ...,
+        group_epochs: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_epochs", b"group_epochs", "group_ids", b"group_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -680,7 +706,12 @@ class AlterShareGroupOffsetsRequest(_message.Message):
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
+    group_epoch: _builtins.int
+    """Only if the group is at this epoch (ShareGroupDescribe; 0: there is none), else FENCED_STATE_EPOCH: of a request that
+    comes twice the second changes nothing. Absent: the epoch at which a gateway gets it.
+    """
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___AlterShareGroupOffsetsRequest.Topic]: ...
     def __init__(
@@ -688,12 +719,15 @@ class AlterShareGroupOffsetsRequest(_message.Message):
         *,
         group_id: _builtins.str = ...,
         topics: _abc.Iterable[Global___AlterShareGroupOffsetsRequest.Topic] | None = ...,
+        group_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch", "group_epoch", b"group_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch", "group_epoch", b"group_epoch", "group_id", b"group_id", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__group_epoch: _TypeAlias = _typing.Literal["group_epoch"]  # noqa: Y015
+    _WhichOneofArgType__group_epoch: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_epoch) -> _WhichOneofReturnType__group_epoch | None: ...
 
 Global___AlterShareGroupOffsetsRequest: _TypeAlias = AlterShareGroupOffsetsRequest  # noqa: Y015
 
@@ -779,7 +813,10 @@ class DeleteShareGroupOffsetsRequest(_message.Message):
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
     TOPIC_NAMES_FIELD_NUMBER: _builtins.int
+    GROUP_EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
+    group_epoch: _builtins.int
+    """As in AlterShareGroupOffsets."""
     @_builtins.property
     def topic_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -787,12 +824,15 @@ class DeleteShareGroupOffsetsRequest(_message.Message):
         *,
         group_id: _builtins.str = ...,
         topic_names: _abc.Iterable[_builtins.str] | None = ...,
+        group_epoch: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch", "group_epoch", b"group_epoch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "topic_names", b"topic_names"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch", "group_epoch", b"group_epoch", "group_id", b"group_id", "topic_names", b"topic_names"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__group_epoch: _TypeAlias = _typing.Literal["group_epoch"]  # noqa: Y015
+    _WhichOneofArgType__group_epoch: _TypeAlias = _typing.Literal["_group_epoch", b"_group_epoch"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__group_epoch) -> _WhichOneofReturnType__group_epoch | None: ...
 
 Global___DeleteShareGroupOffsetsRequest: _TypeAlias = DeleteShareGroupOffsetsRequest  # noqa: Y015
 
