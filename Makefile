@@ -25,7 +25,7 @@ run: $(READY) ## serve, and work off 336,776 flights with eight processes (ONCE=
 	@$(BIN)/python -m services.flights $(if $(ONCE),--once)
 
 test: $(READY) ## run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 test-fast: $(READY) ## run the pure tests only (seconds)
 	$(BIN)/python -m pytest tests/unit tests/property tests/scenarios -q

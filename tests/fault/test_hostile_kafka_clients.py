@@ -77,7 +77,7 @@ class Honest:
 
     async def goes_on(self, rounds: int = 20) -> None:
         goal = self._rounds + rounds
-        await eventually(lambda: self._rounds >= goal or self._working.done(), 30.0)
+        await eventually(lambda: self._rounds >= goal or self._working.done(), 60.0)
         if self._working.done():
             self._working.result()
 
