@@ -58,6 +58,7 @@ class AcquireCall(NamedTuple):
     """Records for a member, of partitions in the order in which they are to be served.
 
     `max_wait` is for the case that none has records; `max_bytes` and `batch_size` 0 leave it to the leader.
+    Where `min_bytes` are asked for, and partitions have to be loaded, these bytes are enough.
     `with_markers` has markers of transactions acquired, too: Kafka's clients acknowledge them as gaps.
     `without_records` has the answer tell what was acquired, and leaves the record batches out.
     `session_id` is the share session that asks: its end releases what was acquired for it.
@@ -68,7 +69,7 @@ class AcquireCall(NamedTuple):
     partitions: Sequence[TopicPartition]
     max_wait: float
     max_records: int
-    min_bytes: int = 1
+    min_bytes: int = 0
     max_bytes: int = 0
     batch_size: int = 0
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED

@@ -99,6 +99,18 @@ async def test_a_fetch_ends_as_soon_as_it_has_the_bytes_it_asked_for(world: Worl
     assert asyncio.get_running_loop().time() - before < 1
 
 
+async def test_enough_bytes_of_the_first_that_is_loaded_are_an_answer() -> None:
+    async with started() as world:
+        await world.create_topic(partitions=2)
+        for partition in range(2):
+            await world.publish(3, partition)
+        first = await world.acquire(partitions=range(2), min_bytes=1)
+        assert [acquired(answer) for answer in first] == [[(0, 2, 1)], []]
+        await world.publish(2)
+        both = await world.acquire(partitions=range(2), min_bytes=1)
+        assert [acquired(answer) for answer in both] == [[(3, 4, 1)], [(0, 2, 1)]]
+
+
 async def test_records_and_bytes_are_limited_over_all_partitions() -> None:
     async with started() as world:
         await world.create_topic(partitions=3)

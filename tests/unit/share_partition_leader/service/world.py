@@ -265,7 +265,7 @@ class World:
             group_id=GROUP,
             member_id=member,
             partitions=[delivery.TopicPartition(topic_id=TOPIC, partition=n) for n in partitions],
-            **{"max_records": most, "min_bytes": 1, **fields},
+            **{"max_records": most, **fields},
         )
         return list((await self.stub.AcquireRecords(request)).partitions)
 
