@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -19,6 +20,9 @@ from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as 
 _log = structlog.get_logger()
 
 CALL_TIMEOUT: Final = 5.0
+SOON: Final = 1.0
+"""Seconds for which a change of share state waits for leaders to hear of it."""
+
 TRIES: Final = 10
 PAUSE: Final = 1.0
 
@@ -31,14 +35,18 @@ class Departures:
         self._tasks = Tasks(_failed)
 
     def member_left(self, group_id: str, member_id: str) -> None:
-        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked).
-
-        Without a member: leaders are to load the group's state anew (Kafka lets them go on with the old one).
-        """
+        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked)."""
         request = leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)
         # At once: behind one that is silent it would come late, when the member is back with other records.
         for peer in self._router.leaders():
             self.start(self._release(peer, request))
+
+    async def state_changed(self, group_id: str, partitions: Collection[tuple[str, int]]) -> None:
+        """Has leaders load a group's state anew (Kafka lets them go on with the old one).
+
+        Waits for those that hear it soon: whoever changed the state is to get no records by the old one.
+        """
+        await asyncio.wait([self._tasks.spawn(self._reload(group_id, partitions))], timeout=SOON)
 
     def metadata_changed(self, record: CatalogRecord) -> None:
         """Removes the share state of a deleted topic, in the process that owns the catalog."""
@@ -52,6 +60,15 @@ class Departures:
     async def stop(self) -> None:
         """Gives up what is under way."""
         await self._tasks.stop()
+
+    async def _reload(self, group_id: str, partitions: Collection[tuple[str, int]]) -> None:
+        peers = {peer.member.owner: peer for peer in self._router.leaders()}
+        for topic_id, partition in partitions:
+            with suppress(KafkaError):  # one that began to lead just now need not be listed yet
+                peer = await self._router.leader(topic_id, partition)
+                peers[peer.member.owner] = peer
+        request = leader.ReleaseMemberRequest(group_id=group_id)
+        await asyncio.gather(*(self._release(peer, request) for peer in peers.values()))
 
     async def _release(self, peer: Peer[Any], request: leader.ReleaseMemberRequest) -> None:
         try:

@@ -118,7 +118,9 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     await host.start(base.holder)
     stack.push_async_callback(host.stop)
     ends = LeaderLogEnds(base.router)
-    ports = GroupPorts(base.catalog, base.persister, ends, departures.member_left, answers)
+    ports = GroupPorts(
+        base.catalog, base.persister, ends, departures.member_left, departures.state_changed, answers
+    )
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
     metrics = groups.metrics(base.most_series)

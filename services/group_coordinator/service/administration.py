@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import (
@@ -20,6 +20,9 @@ from services.group_coordinator.service.share_states import Failures, ShareState
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 
+Changed = Callable[[str, Collection[TopicPartition]], Awaitable[None]]
+"""Gets a group id, and partitions."""
+
 _AlteredTopic = pb.AlterShareGroupOffsetsResponse.Topic
 _AlteredPartition = pb.AlterShareGroupOffsetsResponse.Partition
 _DeletedTopic = pb.DeleteShareGroupOffsetsResponse.Topic
@@ -29,12 +32,10 @@ _DeletedGroup = pb.DeleteGroupsResponse.DeletableGroupResult
 class Administration:
     """Changes of groups without members. Every method raises KafkaError for what is wrong with the group.
 
-    `changed` is called with the id of a group whose share state is another one now.
+    `changed` tells leaders of a group of whose partitions the share state is another one now.
     """
 
-    def __init__(
-        self, shards: Shards, states: ShareStates, view: ClusterView, changed: Callable[[str], None]
-    ) -> None:
+    def __init__(self, shards: Shards, states: ShareStates, view: ClusterView, changed: Changed) -> None:
         self._shards = shards
         self._states = states
         self._view = view
@@ -73,7 +74,7 @@ class Administration:
         plan = await self._shards.ask(command, request.group_id, AlterPlan)
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
-            self._changed(request.group_id)
+            await self._changed(request.group_id, plan.initialize.start_offsets)
         return pb.AlterShareGroupOffsetsResponse(
             responses=[self._altered(topic, plan, failures) for topic in request.topics]
         )
@@ -98,7 +99,7 @@ class Administration:
         failures: Failures = {}
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan)
-            self._changed(request.group_id)
+            await self._changed(request.group_id, plan.partitions)
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
         return pb.DeleteShareGroupOffsetsResponse(
             responses=[self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
@@ -116,7 +117,7 @@ class Administration:
         if not plan.partitions:
             return
         gone, failures = await self._states.delete(group_id, plan, with_group=True)
-        self._changed(group_id)
+        await self._changed(group_id, plan.partitions)
         for error in failures.values():
             raise error
         if not gone:

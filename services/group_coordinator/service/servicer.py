@@ -15,7 +15,7 @@ from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups, Stay
 from services.group_coordinator.core.machine import Fenced
 from services.group_coordinator.core.view import ClusterView
-from services.group_coordinator.service.administration import Administration
+from services.group_coordinator.service.administration import Administration, Changed
 from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.service.consumers import Consumers
 from services.group_coordinator.service.lag import Lags
@@ -42,14 +42,15 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What the group coordinator stands on. `departed` is called with group id and member id of members that
-    left: leaders can free the records they hold. Without a member id, share state of the group was changed.
-    `answers` are those that the host's groups give.
+    left: leaders can free the records they hold. `changed` tells them of a group and the partitions of which it
+    has another share state now. `answers` are those that the host's groups give.
     """
 
     view: ClusterView
     persister: Persister
     ends: LogEnds
     departed: Fenced
+    changed: Changed
     answers: Answers
 
 
@@ -63,9 +64,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         self._shards = Shards(host, config)
         self._states = ShareStates(ports.persister, self._shards, config.state_timeout)
         self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
-        self._administration = Administration(
-            self._shards, self._states, ports.view, lambda group_id: ports.departed(group_id, "")
-        )
+        self._administration = Administration(self._shards, self._states, ports.view, ports.changed)
         self._consumers = Consumers(self._shards, ports.answers)
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 

@@ -145,7 +145,9 @@ class Process:
         self.catalog_host = make_catalog_host(world.log, settings, self.follower)
         self.cluster = Cluster(self.catalog_host, settings, self.follower)
         self.groups = GroupCoordinator(
-            self.host, settings, Ports(self.follower, world.states, world.ends, self._depart, answers)
+            self.host,
+            settings,
+            Ports(self.follower, world.states, world.ends, self._depart, self._changed, answers),
         )
 
     def _fenced(self, group_id: str, member_id: str) -> None:
@@ -207,3 +209,6 @@ class Process:
 
     def _depart(self, group_id: str, member_id: str) -> None:
         self.departed.append((group_id, member_id))
+
+    async def _changed(self, group_id: str, _partitions: object) -> None:
+        self.departed.append((group_id, ""))

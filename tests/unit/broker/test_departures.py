@@ -13,8 +13,9 @@ from libs.rpc.router import Peer, Router
 from libs.testkit.waiting import eventually
 from services.broker import departures
 from services.broker.departures import Departures
+from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader_pb
 
 ME = Member("1/1", 1, frozenset(), "here:1")
 OTHER = Member("2/1", 2, frozenset(), "there:1")
@@ -23,7 +24,7 @@ OTHER = Member("2/1", 2, frozenset(), "there:1")
 class Silent:
     """A leader that does not answer."""
 
-    async def ReleaseMember(self, request: leader.ReleaseMemberRequest, *, timeout: float) -> NoReturn:
+    async def ReleaseMember(self, request: leader_pb.ReleaseMemberRequest, *, timeout: float) -> NoReturn:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -45,11 +46,16 @@ class Owners:
     def leaders(self) -> list[Peer[Any]]:
         return [Peer(OTHER, Silent()), Peer(ME, self)]
 
+    async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
+        if topic_id != "t":
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return Peer(ME, self)
+
     async def ReleaseMember(
-        self, request: leader.ReleaseMemberRequest, *, timeout: float
-    ) -> leader.ReleaseMemberResponse:
+        self, request: leader_pb.ReleaseMemberRequest, *, timeout: float
+    ) -> leader_pb.ReleaseMemberResponse:
         self.released.append(request.member_id)
-        return leader.ReleaseMemberResponse()
+        return leader_pb.ReleaseMemberResponse()
 
     def share_coordinators(self) -> list[Peer[Any]]:
         return [Peer(ME, self)]
@@ -69,6 +75,28 @@ async def test_a_leader_that_is_silent_delays_no_other() -> None:
     departed = Departures(cast("Router", owners))
     departed.member_left("g", "m")
     await eventually(lambda: owners.released == ["m"])
+    await departed.stop()
+
+
+async def test_whoever_changed_state_waits_for_leaders_that_hear_of_it_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(departures, "SOON", 0.05)
+    owners = Owners(ME)
+    departed = Departures(cast("Router", owners))
+    await departed.state_changed("g", [])
+    assert owners.released == [""]
+    await departed.stop()
+
+
+async def test_a_leader_that_is_not_listed_yet_hears_of_changed_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owners = Owners(ME)
+    monkeypatch.setattr(owners, "leaders", list)
+    departed = Departures(cast("Router", owners))
+    await departed.state_changed("g", [("t", 0), ("t", 1), ("nobody's", 0)])
+    assert owners.released == [""]
     await departed.stop()
 
 
