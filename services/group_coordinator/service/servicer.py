@@ -42,8 +42,8 @@ _logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What the group coordinator stands on. `departed` is called with group id and member id of members that
-    left: leaders can free the records they hold. `changed` tells them of a group and the partitions of which it
-    has another share state now. `answers` are those that the host's groups give.
+    left: leaders can free the records they hold. `changed` tells them of a group, and of which partitions its
+    share state is another one now. `answers` are those that the host's groups give.
     """
 
     view: ClusterView
