@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from libs.share_calls.values import (
     AcknowledgeCall,
@@ -14,15 +15,19 @@ from libs.share_calls.values import (
     TopicPartition,
 )
 from services.share_partition_leader.service.acknowledge import acknowledge
-from services.share_partition_leader.service.fetch import Fetch
+from services.share_partition_leader.service.fetch import Fetch, Fetching
 from services.share_partition_leader.service.settle import Led, settle
 from services.share_partition_leader.service.watch import ShareWatch
+
+
+class Called(Led, Fetching, Protocol):
+    """What calls of gateways ask."""
 
 
 class LocalShareCalls:
     """`ShareCalls` on the partitions that this process leads."""
 
-    def __init__(self, partitions: Led) -> None:
+    def __init__(self, partitions: Called) -> None:
         self._partitions = partitions
 
     async def acquire(self, call: AcquireCall) -> list[Acquisition]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from libs.share_calls.values import AcquireCall, Acquisition, TopicPartition
 from services.share_partition_leader.config import DEFAULT_BATCH_SIZE
@@ -13,6 +14,14 @@ from services.share_partition_leader.service.delivery import Partitions
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.taken import Nothing, Taken
 from sharebroker.errors import KafkaError
+
+
+class Fetching(Partitions, Protocol):
+    """What a fetch asks."""
+
+    @property
+    def ended_sessions(self) -> holders.EndedSessions:
+        """Share sessions that ended lately."""
 
 
 class Fetch:
@@ -31,7 +40,7 @@ class Fetch:
         "_waits",
     )
 
-    def __init__(self, call: AcquireCall, partitions: Partitions) -> None:
+    def __init__(self, call: AcquireCall, partitions: Fetching) -> None:
         self._asked = call
         self._request = AcquireRequest(
             holders.of_member(call.member_id),
@@ -96,6 +105,8 @@ class Fetch:
     async def _round(self) -> bool:
         """Asks every partition once; whether the fetch is satisfied."""
         self._again.clear()
+        if self._asked.session_id in self._partitions.ended_sessions:
+            return True  # nobody would get the records, and they would stay locked
         for part in self._asked.partitions:
             if self._request.max_records <= 0 or self._bytes >= self._asked.max_bytes > 0:
                 return True

@@ -42,6 +42,7 @@ from services.share_partition_leader.config import (
 )
 from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
+from services.share_partition_leader.service.holders import EndedSessions
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import PersistedState, is_changed, load_state, share_key
 from services.share_partition_leader.service.tallies import Tallies
@@ -111,6 +112,7 @@ class Leadership:
     """Leads what the leases give it; a partition is claimed at its first use."""
 
     def __init__(self, ports: Ports) -> None:
+        self.ended_sessions = EndedSessions()
         self._ports = ports
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
@@ -180,6 +182,8 @@ class Leadership:
         self, group_id: str, member_id: str, partitions: Set[tuple[str, int]], session_id: str = ""
     ) -> int:
         """Releases what a member, or one session of it, holds in these partitions or in all; in how many."""
+        if session_id:
+            self.ended_sessions.add(session_id)  # first: what is released wakes the session's own fetch, too
         asked = [
             loaded
             for led in self._named(partitions)

@@ -10,7 +10,7 @@ from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.share_partition_leader.service.virtual_time import settle
-from tests.unit.share_partition_leader.service.world import ACCEPT, RELEASE, TOPIC, World, code
+from tests.unit.share_partition_leader.service.world import ACCEPT, GROUP, RELEASE, TOPIC, World, code
 from tests.unit.share_partition_leader.service.world import world as started
 
 
@@ -194,3 +194,15 @@ async def test_an_unknown_mode_is_refused(world: World) -> None:
         await world.acquire(acquire_mode=7)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert refused.value.violations[0].field == "acquire_mode"
+
+
+async def test_a_session_that_ended_acquires_nothing_by_a_fetch_that_still_waits(world: World) -> None:
+    await world.publish(3)
+    assert acquired((await world.acquire(session_id="s"))[0])
+    late = asyncio.create_task(world.acquire(session_id="s", max_wait_ms=5000))
+    await waiting(world, late)
+    await world.stub.ReleaseMember(
+        pb.ReleaseMemberRequest(group_id=GROUP, member_id="m1", session_id="s")  # it wakes the fetch
+    )
+    assert acquired((await late)[0]) == []
+    assert acquired((await world.acquire(member="m2"))[0]) == [(0, 2, 2)]
