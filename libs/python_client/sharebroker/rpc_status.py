@@ -21,6 +21,9 @@ _LONGEST_MESSAGE = 1_000
 
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # A server of ours tells why it failed: without that the connection was reset in the middle of a call.
+    grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.INTERNAL: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
     grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
     grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
