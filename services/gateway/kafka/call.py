@@ -55,6 +55,11 @@ class Client:
     host: str
     software: str = ""
 
+    @property
+    def is_librdkafka(self) -> bool:
+        """Whether it is librdkafka, by itself or below a client that is called otherwise."""
+        return self.software.startswith(("librdkafka ", "confluent-kafka-"))
+
 
 @dataclass(frozen=True, slots=True)
 class Call:

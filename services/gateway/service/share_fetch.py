@@ -45,7 +45,11 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 
 class ShareFetch(NamedTuple):
-    """A ShareFetch request. `asked` is every partition it names, with its acknowledgements."""
+    """A ShareFetch request. `asked` is every partition it names, with its acknowledgements.
+
+    `first_loaded`: where share-partitions have to be loaded, the first with `min_bytes` is the answer. So it
+    is at a Kafka, whose next answer has the others, and librdkafka's own tests count on it.
+    """
 
     caller: Caller
     key: SessionKey
@@ -59,6 +63,7 @@ class ShareFetch(NamedTuple):
     batch_size: int = 0
     mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
     renews: bool = False
+    first_loaded: bool = False
 
     @property
     def fetches(self) -> bool:
@@ -184,7 +189,7 @@ async def _fetch(
         [part for part in context.partitions if part not in unknown] if unknown else context.partitions,
         _wait(request.wait, unknown.values()) if told.issuperset(unknown) else 0.0,
         request.max_records,
-        request.min_bytes,
+        request.min_bytes if request.first_loaded or request.min_bytes > 1 else 0,
         min(request.max_bytes, gateway.config.fetch_max_bytes),
         request.batch_size,
         request.mode,

@@ -111,7 +111,6 @@ class Fetch:
             if self._request.max_records <= 0 or self._bytes >= self._asked.max_bytes > 0:
                 return True
             if self._cold and self._bytes >= self._asked.min_bytes > 0:
-                # Kafka answers when the first is loaded, without the others: librdkafka's tests count on it.
                 return True
             if part not in self._failed:
                 await self._ask(part)

@@ -325,6 +325,18 @@ async def test_who_is_to_ask_another_broker_is_not_kept_waiting_here(bench: Benc
     assert all(request.max_wait_ms <= MOVED_WAIT * 1000 for request in asked)
 
 
+@pytest.mark.parametrize(("first_loaded", "least", "asked"), [(True, 1, 1), (False, 1, 0), (False, 2, 2)])
+async def test_only_who_counts_on_it_gets_the_first_that_is_loaded_alone(
+    bench: Bench, first_loaded: bool, least: int, asked: int
+) -> None:
+    parts: dict[TopicPartition, Sequence[AckBatch]] = {TopicPartition(TOPIC.topic_id, 0): []}
+    key, caller = SessionKey("group", "me"), Caller("connection")
+    request = ShareFetch(caller, key, 0, parts, (), 0, least, 1_000_000, 500, first_loaded=first_loaded)
+    await share_fetch(bench.gateway, request, Deadline(90))
+    (call,) = bench.leader.of(leader.AcquireRecordsRequest)
+    assert call.min_bytes == asked
+
+
 @pytest.mark.parametrize(("leaving", "code"), [(False, ErrorCode.NOT_LEADER_OR_FOLLOWER), (True, None)])
 async def test_who_leaves_passes_answers_on(bench: Bench, leaving: bool, code: ErrorCode | None) -> None:
     """For what was fetched there; nobody else would take them."""

@@ -16,8 +16,6 @@ _R = response_shapes(18)
 _PRODUCE: Final = 0
 """Told from version 0: older librdkafka compresses nothing otherwise (KAFKA-18659). It never asks in it."""
 _SHARE_GROUP_HEARTBEAT: Final = 76
-_TRY_FOR_EVER: Final = ("librdkafka ", "confluent-kafka-")
-"""librdkafka asks for ever, in silence, where ShareGroupHeartbeat is missing; refused, it gives up."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -34,7 +32,8 @@ async def handle(call: Call) -> Message:
 def _offered(call: Call) -> list[Api]:
     offered = available(call.door)
     heartbeat = served()[_SHARE_GROUP_HEARTBEAT]
-    if heartbeat not in offered and call.client.software.startswith(_TRY_FOR_EVER):
+    if heartbeat not in offered and call.client.is_librdkafka:
+        # It asks for ever, in silence, where ShareGroupHeartbeat is missing; refused, it gives up.
         offered.append(heartbeat)
     return offered
 

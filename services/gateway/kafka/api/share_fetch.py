@@ -50,6 +50,7 @@ def _request(call: Call) -> ShareFetch:
         batch_size=request.batch_size,
         mode=acquire_mode(request.share_acquire_mode),
         renews=request.is_renew_ack,
+        first_loaded=call.client.is_librdkafka,
     )
 
 
