@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass
+from typing import Final
 
 from services.flights.core.ledger import Place
 from services.flights.core.verdict import PartitionState, finished_places
 from sharebroker.aio.admin import Admin
 from sharebroker.consumer.config import TopicPartition
 from sharebroker.errors import ErrorCode, KafkaError
+
+_PATIENCE: Final = 10.0
+_AGAIN: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,20 @@ class Cluster:
         self._partitions = [TopicPartition(names.topic, number) for number in range(names.partitions)]
 
     async def prepare(self) -> None:
-        """The topic and the group's settings, made where they are not there yet."""
+        """The topic and the group's settings, made where they are not there yet.
+
+        Tried for a while: a server that has just started may not be reached at once on a busy machine.
+        """
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return await self._prepare()
+            except KafkaError as error:
+                if not error.retriable or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_AGAIN)
+
+    async def _prepare(self) -> None:
         try:
             await self._admin.create_topic(self._names.topic, self._names.partitions)
         except KafkaError as error:
