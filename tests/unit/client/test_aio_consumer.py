@@ -63,8 +63,12 @@ async def test_no_record_is_asked_for_before_the_application_does(gateway: FakeG
     async with joining(gateway, max_poll_records=40) as consumer:
         stream = await stream_of(gateway)
         assert stream.credit == 0
-        await consumer.poll(0)
-        await eventually(lambda: stream.credit == 40)
+
+        async def asked() -> bool:  # the consumer need not have heard yet that it is assigned partitions
+            await consumer.poll(0)
+            return stream.credit == 40
+
+        await eventually(asked)
 
 
 async def test_iteration_asks_for_more_as_it_proves_fast(gateway: FakeGateway) -> None:
