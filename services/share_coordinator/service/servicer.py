@@ -87,7 +87,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
 
     def write_all(self, shard: int, changes: Changes) -> Begun:
         """Leaders' writes to a shard, as above; one that cannot be asked for refuses all."""
-        commands = [_command(self._existing(*key), change) for key, change in changes]
+        commands = [_command(self._existing(*key)[0], change) for key, change in changes]
         return self._host.shard(shard).submit_all(commands, timeout=self._timeout)
 
     async def InitializeShareGroupState(
@@ -206,18 +206,19 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     def _submit(
         self, group_id: str, topic_id: str, partition: int, command: Callable[[ShareKey], Command]
     ) -> asyncio.Future[Reply]:
-        asked = command(self._existing(group_id, topic_id, partition))
-        index = self._route(group_id, topic_id, partition)[1]
+        key, index = self._existing(group_id, topic_id, partition)
+        asked = command(key)
         made = self._host.shard(index).submit(asked, timeout=self._timeout)
         if switch.on is not None and isinstance(asked, Write):
             tell_of_write(switch.on, made, asked)
         return made
 
-    def _existing(self, group_id: str, topic_id: str, partition: int) -> ShareKey:
-        key, _ = self._route(group_id, topic_id, partition)
+    def _existing(self, group_id: str, topic_id: str, partition: int) -> tuple[ShareKey, int]:
+        """The key of a partition that there is, and its shard."""
+        key, index = self._route(group_id, topic_id, partition)
         if not self._partition_exists(topic_id, partition):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
-        return key
+        return key, index
 
 
 async def _result(
