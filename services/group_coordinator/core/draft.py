@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.group_coordinator.core.model import ShareGroup
-from services.group_coordinator.core.records import OfGroup
+from services.group_coordinator.core.records import GroupRecord, OfGroup
 from services.group_coordinator.core.replay import apply_to
 
 
@@ -22,3 +22,9 @@ class Draft:
             self.group = self.group.copy()
         self.records.append(record)
         apply_to(self.group, record)
+
+    def raise_epoch(self, metadata_hash: int | None = None) -> None:
+        """The group's next epoch; with the hash of its topics as they are now, if that is known."""
+        group = self.group
+        seen = group.metadata_hash if metadata_hash is None else metadata_hash
+        self.put(GroupRecord(group.group_id, group.epoch + 1, seen, group.since_epoch))

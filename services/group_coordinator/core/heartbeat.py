@@ -25,7 +25,6 @@ from services.group_coordinator.core.model import (
 )
 from services.group_coordinator.core.records import (
     CurrentRecord,
-    GroupRecord,
     MemberRecord,
     TargetEpochRecord,
     TargetRecord,
@@ -92,9 +91,8 @@ def beat(draft: Draft, heartbeat: Heartbeat, around: Circumstances) -> Heartbeat
 
 def remove(draft: Draft, member_id: str) -> None:
     """The member leaves, or is fenced. Its partitions go to others with the next heartbeat of one of them."""
-    group = draft.group
-    draft.put(MemberRecord(group.group_id, member_id, None))
-    draft.put(GroupRecord(group.group_id, group.epoch + 1, group.metadata_hash, group.since_epoch))
+    draft.put(MemberRecord(draft.group.group_id, member_id, None))
+    draft.raise_epoch()
 
 
 def _check_room(group: ShareGroup | None, heartbeat: Heartbeat, broker: BrokerConfig, groups: int) -> None:
@@ -143,7 +141,7 @@ def _raise_epoch(
         or _unassigned(group, topics)
         or share_state.interrupted(group, topics, busy)
     ):
-        draft.put(GroupRecord(group.group_id, group.epoch + 1, metadata_hash, group.since_epoch))
+        draft.raise_epoch(metadata_hash)
 
 
 def _unassigned(group: ShareGroup, topics: list[Topic]) -> bool:

@@ -35,8 +35,7 @@ def alter(draft: Draft, command: AlterOffsets, view: ClusterView, now_ms: int) -
     offsets, refused = _alterable(command, view)
     group_id = draft.group.group_id
     if offsets:
-        group = draft.group
-        draft.put(GroupRecord(group_id, group.epoch + 1, group.metadata_hash, group.since_epoch))
+        draft.raise_epoch()
         topics = {topic.topic_id: topic for name, _ in command.offsets if (topic := view.topic(name))}
         share_state.put_topics(draft, _known_topics(draft, offsets, topics, now_ms))
     return AlterPlan(InitializeState(group_id, draft.group.epoch, offsets), refused)
