@@ -15,6 +15,8 @@ from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
 from libs.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
 from libs.coordinator_runtime.pending import Pending, Waiter
 from libs.coordinator_runtime.settings import RuntimeSettings
+from libs.coordinator_runtime.timer import EarliestTimer
+from libs.coordinator_runtime.trimming import Trimming
 from libs.leases.holder import LeaseLost
 from libs.leases.ownership import Ownership
 from libs.leases.port import LeasesUnavailable
@@ -62,12 +64,10 @@ class ShardRuntime(Generic[C, R, A]):
         self._refusal = ""
         self._refused_until = 0.0
         self._decided_in_vain = False
-        self._trimmed = 0
-        self._trim_at = 0.0
-        self._trim_plan: tuple[int, int] | None = None
+        self._trimming = Trimming(settings)
         self._task: asyncio.Task[None] | None = None
-        self._deadline_timer: asyncio.TimerHandle | None = None
-        self._expiry_timer: asyncio.TimerHandle | None = None
+        self._deadline = EarliestTimer(self._on_deadline)
+        self._expiry = EarliestTimer(self._on_expiry)
         self._growth: asyncio.Future[None] | None = None
 
     @property
@@ -188,7 +188,7 @@ class ShardRuntime(Generic[C, R, A]):
         if self._pending:
             deadline = loop.time() + timeout
             self._pending.wait(Waiter(self._pending.applied, deadline, reply, future, writes))
-            self._arm_expiry(deadline)
+            self._expiry.arm(deadline)
         else:
             self._check_held()
             future.set_result(reply)
@@ -283,16 +283,9 @@ class ShardRuntime(Generic[C, R, A]):
                 await self._trim()
 
     async def _trim(self) -> None:
-        pending, settings, now = self._pending, self._settings, asyncio.get_running_loop().time()
-        if self._trim_plan is None:
-            if pending.durable - self._trimmed < settings.trim_records and now < self._trim_at:
-                return
-            self._trim_plan = self._machine.trim_before(), pending.applied
-        # what the machine calls redundant is so only once all it had applied by then is durable
-        before, applied = self._trim_plan
-        if pending.durable < applied:
+        before = self._trimming.due(self._machine, self._pending, asyncio.get_running_loop().time())
+        if before is None:
             return
-        self._trim_plan, self._trimmed, self._trim_at = None, pending.durable, now + settings.trim_interval
         try:
             await self._log.trim(self.shard, self._epoch, before)
         except LogFenced:
@@ -326,9 +319,8 @@ class ShardRuntime(Generic[C, R, A]):
         # a log that was trimmed to nothing still knows where it ended
         position = max(position, await self._log.last_position(self.shard))
         self._machine, self._pending, self._decided_in_vain = machine, Pending(position), False
-        self._trimmed = position - records
+        self._trimming.loaded(position - records, asyncio.get_running_loop().time())
         self._loads += 1
-        self._trim_at = asyncio.get_running_loop().time() + self._settings.trim_interval
 
     # Ends
 
@@ -361,12 +353,10 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _abandon(self, code: ErrorCode, reason: str) -> None:
         self._pending.abandon(code, f"{self.shard}: {reason}")
-        self._trim_plan = None
+        self._trimming.forget()
         self._tell_growth()
-        for timer in (self._deadline_timer, self._expiry_timer):
-            if timer is not None:
-                timer.cancel()
-        self._deadline_timer = self._expiry_timer = None
+        self._deadline.cancel()
+        self._expiry.cancel()
 
     def _move(self, to: ShardState) -> None:
         self.state = transition(self.state, to)
@@ -380,20 +370,11 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _arm_deadline(self) -> None:
         deadline = self._machine.next_deadline()
-        if deadline is None:
-            return
-        loop = asyncio.get_running_loop()
-        delay = max(deadline - self._settings.clock(), self._settings.timer_floor)
-        due, armed = max(loop.time() + delay, self._refused_until), self._deadline_timer
-        # a timer that comes too early finds nothing due and is set again: cheaper than moving it each time
-        if armed is not None:
-            if armed.when() <= due:
-                return
-            armed.cancel()
-        self._deadline_timer = loop.call_at(due, self._on_deadline)
+        if deadline is not None:
+            delay = max(deadline - self._settings.clock(), self._settings.timer_floor)
+            self._deadline.arm(max(asyncio.get_running_loop().time() + delay, self._refused_until))
 
     def _on_deadline(self) -> None:
-        self._deadline_timer = None
         if self.state is not ShardState.ACTIVE:
             return
         # What is due in a process that stood still need not be: its members may be with another owner.
@@ -405,17 +386,8 @@ class ShardRuntime(Generic[C, R, A]):
                 self._take(records)
         self._arm_deadline()
 
-    def _arm_expiry(self, deadline: float) -> None:
-        armed = self._expiry_timer
-        if armed is not None:
-            if armed.when() <= deadline:
-                return
-            armed.cancel()
-        self._expiry_timer = asyncio.get_running_loop().call_at(deadline, self._on_expiry)
-
     def _on_expiry(self) -> None:
-        self._expiry_timer = None
         now = asyncio.get_running_loop().time()
         earliest = self._pending.expire(now)
         if earliest is not None:
-            self._arm_expiry(max(earliest, now + self._settings.timer_floor))
+            self._expiry.arm(max(earliest, now + self._settings.timer_floor))

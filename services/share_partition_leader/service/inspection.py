@@ -6,7 +6,8 @@ from typing import Final
 
 from libs.record_log.core.batch import holes
 from libs.record_log.partition_log import PartitionLog
-from services.share_partition_leader.service.leadership import Leadership, LedPartition
+from services.share_partition_leader.service.leadership import Leadership
+from services.share_partition_leader.service.led_partition import LedPartition
 from services.share_partition_leader.service.log_calls import each
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 

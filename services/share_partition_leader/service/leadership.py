@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
+from collections.abc import Set
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -29,7 +29,6 @@ from libs.leases.holder import LeaseHolder
 from libs.leases.ownership import LeaseOwnership
 from libs.leases.port import LeasesUnavailable
 from libs.persister.port import Persister
-from libs.record_log.core.producers import Verified
 from libs.record_log.partition_log import PartitionLog
 from libs.record_log.port import RecordStore
 from libs.record_log.settings import LogSettings
@@ -43,6 +42,7 @@ from services.share_partition_leader.config import (
 from services.share_partition_leader.core.locks import tokens_of
 from services.share_partition_leader.core.partition import SharePartition
 from services.share_partition_leader.service.holders import EndedSessions
+from services.share_partition_leader.service.led_partition import LedPartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import PersistedState, is_changed, load_state, share_key
 from services.share_partition_leader.service.tallies import Tallies
@@ -50,9 +50,6 @@ from services.share_partition_leader.service.tracing import leader_traces
 from services.share_partition_leader.service.writing import Turns
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
-
-if TYPE_CHECKING:
-    from services.share_partition_leader.service.traced_partition import PartitionTraces
 
 _log = structlog.get_logger()
 
@@ -67,45 +64,6 @@ class Ports:
     store: RecordStore
     persister: Persister
     catalog: CatalogFollower
-
-
-@dataclass(slots=True)
-class LedPartition:
-    """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while.
-
-    `ready` are those of them that are loaded and not retired. `readers` wait for the log to grow, without a
-    group. `verifications` are what coordinators are asked about transactions, by producer id and epoch.
-    `traces`: where this process traces.
-    """
-
-    topic: Topic
-    log: PartitionLog
-    tokens: Iterator[int]
-    groups: dict[str, asyncio.Task[ShareGroupPartition]] = field(default_factory=dict)
-    ready: dict[str, ShareGroupPartition] = field(default_factory=dict)
-    readers: set[asyncio.Event] = field(default_factory=set)
-    verifications: dict[tuple[int, int], asyncio.Task[Verified]] = field(default_factory=dict)
-    traces: PartitionTraces | None = None
-
-    @property
-    def partition(self) -> int:
-        """Its number within the topic."""
-        return names.topic_partition(self.log.partition)[1]
-
-    def loaded(self) -> list[ShareGroupPartition]:
-        """The share-partitions that are ready."""
-        return list(self.ready.values())
-
-    def wake(self) -> None:
-        """Records were appended, or deleted."""
-        for share_partition in self.loaded():
-            share_partition.wake()
-        self.wake_readers()
-
-    def wake_readers(self) -> None:
-        """The log has grown, or is given up."""
-        for reader in self.readers:
-            reader.set()
 
 
 class Leadership:

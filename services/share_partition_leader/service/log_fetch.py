@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from libs.record_log.core.batch import StoredBatch
 from libs.record_log.partition_log import PartitionLog
 from libs.rpc.in_band import wire
-from services.share_partition_leader.service.leadership import Leadership, LedPartition
+from services.share_partition_leader.service.leadership import Leadership
+from services.share_partition_leader.service.led_partition import LedPartition
 from sharebroker.errors import KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 

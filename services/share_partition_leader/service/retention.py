@@ -10,7 +10,8 @@ import structlog
 from libs.clock import now
 from libs.rpc.router import Router
 from services.share_partition_leader.clients.group_offsets import TopicPartition, consumed_offsets
-from services.share_partition_leader.service.leadership import Leadership, LedPartition
+from services.share_partition_leader.service.leadership import Leadership
+from services.share_partition_leader.service.led_partition import LedPartition
 from sharebroker.cancellation import end
 from sharebroker.errors import KafkaError
 

@@ -12,7 +12,7 @@ from libs.clock import now
 from libs.share_calls.values import Acquired, Left, SettleCall, Settlement
 from services.share_partition_leader.service import holders
 from services.share_partition_leader.service.delivery import Partitions
-from services.share_partition_leader.service.leadership import LedPartition
+from services.share_partition_leader.service.led_partition import LedPartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from sharebroker.errors import ErrorCode, KafkaError
 

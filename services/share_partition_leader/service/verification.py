@@ -11,7 +11,7 @@ from libs.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 from libs.record_log.core.producers import UnverifiedError, Verified
 from libs.record_log.lifecycle import not_leader
 from services.share_partition_leader.clients.transactions import Claim, TransactionCheck
-from services.share_partition_leader.service.leadership import LedPartition
+from services.share_partition_leader.service.led_partition import LedPartition
 from sharebroker.errors import ErrorCode, KafkaError
 
 _TRIES: Final = 3
