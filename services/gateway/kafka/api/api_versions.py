@@ -9,13 +9,13 @@ from typing import Final
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.features import SUPPORTED
+from services.gateway.kafka.quiet_heartbeat import HEARTBEAT
 from services.gateway.kafka.table import available, served
 from sharebroker.errors import ErrorCode, KafkaError
 
 _R = response_shapes(18)
 _PRODUCE: Final = 0
 """Told from version 0: older librdkafka compresses nothing otherwise (KAFKA-18659). It never asks in it."""
-_SHARE_GROUP_HEARTBEAT: Final = 76
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -31,7 +31,7 @@ async def handle(call: Call) -> Message:
 
 def _offered(call: Call) -> list[Api]:
     offered = available(call.door)
-    heartbeat = served()[_SHARE_GROUP_HEARTBEAT]
+    heartbeat = served()[HEARTBEAT]
     if heartbeat not in offered and call.client.is_librdkafka:
         # It asks for ever, in silence, where ShareGroupHeartbeat is missing; refused, it gives up.
         offered.append(heartbeat)
