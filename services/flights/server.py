@@ -36,17 +36,19 @@ class Server:
 def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[Server]:
     """All roles in one process with its data below `data`. Raises NotServingError."""
     data.mkdir(parents=True, exist_ok=True)
-    ready, log = data / "ready.json", data / "server.log"
+    # Another run may have a server on the same data: the log is not ours to write before we serve.
+    ready, starting = data / "ready.json", data / "starting.log"
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "services.broker", "--data", str(data)]
     command += ["--grpc", grpc, "--kafka", kafka, "--ready-file", str(ready)]
     for assignment in properties:
         command += ["--set", assignment]
-    with log.open("wb") as output:
+    with starting.open("wb") as output:
         # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
-        facts = _facts(ready, log, process)
+        facts = _facts(ready, starting, process)
+        starting.replace(data / "server.log")
         yield Server(str(facts["grpc"]), str(facts["kafka"] or ""), process)
     finally:
         _stop(process)
