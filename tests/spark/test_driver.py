@@ -148,6 +148,14 @@ async def test_locks_are_renewed_while_a_batch_is_worked_on(world: World) -> Non
         assert await world.finished() == set(range(8))
 
 
+async def test_a_batch_that_was_just_planned_is_not_renewed(world: World) -> None:
+    world.group = await world.client.group(share_record_lock_duration_ms="60000")
+    with world.driver() as driver:
+        for _ in range(20):
+            assert spans(await call(driver.plan, Batch("s"), None, 0)) == [(0, 7)]
+        assert driver.renewals == 0
+
+
 async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: World) -> None:
     world.group = await world.client.group(share_record_lock_duration_ms="1000")
     with world.driver(maxBatchDurationMs="1000") as driver, world.driver(onLeaseLost="continue") as second:

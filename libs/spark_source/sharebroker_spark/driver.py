@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from time import monotonic
 from typing import Any, Final
 
@@ -46,6 +47,7 @@ class Driver:
         self._key: pb.PlanSession | None = None
         self._lock_seconds = 30.0
         self._open: tuple[Batch, float] | None = None
+        self._asked = 0.0
         self._committed = 0
         self._sure = False
         self._fenced: str | None = None
@@ -69,35 +71,36 @@ class Driver:
             return start
         request = pb.PlanRequest(
             topics=topics,
-            commit=self._verdicts(start),
+            accepted=self._accepted(start),
             max_records=self._options.max_records,
             max_wait_ms=wait_ms,
             batch=start.name,
             by_columns=True,
         )
         answer: pb.PlanResponse
+        asked = monotonic()
         answer, sure = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
         self._done(start, answer.left, sure=sure and not answer.repeated)
         if not answer.columns:
             return start
         deadline_ms = min(min(one.lock_deadlines_ms) for one in answer.columns)
         batch = start.next((each for one in answer.columns for each in _ranges(one)), deadline_ms)
-        self._work_on(batch)
+        self._work_on(batch, asked)
         return batch
 
     def resume(self, batch: Batch) -> None:
         """Work on a batch that an earlier process planned; what of it is free is locked again."""
         if self._key is None:
+            asked = monotonic()
             self._renew(batch)
-            self._work_on(batch)
+            self._work_on(batch, asked)
 
     def commit(self, batch: Batch) -> None:
         """Commit a batch that Spark has recorded as done, unless it was before."""
-        verdicts = self._verdicts(batch)
-        if verdicts:
-            answer, sure = self._ask(
-                batch.session, self._client.plans.Commit, pb.CommitRequest(commit=verdicts, batch=batch.name)
-            )
+        accepted = self._accepted(batch)
+        if accepted:
+            request = pb.CommitRequest(accepted=accepted, batch=batch.name)
+            answer, sure = self._ask(batch.session, self._client.plans.Commit, request)
             self._done(batch, answer.left, sure=sure and not answer.repeated)
 
     def token(self, batch: Batch) -> BatchToken:
@@ -112,12 +115,8 @@ class Driver:
         self._closed.set()
         self._wake.set()
 
-    def _verdicts(self, batch: Batch) -> list[pb.PlanVerdict]:
-        if batch.number <= self._committed:
-            return []
-        return [
-            pb.PlanVerdict(range=_range(one), type=delivery.ACKNOWLEDGE_TYPE_ACCEPT) for one in batch.ranges
-        ]
+    def _accepted(self, batch: Batch) -> list[pb.PlanColumns]:
+        return [] if batch.number <= self._committed else _columns(batch)
 
     def _done(self, batch: Batch, left: Sequence[pb.PlanLeft], *, sure: bool) -> None:
         """A batch is committed. What an earlier try or process may have committed is only told."""
@@ -190,9 +189,9 @@ class Driver:
             )
             raise FencedError(self._fenced) from error
 
-    def _work_on(self, batch: Batch) -> None:
+    def _work_on(self, batch: Batch, asked: float) -> None:
         with self._guard:
-            self._open = (batch, monotonic())
+            self._open, self._asked = (batch, monotonic()), asked
         self._wake.set()
 
     # Renewal
@@ -201,9 +200,12 @@ class Driver:
         """Renew the open batch three times in the life of a lock, for as long as a batch may take."""
         pause = self._lock_seconds / _RENEWALS_A_LOCK
         while self._fenced is None and not self._closed.is_set():
-            self._wake.wait(pause)
+            fresh = self._wake.wait(pause)
             self._wake.clear()
             pause = self._lock_seconds / _RENEWALS_A_LOCK
+            if fresh:  # its locks were given after it was asked for
+                pause = max(self._asked + pause - monotonic(), 0.0)
+                continue
             with self._guard:
                 working = self._open
             longest = self._options.max_batch_duration_ms / 1000
@@ -219,9 +221,9 @@ class Driver:
                 pause = min(pause, _RETRY_SECONDS)
 
     def _renew(self, batch: Batch) -> None:
-        topics = sorted({one.topic for one in batch.ranges})
-        request = pb.RenewRequest(topics=topics, ranges=[_range(one) for one in batch.ranges])
-        if topics:
+        columns = _columns(batch)
+        if columns:
+            request = pb.RenewRequest(topics=sorted({one.topic for one in columns}), columns=columns)
             self._ask(batch.session, self._client.plans.Renew, request)
 
 
@@ -230,10 +232,14 @@ def _ranges(planned: pb.PlannedColumns) -> Iterator[Range]:
     return map(Range, repeat(planned.topic), *columns)
 
 
-def _range(one: Range) -> pb.PlanRange:
-    return pb.PlanRange(
-        topic=one.topic, partition=one.partition, first_offset=one.first, last_offset=one.last
-    )
+def _columns(batch: Batch) -> list[pb.PlanColumns]:
+    found = []
+    for topic, ranges in groupby(batch.ranges, key=itemgetter(0)):
+        _, partitions, firsts, lasts, _ = zip(*ranges, strict=True)
+        found.append(
+            pb.PlanColumns(topic=topic, partitions=partitions, first_offsets=firsts, last_offsets=lasts)
+        )
+    return found
 
 
 def _count(left: Iterable[pb.PlanLeft]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from libs.catalog.records import Topic
@@ -26,7 +27,7 @@ from services.gateway.config import (
     MAX_WAIT,
     REQUEST_TIMEOUT,
 )
-from services.gateway.core.planning import RENEW, Partition, Piece, by_partition, still, with_staged
+from services.gateway.core.planning import ACCEPT, RENEW, Partition, Piece, by_partition, still, with_staged
 from services.gateway.core.validation import check_bounds, check_topic_names, refused
 from services.gateway.core.values import SessionKey
 from services.gateway.service.gateway import Gateway
@@ -68,7 +69,7 @@ class Planner:
         topics = self._topics([(topic.name, topic.partitions) for topic in request.topics])
         check_bounds("max_records", request.max_records, 1, MAX_PLAN_RECORDS)
         check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
-        verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
+        verdicts = by_partition(_done(request), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         everything = [(topic, ()) for topic, _ in topics]
         await self._acquire.ensure(key.group_id, everything, deadline)
@@ -82,7 +83,7 @@ class Planner:
 
     async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
         """Settle what is done. Raises KafkaError."""
-        verdicts = by_partition(_verdicts(request.commit), "commit", MAX_PLAN_RANGES)
+        verdicts = by_partition(_done(request), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         left, _, repeated = await self._finish(request, key, [], verdicts, deadline)
         return pb.CommitResponse(left=left, repeated=repeated)
@@ -97,6 +98,7 @@ class Planner:
         """Renew what is held, and take back what was lost. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
         pieces = [_piece(one, RENEW) for one in request.ranges]
+        pieces += _pieces(request.columns, "columns", RENEW)
         asked = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         left, held, _ = await self._settle(key, topics, asked, deadline, renew=True)
@@ -272,6 +274,10 @@ class _Settling:
         )
 
 
+def _done(request: pb.PlanRequest | pb.CommitRequest) -> list[Piece]:
+    return [*_verdicts(request.commit), *_pieces(request.accepted, "accepted", ACCEPT)]
+
+
 def _verdicts(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list[Piece]:
     pieces = [_piece(one.range, one.type) for one in verdicts]
     if any(piece.kind == RENEW for piece in pieces):
@@ -281,6 +287,16 @@ def _verdicts(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list
 
 def _piece(one: pb.PlanRange, kind: int) -> Piece:
     return Piece(one.topic, one.partition, one.first_offset, one.last_offset, kind)
+
+
+def _pieces(columns: Iterable[pb.PlanColumns], field: str, kind: int) -> list[Piece]:
+    found: list[Piece] = []
+    for index, one in enumerate(columns):
+        partitions, firsts, lasts = one.partitions, one.first_offsets, one.last_offsets
+        if not len(partitions) == len(firsts) == len(lasts):
+            raise refused(f"{field}[{index}]", "Its fields are not of one length.")
+        found.extend(map(Piece, repeat(one.topic), partitions, firsts, lasts, repeat(kind)))
+    return found
 
 
 def _range(topic: str, partition: int, first: int, last: int) -> pb.PlanRange:

@@ -13,7 +13,7 @@ from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import admin_pb2 as admin
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from tests.support.client import ACCEPT, REJECT, RELEASE, RENEW, TIMEOUT, Client, refusal, unique
-from tests.support.planned import Driver, count, texts
+from tests.support.planned import Driver, count, places, texts
 
 RECORDS = 20
 
@@ -94,6 +94,27 @@ async def test_a_plan_may_be_told_by_columns(client: Client) -> None:
         ]
         assert list(columns.delivery_counts) == [1, 1]
         assert min(columns.lock_deadlines_ms) > 0
+
+
+async def test_what_is_done_and_what_is_renewed_may_be_told_by_columns(client: Client) -> None:
+    topic, _ = await client.create(3)
+    for partition in (2, 0):
+        await client.publish(topic, ["a", "b"], partition=partition)
+    driver = await Driver(client, await client.group(), topic).open()
+    planned = await driver.plan()
+    await driver.release()
+    columns = pb.PlanColumns(topic=topic, partitions=[0, 2], first_offsets=[0, 0], last_offsets=[1, 0])
+    renewing = pb.RenewRequest(
+        session=driver.key, topics=[topic], ranges=[driver.range(2, 1, 1)], columns=[columns]
+    )
+    assert (await client.plans.Renew(renewing, timeout=TIMEOUT)).lock_deadline_ms > 0
+    wanted = [pb.PlanRequest.Topic(name=topic)]
+    request = pb.PlanRequest(session=driver.key, topics=wanted, max_records=10, accepted=[columns])
+    assert places((await client.plans.Plan(request, timeout=TIMEOUT)).ranges) == [(2, 1, 1)]
+    rest = pb.PlanColumns(topic=topic, partitions=[2], first_offsets=[1], last_offsets=[1])
+    await client.plans.Commit(pb.CommitRequest(session=driver.key, accepted=[rest]), timeout=TIMEOUT)
+    await driver.commit(planned)
+    assert driver.left == [(0, 0, 1, "finished"), (2, 0, 1, "finished")]
 
 
 async def test_verdicts_count_with_the_batch(client: Client) -> None:
@@ -257,6 +278,15 @@ async def test_bad_plans_are_refused(client: Client) -> None:
         "commit[0].type": driver.plan(commit=[(0, 5, 6)], kind=5),
         "verdicts[0].type": driver.stage([(0, 0, 1)], 5),
         "batch": driver.stage([(0, 0, 1)], REJECT, batch="x" * 65),
+        "accepted[0]": client.plans.Commit(
+            pb.CommitRequest(session=driver.key, accepted=[pb.PlanColumns(partitions=[0])]), timeout=TIMEOUT
+        ),
+        "columns[0]": client.plans.Renew(
+            pb.RenewRequest(
+                session=driver.key, topics=[driver.topic], columns=[pb.PlanColumns(last_offsets=[0])]
+            ),
+            timeout=TIMEOUT,
+        ),
         "ranges[0]": driver.renew([(-1, 0, 1)]),
         "range": client.plans.ReadRange(pb.ReadRangeRequest(range=driver.range(0, 3, 2)), timeout=TIMEOUT),
         "range.partition": driver.read((7, 0, 2)),

@@ -153,6 +153,42 @@ class PlannedColumns(_message.Message):
 Global___PlannedColumns: _TypeAlias = PlannedColumns  # noqa: Y015
 
 @_typing.final
+class PlanColumns(_message.Message):
+    """Ranges of a topic, field by field, as in PlannedColumns."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    FIRST_OFFSETS_FIELD_NUMBER: _builtins.int
+    LAST_OFFSETS_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """The topic's name."""
+    @_builtins.property
+    def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def first_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    @_builtins.property
+    def last_offsets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Inclusive."""
+
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        partitions: _abc.Iterable[_builtins.int] | None = ...,
+        first_offsets: _abc.Iterable[_builtins.int] | None = ...,
+        last_offsets: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["first_offsets", b"first_offsets", "last_offsets", b"last_offsets", "partitions", b"partitions", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanColumns: _TypeAlias = PlanColumns  # noqa: Y015
+
+@_typing.final
 class PlanLeft(_message.Message):
     """Offsets that were not committed, or not taken back."""
 
@@ -282,6 +318,7 @@ class PlanRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
     BY_COLUMNS_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
     max_records: _builtins.int
     """At most this many offsets, 1 to 1000000; the open batch is given as it is."""
     max_wait_ms: _builtins.int
@@ -298,6 +335,10 @@ class PlanRequest(_message.Message):
     def commit(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
         """Done: decided upon before anything is planned. At most 100000 ranges."""
 
+    @_builtins.property
+    def accepted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
+        """Done, and accepted: the same as in `commit`, and much less work where there are many. Both together have at most 100000 ranges."""
+
     def __init__(
         self,
         *,
@@ -308,10 +349,11 @@ class PlanRequest(_message.Message):
         max_wait_ms: _builtins.int = ...,
         batch: _builtins.str = ...,
         by_columns: _builtins.bool = ...,
+        accepted: _abc.Iterable[Global___PlanColumns] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "by_columns", b"by_columns", "commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "batch", b"batch", "by_columns", b"by_columns", "commit", b"commit", "max_records", b"max_records", "max_wait_ms", b"max_wait_ms", "session", b"session", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -362,6 +404,7 @@ class RenewRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
+    COLUMNS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
@@ -370,16 +413,21 @@ class RenewRequest(_message.Message):
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanRange]:
         """The batch that is being worked on. What of it the session no longer holds is taken back where nobody else has it."""
 
+    @_builtins.property
+    def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
+        """More of `ranges`, field by field."""
+
     def __init__(
         self,
         *,
         session: Global___PlanSession | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         ranges: _abc.Iterable[Global___PlanRange] | None = ...,
+        columns: _abc.Iterable[Global___PlanColumns] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ranges", b"ranges", "session", b"session", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "ranges", b"ranges", "session", b"session", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -418,22 +466,28 @@ class CommitRequest(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     COMMIT_FIELD_NUMBER: _builtins.int
     BATCH_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
     batch: _builtins.str
     """As in PlanRequest."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
     def commit(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]: ...
+    @_builtins.property
+    def accepted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
+        """As in PlanRequest."""
+
     def __init__(
         self,
         *,
         session: Global___PlanSession | None = ...,
         commit: _abc.Iterable[Global___PlanVerdict] | None = ...,
         batch: _builtins.str = ...,
+        accepted: _abc.Iterable[Global___PlanColumns] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batch", b"batch", "commit", b"commit", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "batch", b"batch", "commit", b"commit", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
