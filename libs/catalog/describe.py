@@ -10,7 +10,7 @@ from typing import Final
 
 from libs.catalog.catalog import TopicCatalog
 from libs.catalog.decide import effective_broker
-from libs.catalog.internal import STATE_CONFIGS, STATE_TOPIC
+from libs.catalog.internal import CONFIGS
 from libs.catalog.names import check_group_id
 from libs.catalog.records import ConfigResource, ResourceType
 from libs.config.broker import BROKER_KEYS, BrokerConfig
@@ -92,8 +92,8 @@ def describe(state: TopicCatalog, static: BrokerConfig, resource: ConfigResource
     if resource.type is ResourceType.GROUP:
         check_group_id(resource.name, "resource_name")
     settings = state.configs(resource)
-    if resource.type is ResourceType.TOPIC and resource.name == STATE_TOPIC:
-        settings = STATE_CONFIGS
+    if resource.type is ResourceType.TOPIC and resource.name in CONFIGS:
+        settings = CONFIGS[resource.name]
     elif resource.type is ResourceType.TOPIC and not state.topic(resource.name):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{resource.name}'.")
     return describe_settings(state, static, resource.type, settings)

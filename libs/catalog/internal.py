@@ -1,40 +1,52 @@
-"""Internal topics: the log of share state, which Kafka's clients may read, and the name of another."""
+"""Internal topics, which Kafka's clients may read: the logs of share state and of groups.
+
+They stand in no catalog: their partitions are coordinators' shards.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from libs.catalog.records import Topic
+from libs.config.broker import BrokerConfig
 from sharebroker.errors import ErrorCode, KafkaError
 
 STATE_TOPIC: Final = "__share_group_state"
-"""Kafka's name of it. It stands in no catalog: its partitions are the share coordinator's shards."""
+"""Kafka's topic of share coordinators: its partitions are their shards."""
 
 STATE_TOPIC_ID: Final = "L0q_9xXBWcW1PYDWSy-nXw"
 """The same in every cluster; a UUID of version 5, so that no drawn one is ever like it."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""Kafka's topic of group coordinators. Here it only shows, to those who ask for it by name, which broker
-coordinates which groups: it has no records."""
+"""Kafka's topic of group coordinators: its partitions are their shards."""
 
 OFFSETS_TOPIC_ID: Final = "_RY4r9BRVi2OXDlmjLLUjQ"
 
 IDS: Final = {STATE_TOPIC: STATE_TOPIC_ID, OFFSETS_TOPIC: OFFSETS_TOPIC_ID}
 """Both, by name."""
 
+NAMES: Final = {topic_id: name for name, topic_id in IDS.items()}
+"""Both, by id."""
 
-STATE_CONFIGS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
-"""Its settings as Kafka has them: no time limit, yet what newer records replaced goes."""
+CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    STATE_TOPIC: {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"},
+    OFFSETS_TOPIC: {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    },
+}
+"""Their settings as Kafka has them: no time limit, yet what newer records replaced goes."""
 
 
-def state_topic(partitions: int) -> Topic:
-    """The internal topic as clients see it."""
-    return Topic(STATE_TOPIC_ID, STATE_TOPIC, partitions, STATE_CONFIGS)
-
-
-def offsets_topic(partitions: int) -> Topic:
-    """The group coordinator's shards, as clients see them who ask by name."""
-    return Topic(OFFSETS_TOPIC_ID, OFFSETS_TOPIC, partitions, {})
+def internal_topic(name: str, config: BrokerConfig) -> Topic:
+    """One of them as clients see it."""
+    partitions = {
+        STATE_TOPIC: config.share_coordinator_state_topic_num_partitions,
+        OFFSETS_TOPIC: config.offsets_topic_num_partitions,
+    }
+    return Topic(IDS[name], name, partitions[name], CONFIGS[name])
 
 
 def check_not_internal(name: str, topic_id: str = "") -> None:

@@ -147,9 +147,9 @@ class Router:
             return self._share_calls
         return RemoteShareCalls(peer.stub)
 
-    async def group_coordinator(self, group_id: str) -> GroupCoordinatorServiceAsyncStub:
-        """The coordinator of a group."""
-        peer = await self._coordinator(self._group_resource(group_id), GroupCoordinatorServiceStub)
+    async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
+        """The owner of a shard of groups."""
+        peer = await self._coordinator(names.shard(GROUP_COORDINATOR, shard), GroupCoordinatorServiceStub)
         return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
 
     def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
@@ -243,9 +243,9 @@ class Router:
         """After NOT_LEADER_OR_FOLLOWER."""
         self._ownership.forget(names.partition(topic_id, partition))
 
-    def forget_group_coordinator(self, group_id: str) -> None:
+    def forget_group_coordinator(self, shard: int) -> None:
         """After NOT_COORDINATOR."""
-        self._ownership.forget(self._group_resource(group_id))
+        self._ownership.forget(names.shard(GROUP_COORDINATOR, shard))
 
     def forget_transaction_coordinator(self, transactional_id: str) -> None:
         """After NOT_COORDINATOR."""
@@ -278,9 +278,6 @@ class Router:
             task.cancel()
         for channel in self._channels.values():
             await channel.close()
-
-    def _group_resource(self, group_id: str) -> str:
-        return names.shard(GROUP_COORDINATOR, self.group_shard(group_id))
 
     def _transaction_resource(self, transactional_id: str) -> str:
         return names.shard(TRANSACTIONS, shard_of(transactional_id, self._shards[TRANSACTIONS]))

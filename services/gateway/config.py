@@ -13,8 +13,8 @@ MAX_WAIT: Final = 60.0
 MOVED_WAIT: Final = 0.05
 """Longest wait for records of a session with partitions that clients are to ask another broker for."""
 
-STATE_LOG_PATIENCE: Final = 5.0
-"""How long a reader of the log of share state waits for a shard that nobody owns at the moment."""
+SHARD_LOG_PATIENCE: Final = 5.0
+"""How long a reader of an internal topic waits for a shard that nobody owns at the moment."""
 
 MAX_PUBLISH_RECORDS: Final = 10_000
 MAX_ACQUIRE_RECORDS: Final = 1_000

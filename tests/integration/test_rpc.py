@@ -307,7 +307,7 @@ async def test_router_closes_the_channels_to_processes_that_are_gone(address: st
     ("look_up", "code"),
     [
         (lambda router: router.leader("T", 0), ErrorCode.LEADER_NOT_AVAILABLE),
-        (lambda router: router.group_coordinator("g"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (lambda router: router.group_coordinator(0), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (lambda router: router.catalog(), ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (lambda router: router.share_coordinator(3), ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],

@@ -124,6 +124,14 @@ def header_of(data: Buffer, position: int = 0) -> BatchHeader:
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
+def sealed(header: BatchHeader, records: Buffer) -> bytes:
+    """The batch of this header and these records; its length and CRC become what they are."""
+    length = HEADER_SIZE - LENGTH_STARTS + len(records)
+    data = bytearray(_HEADER.pack(*header._replace(length=length, crc=0))) + records
+    _CRC.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_COVERS_FROM:]))
+    return bytes(data)
+
+
 def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
     """Check the batches of one produce request for one partition and return their headers in order.
 

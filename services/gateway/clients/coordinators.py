@@ -32,11 +32,20 @@ class Coordinators:
         deadline: Deadline,
     ) -> T:
         """Call the coordinator of a group. Raises KafkaError."""
+        return await self.of_groups(self._router.group_shard(group_id), send, deadline)
+
+    async def of_groups(
+        self,
+        shard: int,
+        send: Callable[[GroupCoordinatorServiceAsyncStub, float], Awaitable[T]],
+        deadline: Deadline,
+    ) -> T:
+        """Call the owner of a shard of groups. Raises KafkaError."""
 
         async def attempt(left: float) -> T:
-            return await send(await self._router.group_coordinator(group_id), left)
+            return await send(await self._router.group_coordinator(shard), left)
 
-        return await persist(attempt, lambda: self._router.forget_group_coordinator(group_id), deadline)
+        return await persist(attempt, lambda: self._router.forget_group_coordinator(shard), deadline)
 
     async def of_share_state(
         self,

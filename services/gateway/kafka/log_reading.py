@@ -1,4 +1,4 @@
-"""The partitions of a Fetch: ordinary topics are read at their leaders, state at its coordinators."""
+"""The partitions of a Fetch: ordinary topics are read at their leaders, internal ones at coordinators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from services.gateway.config import MAX_WAIT
 from services.gateway.kafka.call import Call
 from services.gateway.kafka.old_errors import told
 from services.gateway.kafka.topics import Part, Refused, is_internal
-from services.gateway.service import state_log
+from services.gateway.service import internal_topics
 from services.gateway.service.fetch_log import Answer, LogFetchLimits, fetch_log
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
@@ -20,7 +20,7 @@ _R = response_shapes(_FETCH)
 
 _NO_OFFSET: Final = -1
 _LEAST_SHARE: Final = 16 * 1024
-"""Bytes that a partition of the internal topic may give of the answer, however many are asked for."""
+"""Bytes that a partition of an internal topic may give of the answer, however many are asked for."""
 
 _MEANS_MOVED: Final = frozenset(
     {
@@ -39,8 +39,8 @@ would ask again and again without a pause."""
 class LogReading:
     """One Fetch. It waits unless a partition moved elsewhere, or none can be served.
 
-    Where both kinds of topics are asked for, the internal one is looked at first, and what comes of it while
-    the others are waited for is told by the next Fetch.
+    Where both kinds of topics are asked for, the internal ones are looked at first, and what comes of them
+    while the others are waited for is told by the next Fetch.
     """
 
     def __init__(self, call: Call, located: Sequence[Part | Refused]) -> None:
@@ -68,21 +68,26 @@ class LogReading:
         return [_of_log(answer, self._call.version, committed=committed) for answer in fetched]
 
     async def internal(self, some: list[Part]) -> list[Message]:
-        """Answers for partitions of the internal topic."""
+        """Answers for partitions of internal topics."""
         most = max(self._max_bytes // len(some), _LEAST_SHARE)
         wanted = [
-            state_log.Wanted(
-                asked.partition, asked.fetch_offset, min(max(asked.partition_max_bytes, 0), most)
+            internal_topics.Wanted(
+                topic.topic_id,
+                asked.partition,
+                asked.fetch_offset,
+                min(max(asked.partition_max_bytes, 0), most),
             )
-            for _, asked in some
+            for topic, asked in some
         ]
-        fetched = await state_log.fetch(self._call.gateway, wanted, 0.0 if self._mixed else self._wait)
+        fetched = await internal_topics.fetch(self._call.gateway, wanted, 0.0 if self._mixed else self._wait)
         if any(isinstance(one, KafkaError) or one.record_batches for one in fetched):
             self._wait = 0.0
-        return self._of_state_log(wanted, fetched)
+        return self._of_internal(wanted, fetched)
 
-    def _of_state_log(
-        self, wanted: Sequence[state_log.Wanted], fetched: Sequence[state_log.Fetched | KafkaError]
+    def _of_internal(
+        self,
+        wanted: Sequence[internal_topics.Wanted],
+        fetched: Sequence[internal_topics.Fetched | KafkaError],
     ) -> list[Message]:
         room = self._max_bytes
         answers = []
@@ -93,7 +98,7 @@ class LogReading:
             fits = len(one.record_batches) <= room or room == self._max_bytes
             records = one.record_batches if fits else b""
             room -= len(records)
-            answers.append(_of_state(asked.partition, one, records))
+            answers.append(_of_shard(asked.partition, one, records))
         return answers
 
 
@@ -118,7 +123,7 @@ def _of_log(answer: Answer, version: int, *, committed: bool) -> Message:
     )
 
 
-def _of_state(partition: int, fetched: state_log.Fetched, records: bytes) -> Message:
+def _of_shard(partition: int, fetched: internal_topics.Fetched, records: bytes) -> Message:
     return _R.PartitionData(
         partition_index=partition,
         high_watermark=fetched.high_watermark,

@@ -1,21 +1,14 @@
-"""Topics and partitions as Kafka's clients name them; the internal topic is one among them."""
+"""Topics and partitions as Kafka's clients name them; the internal topics are among them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from libs.catalog.internal import (
-    IDS,
-    OFFSETS_TOPIC,
-    OFFSETS_TOPIC_ID,
-    STATE_TOPIC,
-    STATE_TOPIC_ID,
-    offsets_topic,
-)
+from libs.catalog.internal import IDS, NAMES
 from libs.catalog.records import Topic
 from services.gateway.kafka.call import Call
-from services.gateway.service import state_log
+from services.gateway.service import internal_topics
 from sharebroker.errors import ErrorCode, KafkaError
 
 A = TypeVar("A")
@@ -38,7 +31,7 @@ class Refused(NamedTuple):
 
 def topics(call: Call) -> list[Topic]:
     """All topics."""
-    return [*call.gateway.catalog.catalog.topics(), state_log.topic(call.gateway)]
+    return [*call.gateway.catalog.catalog.topics(), *internal_topics.topics(call.gateway)]
 
 
 def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
@@ -46,26 +39,24 @@ def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
 
     Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
     """
-    if topic_id == STATE_TOPIC_ID or (name == STATE_TOPIC and not topic_id):
-        return state_log.topic(call.gateway)
     if not topic_id and name is not None:
-        return call.gateway.topic(name)
-    topic = call.gateway.catalog.topic_by_id(topic_id)
+        return internal_topics.topic(call.gateway, name) if name in IDS else call.gateway.topic(name)
+    topic = topic_by_id(call, topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
     return topic
 
 
-def shown_topic(call: Call, name: str, topic_id: str = "") -> Topic:
-    """As `topic_of`, and the topic that only shows who coordinates groups."""
-    if topic_id == OFFSETS_TOPIC_ID or (name == OFFSETS_TOPIC and not topic_id):
-        return offsets_topic(call.gateway.config.offsets_topic_num_partitions)
-    return topic_of(call, name, topic_id)
+def topic_by_id(call: Call, topic_id: str) -> Topic | None:
+    """The topic of this id."""
+    if topic_id in NAMES:
+        return internal_topics.topic(call.gateway, NAMES[topic_id])
+    return call.gateway.catalog.topic_by_id(topic_id)
 
 
 def is_internal(topic: Topic) -> bool:
     """Whether the topic can only be looked at, and by Kafka's clients alone."""
-    return topic.topic_id in IDS.values()
+    return topic.topic_id in NAMES
 
 
 def part_of(
@@ -99,7 +90,7 @@ async def answers(
     internal: Callable[[list[Part]], Awaitable[Sequence[A]]],
     refused: Callable[[Refused], A],
 ) -> list[A]:
-    """The answer for each part, in order; each kind of topics is asked at once, the internal one first."""
+    """The answer for each part, in order; each kind of topics is asked at once, the internal ones first."""
     found: dict[int, A] = {}
     led: tuple[dict[int, Part], dict[int, Part]] = ({}, {})
     for number, part in enumerate(located):

@@ -29,12 +29,14 @@ from services.group_coordinator.service.messages import (
     not_described,
 )
 from services.group_coordinator.service.metrics import GroupMetrics
+from services.group_coordinator.service.offsets_log import OffsetsLog
 from services.group_coordinator.service.shards import Host, Shards
 from services.group_coordinator.service.share_states import ShareStates
 from sharebroker.errors import KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as consumers_pb
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceServicer
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as log_pb
 
 _logger = logging.getLogger(__name__)
 
@@ -66,6 +68,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
         self._administration = Administration(self._shards, self._states, ports.view, ports.changed)
         self._consumers = Consumers(self._shards, ports.answers)
+        self._offsets_log = OffsetsLog(host, ports.view, config.runtime.clock)
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 
     async def close(self) -> None:
@@ -163,6 +166,16 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
     ) -> Any:
         """Kafka: DescribeGroups (15), one group."""
         return await self._consumers.describe(request.group_id)
+
+    async def FetchGroupLog(self, request: log_pb.FetchShareGroupStateRequest, _context: Any) -> Any:
+        """Commits of a shard in Kafka's form; raises, among others, OFFSET_OUT_OF_RANGE."""
+        return await self._offsets_log.fetch(request)
+
+    async def FindGroupLogOffset(
+        self, request: log_pb.FindShareGroupStateOffsetRequest, _context: Any
+    ) -> Any:
+        """An offset of a shard's log by time; raises as FetchGroupLog does."""
+        return await self._offsets_log.find_offset(request)
 
     async def _fence(self, group_id: str, member_id: str) -> None:
         try:

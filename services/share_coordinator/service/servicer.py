@@ -12,6 +12,7 @@ from libs.coordinator_runtime.host import ShardHost
 from libs.persister.port import Begun, Changes, StateChange
 from libs.persister.port import ShareKey as PersisterKey
 from libs.rpc.in_band import refusal
+from libs.shard_topic.reading import fetch, find_offset
 from libs.stream_log.port import StreamLog
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.core.combine import StateBatch
@@ -30,9 +31,9 @@ from services.share_coordinator.core.machine import ShareCoordinatorMachine
 from services.share_coordinator.core.records import ShareRecord
 from services.share_coordinator.service.inspection import inspect
 from services.share_coordinator.service.messages import batches_in, read_fields, summary_fields
-from services.share_coordinator.service.state_log import Shard, fetch, find_offset
 from services.share_coordinator.service.tracing import tell_of_write
 from services.share_coordinator.store.codec import ShareRecordCodec
+from services.share_coordinator.store.kafka_format import kafka_record
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceServicer
@@ -69,7 +70,6 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         stream_of: Callable[[str], str],
     ) -> None:
         self._host = host
-        self._shards = config.shards
         self._timeout = config.write_timeout
         self._partition_exists = partition_exists
         self._stream_of = stream_of
@@ -162,18 +162,13 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self, request: pb.FetchShareGroupStateRequest, _context: Any
     ) -> pb.FetchShareGroupStateResponse:
         """Records of a shard's log in Kafka's form; raises, among others, OFFSET_OUT_OF_RANGE."""
-        return await fetch(self._shard(request.shard), request)
+        return await fetch(self._host, kafka_record, request)
 
     async def FindShareGroupStateOffset(
         self, request: pb.FindShareGroupStateOffsetRequest, _context: Any
     ) -> pb.FindShareGroupStateOffsetResponse:
         """An offset of a shard's log by time; raises as the others refuse in band."""
-        return await find_offset(self._shard(request.shard), request.timestamp)
-
-    def _shard(self, index: int) -> Shard:
-        if not 0 <= index < self._shards:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no shard {index}.")
-        return self._host.shard(index)
+        return await find_offset(self._host, kafka_record, request)
 
     async def _each(
         self, request: Any, command: Callable[[ShareKey, Any], Command], shape: Any, fields: Fields

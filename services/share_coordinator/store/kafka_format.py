@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
-from libs.record_log.core.batch import LEADER_EPOCH, assign, header_of
+from libs.kafka_wire.writing import put_uvarint
+from libs.shard_topic.batches import KafkaRecord
 from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.key import INT32_MAX, ShareKey
+from services.share_coordinator.core.key import ShareKey
 from services.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -23,8 +24,6 @@ from services.share_coordinator.core.records import (
     ShareDelta,
     ShareRecord,
 )
-from sharebroker.records.batch_builder import BatchBuilder
-from sharebroker.records.compression import CODECS
 
 SNAPSHOT: Final = 0
 UPDATE: Final = 1
@@ -41,32 +40,10 @@ _PARTITION: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 
 
-class KafkaRecord(NamedTuple):
-    """What a consumer receives; without a value it is a tombstone."""
-
-    timestamp_ms: int
-    key: bytes
-    value: bytes | None
-
-    @property
-    def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key) + len(self.value or b"")
-
-
 def kafka_record(record: ShareRecord) -> KafkaRecord:
     """A record of the shard's log in Kafka's form."""
     record_type, value = _VALUES[type(record)]
     return KafkaRecord(record.write_timestamp_ms, _key(record_type, record.key), value(record))
-
-
-def record_batch(base_offset: int, records: Sequence[KafkaRecord]) -> bytes:
-    """One record batch (magic 2, not compressed) of records with consecutive offsets from `base_offset`."""
-    builder = BatchBuilder(CODECS["none"], INT32_MAX)
-    for record in records:
-        builder.append(*record)
-    data = builder.build()
-    return assign(data, [header_of(data)], base_offset, LEADER_EPOCH)[0].data
 
 
 def _key(record_type: int, key: ShareKey) -> bytes:
@@ -105,16 +82,9 @@ def _tail(batches: Iterable[StateBatch], delivery_complete_count: int) -> bytes:
     packed = [_BATCH.pack(*batch) for batch in batches]
     known = delivery_complete_count != _COUNT_UNKNOWN
     count = _COUNT_TAG.pack(1, 0, 4, delivery_complete_count) if known else _NO_TAGS
-    return b"".join((_unsigned_varint(len(packed) + 1), *packed, count))
-
-
-def _unsigned_varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    tail = bytearray()
+    put_uvarint(tail, len(packed) + 1)
+    return b"".join((tail, *packed, count))
 
 
 def _tombstone(_: object) -> None:

@@ -59,6 +59,7 @@ async def _values(cluster: Cluster) -> Values:
         "retention.ms",
         "earliest",
         "__share_group_state",
+        "__consumer_offsets",
         "share.version",
     )
     small = st.sampled_from([0, 1, 2, 3, 5, -1])

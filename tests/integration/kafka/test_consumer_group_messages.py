@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from libs.catalog.internal import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
-from tests.integration.kafka.logs import fetch_one, list_offset
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part
@@ -237,15 +235,6 @@ async def test_a_member_that_goes_away_while_it_waits_keeps_nobody_waiting(world
         again = await one.ask(JOIN, 3, **joining(group, place.member_id))
         assert again.error_code == 0
         assert len(again.members) == 2, "until its session has run out"
-
-
-async def test_their_topic_has_nothing_to_read(kafka: KafkaClient) -> None:
-    """Only who asks for it by name sees which broker coordinates which groups."""
-    found = await list_offset(kafka, OFFSETS_TOPIC, -2)
-    by_name = await fetch_one(kafka, OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 0, version=12)
-    by_id = await fetch_one(kafka, OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 0)
-    assert found.error_code == by_name.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert by_id.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("version", range(2))

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from libs.catalog.internal import STATE_TOPIC
+from libs.catalog.internal import OFFSETS_TOPIC, OFFSETS_TOPIC_ID, STATE_TOPIC
 from libs.coordinator_runtime.hashing import shard_of
-from tests.integration.kafka.logs import list_offset
+from tests.integration.kafka.logs import fetch, fetch_topic, list_offset, values
 from tests.integration.kafka.world import World
+from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient
 from tests.support.kafka_tools import Ran, needs_kafka, run_tool
 
 pytestmark = needs_kafka
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+OFFSETS_FORMATTER = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
+CONSUMER_GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 FORMATTER = "org.apache.kafka.tools.consumer.group.share.ShareGroupStateMessageFormatter"
 
 
@@ -64,6 +67,30 @@ async def test_the_formatter_of_share_state_prints_checkpoints_and_deltas(
     assert last["stateBatches"] == [
         {"firstOffset": 2, "lastOffset": 2, "deliveryState": 2, "deliveryCount": 1}
     ]
+
+
+async def test_the_formatter_of_offsets_prints_commits_and_tombstones(
+    world: World, kafka: KafkaClient
+) -> None:
+    at, group = await world.readable(records=5), unique("consumers")
+    of_group = ("--group", group, "--topic", at.topic)
+    await run(world, CONSUMER_GROUPS, "--reset-offsets", *of_group, "--to-offset", "3", "--execute")
+    await run(world, CONSUMER_GROUPS, "--delete-offsets", *of_group)
+    shard = shard_of(group, 50)
+    start = (await list_offset(kafka, OFFSETS_TOPIC, -2, partition=shard)).offset
+    asked = fetch_topic(OFFSETS_TOPIC, OFFSETS_TOPIC_ID, 18, partition=shard, fetch_offset=start)
+    there = (await fetch(kafka, 18, asked)).responses[0].partitions[0].records
+    where = ("--topic", OFFSETS_TOPIC, "--partition", str(shard), "--offset", "earliest")
+    most = ("--max-messages", str(len(values(there))))
+    ran = await run(world, CONSOLE, *where, *most, "--formatter", OFFSETS_FORMATTER)
+    commit, tombstone = (one for one in documents(ran.out) if one["key"]["data"]["group"] == group)
+    key = {"type": 1, "data": {"group": group, "topic": at.topic, "partition": 0}}
+    assert commit["key"] == tombstone["key"] == key
+    assert tombstone["value"] is None
+    assert commit["value"]["version"] == 4
+    data = commit["value"]["data"]
+    assert data.pop("commitTimestamp") > 1_700_000_000_000
+    assert data == {"offset": 3, "leaderEpoch": -1, "metadata": "", "topicId": at.topic_id}
 
 
 def documents(text: str) -> list[dict[str, Any]]:

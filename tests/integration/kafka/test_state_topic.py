@@ -1,4 +1,7 @@
-"""The topic __share_group_state as Kafka clients see it: there for everybody, to be read and nothing else."""
+"""The topic __share_group_state as Kafka clients see it: there for everybody, to be read and nothing else.
+
+What is shown and refused is the same for __consumer_offsets, the other internal topic.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from libs.catalog.internal import STATE_TOPIC, STATE_TOPIC_ID
+from libs.catalog.internal import IDS, STATE_TOPIC, STATE_TOPIC_ID
 from libs.coordinator_runtime.hashing import shard_of
 from libs.testkit.brokers import Serve, one_process
 from sharebroker.errors import ErrorCode
@@ -108,12 +111,17 @@ async def test_offsets(kafka: KafkaClient, at: Readable) -> None:
     assert reach.end_offset > records[-1].offset
 
 
-@pytest.mark.parametrize("by", [{"name": STATE_TOPIC}, {"topic_id": STATE_TOPIC_ID, "name": None}, None])
-async def test_metadata_shows_it(kafka: KafkaClient, by: dict[str, Any] | None) -> None:
-    asked = None if by is None else [part(METADATA, "MetadataRequestTopic", **by)]
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("by", ["name", "id", "nothing"])
+async def test_metadata_shows_it(kafka: KafkaClient, name: str, by: str) -> None:
+    fields: dict[str, dict[str, str | None]] = {
+        "name": {"name": name},
+        "id": {"topic_id": IDS[name], "name": None},
+    }
+    asked = None if by == "nothing" else [part(METADATA, "MetadataRequestTopic", **fields[by])]
     answer = await kafka.ask(METADATA, 13, topics=asked, allow_auto_topic_creation=True)
-    [topic] = [one for one in answer.topics if one.is_internal]
-    assert (topic.error_code, topic.name, topic.topic_id) == (0, STATE_TOPIC, STATE_TOPIC_ID)
+    [topic] = [one for one in answer.topics if one.name == name]
+    assert (topic.error_code, topic.is_internal, topic.topic_id) == (0, True, IDS[name])
     assert sorted(one.partition_index for one in topic.partitions) == list(range(SHARDS))
 
 
@@ -138,45 +146,50 @@ def _restart(process: Serve) -> None:
     process.start()
 
 
-# What is refused
+# What is refused, of this topic as of __consumer_offsets
 
 
-async def test_nobody_writes_to_it(kafka: KafkaClient) -> None:
+@pytest.mark.parametrize("name", IDS)
+async def test_nobody_writes_to_it(kafka: KafkaClient, name: str) -> None:
     asked = part(PRODUCE, "PartitionProduceData", index=0, records=b"")
-    for version, named in ((12, {"name": STATE_TOPIC}), (13, {"topic_id": STATE_TOPIC_ID})):
+    for version, named in ((12, {"name": name}), (13, {"topic_id": IDS[name]})):
         topics = [part(PRODUCE, "TopicProduceData", partition_data=[asked], **named)]
         answer = await kafka.ask(PRODUCE, version, acks=1, timeout_ms=1000, topic_data=topics)
         error = answer.responses[0].partition_responses[0].error_code
         assert error == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_nobody_deletes_from_it(kafka: KafkaClient) -> None:
+@pytest.mark.parametrize("name", IDS)
+async def test_nobody_deletes_from_it(kafka: KafkaClient, name: str) -> None:
     asked = part(DELETE_RECORDS, "DeleteRecordsPartition", partition_index=0, offset=-1)
-    topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=STATE_TOPIC, partitions=[asked])]
+    topics = [part(DELETE_RECORDS, "DeleteRecordsTopic", name=name, partitions=[asked])]
     answer = await kafka.ask(DELETE_RECORDS, 2, topics=topics, timeout_ms=1000)
     refused = answer.topics[0].partitions[0]
     assert (refused.error_code, refused.low_watermark) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
 
-async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient) -> None:
-    new = part(CREATE_TOPICS, "CreatableTopic", name=STATE_TOPIC, num_partitions=1, replication_factor=1)
+@pytest.mark.parametrize("name", IDS)
+async def test_nobody_makes_deletes_or_widens_it(kafka: KafkaClient, name: str) -> None:
+    new = part(CREATE_TOPICS, "CreatableTopic", name=name, num_partitions=1, replication_factor=1)
     made = await kafka.ask(CREATE_TOPICS, 7, topics=[new], timeout_ms=5000)
     assert made.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
-    for named in ({"name": STATE_TOPIC}, {"name": None, "topic_id": STATE_TOPIC_ID}):
+    for named in ({"name": name}, {"name": None, "topic_id": IDS[name]}):
         gone = [part(DELETE_TOPICS, "DeleteTopicState", **named)]
         deleted = await kafka.ask(DELETE_TOPICS, 6, topics=gone, timeout_ms=5000)
         assert deleted.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-    wider = part(CREATE_PARTITIONS, "CreatePartitionsTopic", name=STATE_TOPIC, count=99, assignments=None)
+    wider = part(CREATE_PARTITIONS, "CreatePartitionsTopic", name=name, count=99, assignments=None)
     widened = await kafka.ask(CREATE_PARTITIONS, 3, topics=[wider], timeout_ms=5000)
     assert widened.results[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_nobody_shares_it(kafka: KafkaClient) -> None:
+@pytest.mark.parametrize("name", IDS)
+async def test_nobody_shares_it(kafka: KafkaClient, name: str) -> None:
     """Kafka has nothing against it; here the topic is in no group's reach."""
-    joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[STATE_TOPIC])
+    joined = await kafka.heartbeat(unique("group"), unique("member"), 0, subscribed_topic_names=[name])
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, [])
 
 
-async def test_grpc_clients_do_not_meet_it(world: World) -> None:
+@pytest.mark.parametrize("name", IDS)
+async def test_grpc_clients_do_not_meet_it(world: World, name: str) -> None:
     with pytest.raises(Exception, match="internal"):
-        await world.client.publish(STATE_TOPIC, ["x"])
+        await world.client.publish(name, ["x"])

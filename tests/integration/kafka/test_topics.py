@@ -254,7 +254,8 @@ async def test_all_topics_are_described_in_order(kafka: KafkaClient) -> None:
     )
     assert leader.leader_id in await brokers(kafka)
     assert leader.replica_nodes == leader.isr_nodes == [leader.leader_id]
-    assert [one.is_internal for one in shown if one.name == "__share_group_state"] == [True]
+    internal = [one.name for one in shown if one.is_internal]
+    assert internal == ["__consumer_offsets", "__share_group_state"]
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
+from libs.shard_topic.batches import record_batch
 from services.share_coordinator.core.commands import Command
 from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.store.kafka_format import kafka_record, record_batch
+from services.share_coordinator.store.kafka_format import kafka_record
 from tests.property.share_coordinator.commands import KEYS
 from tests.property.share_coordinator.test_machine import histories, lived, rules
 from tests.support.kafka_state import fold, read_batches
@@ -15,8 +16,8 @@ from tests.unit.share_coordinator.naive import NaiveRuns
 
 
 def check(shard: Shard) -> None:
-    made = [kafka_record(record) for record in shard.records()]
-    read = list(read_batches(record_batch(shard.log[0][0] - 1, made))) if made else []
+    made = [(position - 1, kafka_record(record)) for position, record in shard.log]
+    read = list(read_batches(record_batch(made[0][0], made[-1][0] + 1, made))) if made else []
     assert [record.offset + 1 for record in read] == [position for position, _ in shard.log]
     folded = fold(read)
     assert set(folded) == {tuple(key) for key in KEYS if shard.state(key) is not None}

@@ -1,4 +1,4 @@
-"""The internal topic: in no catalog, and yet its name and id are taken."""
+"""The internal topics: in no catalog, and yet their names and ids are taken."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from libs.catalog.internal import (
     STATE_TOPIC,
     STATE_TOPIC_ID,
     check_not_internal,
-    offsets_topic,
-    state_topic,
+    internal_topic,
 )
 from libs.catalog.records import ConfigResource, ResourceType
 from libs.catalog.topic_ids import topic_id_bytes
@@ -41,6 +40,7 @@ RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
         (DeleteTopic(topic_id=STATE_TOPIC_ID), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (DeleteTopic(topic_id=OFFSETS_TOPIC_ID), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (CreatePartitions(STATE_TOPIC, 99), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (CreatePartitions(OFFSETS_TOPIC, 99), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (AlterConfigs(RESOURCE, {"retention.ms": "1"}), ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
@@ -52,16 +52,36 @@ def test_nobody_changes_it(command: CatalogCommand, code: ErrorCode) -> None:
 
 def test_its_id_is_one_and_no_drawn_one() -> None:
     assert {topic_id_bytes(topic_id)[6] >> 4 for topic_id in IDS.values()} == {5}
-    assert [state_topic(3).topic_id, offsets_topic(3).topic_id] == [*IDS.values()]
+    assert [internal_topic(name, BrokerConfig()).topic_id for name in IDS] == [*IDS.values()]
 
 
-def test_its_settings_are_kafkas() -> None:
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        (STATE_TOPIC, {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}),
+        (
+            OFFSETS_TOPIC,
+            {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"},
+        ),
+    ],
+)
+def test_its_settings_are_kafkas(name: str, settings: dict[str, str]) -> None:
+    resource = ConfigResource(ResourceType.TOPIC, name)
     set_ = {
         entry.name: entry.value
-        for entry in describe(TopicCatalog(), BrokerConfig(), RESOURCE)
+        for entry in describe(TopicCatalog(), BrokerConfig(), resource)
         if entry.source is ConfigSource.TOPIC
     }
-    assert set_ == {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"}
+    assert set_ == settings
+    assert internal_topic(name, BrokerConfig()).configs == settings
+
+
+def test_it_has_a_partition_for_each_shard() -> None:
+    config = BrokerConfig.parse(
+        ["offsets.topic.num.partitions=3", "share.coordinator.state.topic.num.partitions=4"]
+    )
+    assert internal_topic(OFFSETS_TOPIC, config).partitions == 3
+    assert internal_topic(STATE_TOPIC, config).partitions == 4
 
 
 def test_other_topics_are_not_internal() -> None:

@@ -10,7 +10,7 @@ from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.core.paging import Position, page
 from services.gateway.kafka import permissions
 from services.gateway.kafka.call import Api, Call
-from services.gateway.kafka.topics import is_internal, shown_topic, topics
+from services.gateway.kafka.topics import is_internal, topic_of, topics
 from sharebroker.errors import ErrorCode, KafkaError
 
 _R = response_shapes(75)
@@ -50,7 +50,7 @@ def _asked(call: Call) -> dict[str, Topic | KafkaError]:
 def _found(call: Call, name: str) -> Topic | KafkaError:
     try:
         check_topic_name(name)
-        return shown_topic(call, name)
+        return topic_of(call, name)
     except KafkaError as error:
         return error
 

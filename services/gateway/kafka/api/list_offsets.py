@@ -10,8 +10,8 @@ from typing import Any, Final
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.topics import Part, Refused, answers, by_topic, part_of, parts
-from services.gateway.service import state_log
 from services.gateway.service.cluster import list_offsets
+from services.gateway.service.internal_topics import find_offset
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
@@ -85,13 +85,14 @@ async def _ordinary(call: Call, some: list[Part]) -> list[Message]:
 
 
 async def _internal(call: Call, some: list[Part]) -> list[Message]:
-    return await asyncio.gather(*(_state_log(call, asked) for _, asked in some))
+    return await asyncio.gather(*(_of_internal(call, one) for one in some))
 
 
-async def _state_log(call: Call, asked: Any) -> Message:
+async def _of_internal(call: Call, part: Part) -> Message:
+    topic, asked = part
     try:
         timestamp = _MEANT.get(asked.timestamp, asked.timestamp)
-        found = await state_log.find_offset(call.gateway, asked.partition_index, timestamp)
+        found = await find_offset(call.gateway, topic.topic_id, asked.partition_index, timestamp)
     except KafkaError as error:
         return _error(asked, error)
     return _answer(call, asked, found.offset, found.timestamp)

@@ -11,7 +11,7 @@ from libs.catalog.records import Topic
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka import permissions
 from services.gateway.kafka.call import Api, Call
-from services.gateway.kafka.topics import is_internal, shown_topic, topics
+from services.gateway.kafka.topics import is_internal, topic_of, topics
 from services.gateway.service.cluster import cluster_id
 from services.gateway.service.topics import create_on_demand
 from sharebroker.errors import ErrorCode, KafkaError
@@ -60,7 +60,7 @@ async def _asked(call: Call, name: str | None, topic_id: str) -> Message:
             check_topic_name(name or "")
             if name not in IDS and call.request.allow_auto_topic_creation:
                 await create_on_demand(call.gateway, name or "", call.deadline())
-        return _topic(call, shown_topic(call, name or "", topic_id))
+        return _topic(call, topic_of(call, name or "", topic_id))
     except KafkaError as error:
         return _R.MetadataResponseTopic(
             error_code=error.code, name=None if topic_id else name, topic_id=topic_id

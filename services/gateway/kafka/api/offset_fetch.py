@@ -8,7 +8,7 @@ from typing import Any, Final
 from libs.kafka_wire.shapes import Message, Shapes, response_shapes
 from services.gateway.kafka.call import Api, Call
 from services.gateway.kafka.consumer_groups import coordinator
-from services.gateway.kafka.topics import topic_of
+from services.gateway.kafka.topics import topic_by_id, topic_of
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
@@ -75,7 +75,7 @@ def _asked(call: Call, topics: Any, kept: Kept) -> list[tuple[str, str, list[int
     found: dict[str, list[int]] = {}
     for topic_id, index in kept:
         found.setdefault(topic_id, []).append(index)
-    known = ((call.gateway.catalog.topic_by_id(topic_id), some) for topic_id, some in found.items())
+    known = ((topic_by_id(call, topic_id), some) for topic_id, some in found.items())
     return [(topic.name, topic.topic_id, some) for topic, some in known if topic is not None]
 
 

@@ -5,6 +5,7 @@ import warnings
 
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as sharebroker_dot_group__coordinator_dot_v1_dot_group__coordinator__pb2
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -110,6 +111,16 @@ class GroupCoordinatorServiceStub:
                 '/sharebroker.group_coordinator.v1.GroupCoordinatorService/ConsumerGroupDescribe',
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.FromString,
+                _registered_method=True)
+        self.FetchGroupLog = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/FetchGroupLog',
+                request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.FromString,
+                _registered_method=True)
+        self.FindGroupLogOffset = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/FindGroupLogOffset',
+                request_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.FromString,
                 _registered_method=True)
 
 
@@ -222,6 +233,21 @@ class GroupCoordinatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FetchGroupLog(self, request, context):
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindGroupLogOffset(self, request, context):
+        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -299,6 +325,16 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
                     servicer.ConsumerGroupDescribe,
                     request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.FromString,
                     response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.SerializeToString,
+            ),
+            'FetchGroupLog': grpc.unary_unary_rpc_method_handler(
+                    servicer.FetchGroupLog,
+                    request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.FromString,
+                    response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.SerializeToString,
+            ),
+            'FindGroupLogOffset': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindGroupLogOffset,
+                    request_deserializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.FromString,
+                    response_serializer=sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -707,6 +743,60 @@ class GroupCoordinatorService:
             '/sharebroker.group_coordinator.v1.GroupCoordinatorService/ConsumerGroupDescribe',
             sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeRequest.SerializeToString,
             sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.ConsumerGroupDescribeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FetchGroupLog(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/FetchGroupLog',
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateRequest.SerializeToString,
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FetchShareGroupStateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindGroupLogOffset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/FindGroupLogOffset',
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetRequest.SerializeToString,
+            sharebroker_dot_share__coordinator_dot_v1_dot_share__coordinator__pb2.FindShareGroupStateOffsetResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as _consumer_groups_pb2
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as _group_coordinator_pb2
+from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as _share_coordinator_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -64,6 +65,12 @@ class GroupCoordinatorServiceStub:
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]
     """A consumer group. Kafka: DescribeGroups (15)."""
+    FetchGroupLog: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """
+    FindGroupLogOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
+    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
 
 @_typing.type_check_only
 class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
@@ -100,6 +107,12 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
     """A consumer group. Kafka: DescribeGroups (15)."""
+    FetchGroupLog: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """
+    FindGroupLogOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
+    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
 
 class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
@@ -223,5 +236,23 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.ConsumerGroupDescribeResponse, _abc.Awaitable[_consumer_groups_pb2.ConsumerGroupDescribeResponse]]:
         """A consumer group. Kafka: DescribeGroups (15)."""
+
+    @_abc_1.abstractmethod
+    def FetchGroupLog(
+        self,
+        request: _share_coordinator_pb2.FetchShareGroupStateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """
+
+    @_abc_1.abstractmethod
+    def FindGroupLogOffset(
+        self,
+        request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
+        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer: GroupCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -804,6 +804,8 @@ Global___DeleteTopicStateResponse: _TypeAlias = DeleteTopicStateResponse  # noqa
 
 @_typing.final
 class FetchShareGroupStateRequest(_message.Message):
+    """This message and the next three are those of the group coordinator's FetchGroupLog and FindGroupLogOffset, too."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     SHARD_FIELD_NUMBER: _builtins.int
@@ -841,7 +843,10 @@ class FetchShareGroupStateResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     record_batches: _builtins.bytes
-    """Whole record batches (magic 2), ascending: keys and values in Kafka's form (ShareSnapshot, ShareUpdate)."""
+    """Whole record batches (magic 2), ascending: keys and values in Kafka's form (ShareSnapshot, ShareUpdate;
+    OffsetCommit of groups). A batch may have fewer records than offsets, or none: the topic need not show everything
+    that lies in the log.
+    """
     log_start_offset: _builtins.int
     """The first offset there is."""
     high_watermark: _builtins.int

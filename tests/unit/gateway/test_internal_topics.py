@@ -1,4 +1,4 @@
-"""Reading the log of share state from the shards' owners."""
+"""Reading internal topics from the shards' owners."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from libs.catalog.internal import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from libs.testkit.waiting import eventually
-from services.gateway.service import state_log
-from services.gateway.service.state_log import Fetched, Found, Wanted
+from services.gateway.service import internal_topics
+from services.gateway.service.internal_topics import Fetched, Found, Wanted
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
 from tests.unit.gateway.conftest import Bench
 
 
 class Shards:
-    """A share coordinator: `records` of each shard, told when there are any or the wait is over."""
+    """A coordinator: `records` of each shard, told when there are any or the wait is over."""
 
     def __init__(self) -> None:
         self.records: dict[int, bytes] = {}
@@ -50,6 +52,9 @@ class Shards:
         self.fail(request.shard)
         return Found(offset=request.shard, timestamp=request.timestamp)
 
+    FetchGroupLog = FetchShareGroupState
+    FindGroupLogOffset = FindShareGroupStateOffset
+
 
 @pytest.fixture
 def shards(bench: Bench) -> Shards:
@@ -59,13 +64,13 @@ def shards(bench: Bench) -> Shards:
 
 
 def wanted(*partitions: int) -> list[Wanted]:
-    return [Wanted(partition, 0, 1000) for partition in partitions]
+    return [Wanted(STATE_TOPIC_ID, partition, 0, 1000) for partition in partitions]
 
 
 async def fetch(bench: Bench, *partitions: int, max_wait: float = 0.0) -> list[bytes | ErrorCode]:
     return [
         one.code if isinstance(one, KafkaError) else one.record_batches
-        for one in await state_log.fetch(bench.gateway, wanted(*partitions), max_wait)
+        for one in await internal_topics.fetch(bench.gateway, wanted(*partitions), max_wait)
     ]
 
 
@@ -115,7 +120,7 @@ async def test_a_shard_that_moves_is_looked_up_anew(bench: Bench, shards: Shards
             raise KafkaError(code)
 
     shards.fail = fail
-    found = await state_log.find_offset(bench.gateway, 3, -1)
+    found = await internal_topics.find_offset(bench.gateway, STATE_TOPIC_ID, 3, -1)
     assert (found.offset, found.timestamp) == (3, -1)
     assert bench.ownership.forgotten == ["share-coordinator:3"] * 2
 
@@ -123,14 +128,36 @@ async def test_a_shard_that_moves_is_looked_up_anew(bench: Bench, shards: Shards
 async def test_a_shard_without_owner_has_no_leader(
     bench: Bench, shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_log, "STATE_LOG_PATIENCE", 0.02)
+    monkeypatch.setattr(internal_topics, "SHARD_LOG_PATIENCE", 0.02)
     bench.ownership.nobody = True
     assert await fetch(bench, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     with pytest.raises(KafkaError) as refused:
-        await state_log.find_offset(bench.gateway, 3, -1)
+        await internal_topics.find_offset(bench.gateway, STATE_TOPIC_ID, 3, -1)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_the_topic_has_a_partition_for_each_shard(bench: Bench) -> None:
-    topic = state_log.topic(bench.gateway)
-    assert (topic.name, topic.partitions) == ("__share_group_state", 50)
+async def test_groups_are_asked_for_theirs(bench: Bench, shards: Shards) -> None:
+    groups = Shards()
+    bench.router.register_local(GroupCoordinatorServiceStub, groups)
+    shards.records, groups.records = {3: b"state"}, {3: b"offsets"}
+    both = [Wanted(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
+    answers = await internal_topics.fetch(bench.gateway, both)
+    assert [one.record_batches for one in answers if isinstance(one, Fetched)] == [b"offsets", b"state"]
+    failures = iter([ErrorCode.NOT_COORDINATOR])
+
+    def fail(_: int) -> None:
+        if (code := next(failures, None)) is not None:
+            raise KafkaError(code)
+
+    groups.fail = fail
+    found = await internal_topics.find_offset(bench.gateway, OFFSETS_TOPIC_ID, 3, -2)
+    assert (found.offset, found.timestamp) == (3, -2)
+    assert bench.ownership.forgotten == ["group-coordinator:3"]
+
+
+async def test_a_topic_has_a_partition_for_each_shard(bench: Bench) -> None:
+    topics = internal_topics.topics(bench.gateway)
+    assert [(topic.name, topic.partitions) for topic in topics] == [
+        ("__share_group_state", 50),
+        ("__consumer_offsets", 50),
+    ]
