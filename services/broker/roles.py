@@ -9,6 +9,7 @@ from functools import partial
 from libs.leases.deaths import Doors
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
+from libs.rpc.transaction_check import CoordinatorCheck
 from services.broker.departures import Departures
 from services.broker.foundation import Foundation
 from services.gateway.kafka.announced import Announced
@@ -22,6 +23,7 @@ from services.gateway.service.plan_servicer import PlanServicer
 from services.gateway.service.produce_servicer import ProduceServicer
 from services.gateway.service.scaler_servicer import ScalerServicer
 from services.gateway.service.share_servicer import ShareServicer
+from services.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
 from services.group_coordinator.clients.markers import LeaderMarkers
 from services.group_coordinator.config import GroupCoordinatorConfig
@@ -35,7 +37,6 @@ from services.group_coordinator.service.transactions import TransactionCoordinat
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.service.leftovers import Leftovers
 from services.share_coordinator.service.servicer import ShareCoordinator, make_host
-from services.share_partition_leader.clients.transactions import CoordinatorCheck
 from services.share_partition_leader.service.calls import LocalShareCalls
 from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.metrics import LeaderMetrics
@@ -117,9 +118,14 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     host = make_group_host(base.log, config, base.catalog, fenced, answers)
     await host.start(base.holder)
     stack.push_async_callback(host.stop)
-    ends = LeaderLogEnds(base.router)
     ports = GroupPorts(
-        base.catalog, base.persister, ends, departures.member_left, departures.state_changed, answers
+        base.catalog,
+        base.persister,
+        LeaderLogEnds(base.router),
+        departures.member_left,
+        departures.state_changed,
+        answers,
+        CoordinatorCheck(base.router, base.catalog),
     )
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
@@ -159,7 +165,8 @@ async def _transaction_coordinator(
 
     host = make_transaction_host(base.log, config, base.catalog, ending)
     base.hosts.append(host)
-    coordinator = TransactionCoordinator(host, config, LeaderMarkers(base.router, base.catalog))
+    markers = AllMarkers(LeaderMarkers(base.router, base.catalog), GroupMarkers(base.router))
+    coordinator = TransactionCoordinator(host, config, markers)
     await host.start(base.holder)
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)

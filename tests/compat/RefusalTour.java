@@ -1,14 +1,10 @@
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
-import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
-import org.apache.kafka.common.serialization.StringSerializer;
 
 /** Programs that want what a server does not do; a line for each: the exception that ends it, or "nothing". */
 public final class RefusalTour {
@@ -39,7 +35,6 @@ public final class RefusalTour {
     private void attempt(String wanted) {
         switch (wanted) {
             case "share" -> share();
-            case "transaction" -> commitInTransaction();
             default -> subscribe();
         }
     }
@@ -50,17 +45,6 @@ public final class RefusalTour {
             for (int poll = 0; poll < POLLS; poll++) {
                 consumer.poll(POLL);
             }
-        }
-    }
-
-    private void commitInTransaction() {
-        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "transactional.id", "refused");
-        try (var producer = new KafkaProducer<>(config, new StringSerializer(), new StringSerializer())) {
-            producer.initTransactions();
-            producer.beginTransaction();
-            var group = new ConsumerGroupMetadata("group");
-            producer.sendOffsetsToTransaction(Map.of(partition, new OffsetAndMetadata(0)), group);
-            producer.commitTransaction();
         }
     }
 

@@ -15,7 +15,6 @@ from tests.support.kafka_tools import needs_kafka, run_tool
 TOUR = Path(__file__).with_name("RefusalTour.java")
 SAYS = {
     "consumer": "The cluster does not support the new CONSUMER group protocol. ",
-    "transaction": "The node does not support TXN_OFFSET_COMMIT",
     "share": "The cluster does not support the share group protocol ",
 }
 """What is tried while share.version is 0, and how the message of UnsupportedVersionException begins."""

@@ -15,10 +15,11 @@ from libs.testkit.brokers import Cluster, one_process
 from libs.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, connected, unique
 
-pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for both
+pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for all
 
 KILLS = 3
 PARTITIONS = 2
+MOVED = 1200
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,76 @@ async def test_transactions_are_whole_or_not_there_at_all(cluster: Cluster) -> N
     assert set(map(frozenset, seen.values())) == {frozenset(range(PARTITIONS))}
     assert books.committed <= seen.keys()
     assert not books.aborted & seen.keys()
+
+
+async def test_what_is_consumed_and_produced_in_transactions_is_there_once(cluster: Cluster) -> None:
+    async with connected(cluster.address) as client:
+        target, _ = await client.create(PARTITIONS)
+        source, _ = await client.create(PARTITIONS)
+        for partition in range(PARTITIONS):
+            values = [str(number) for number in range(partition, MOVED, PARTITIONS)]
+            await client.publish(source, values, partition=partition)
+    mill = _Mill(cluster.kafka, source, target)
+    moving = asyncio.create_task(asyncio.to_thread(mill.move))
+    for number in range(KILLS):
+        enough = (number + 1) * MOVED // (KILLS + 2)
+        await eventually(lambda: mill.moved >= enough, 3 * TIMEOUT)  # noqa: B023 - it is called at once
+        await kill(cluster)
+    await moving
+    found = await asyncio.to_thread(read, cluster.kafka, target)
+    assert sorted(int(value) for _, value in found) == list(range(MOVED))
+
+
+class _Mill:
+    """Consumes in a group and produces what it got, in transactions; with new clients where these fail."""
+
+    def __init__(self, address: str, source: str, target: str) -> None:
+        self._address = address
+        self._partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
+        self._target = target
+        self._name = unique("mill")
+        self.moved = 0
+
+    def move(self) -> None:
+        """Until all is moved, as far as the group has committed."""
+        while self.moved < MOVED:
+            consumer = confluent_kafka.Consumer(
+                {
+                    "bootstrap.servers": self._address,
+                    "group.id": self._name,
+                    "isolation.level": "read_committed",
+                    "auto.offset.reset": "earliest",
+                    "enable.auto.commit": False,
+                    "session.timeout.ms": 6000,
+                    "heartbeat.interval.ms": 200,
+                }
+            )
+            # Where librdkafka begins anew with its bootstrap servers, it waits in vain for the group's
+            # coordinator, as it had known it.
+            settings = {"transactional.id": self._name, "metadata.recovery.strategy": "none"}
+            producer = confluent_kafka.Producer({"bootstrap.servers": self._address, **settings})
+            try:
+                producer.init_transactions(2 * TIMEOUT)
+                consumer.subscribe([self._partitions[0].topic])
+                while self.moved < MOVED:
+                    self._transact(consumer, producer)
+            except confluent_kafka.KafkaException:
+                continue  # the next ones abort what is open, and go on from what is committed
+            finally:
+                consumer.close()
+
+    def _transact(self, consumer: confluent_kafka.Consumer, producer: confluent_kafka.Producer) -> None:
+        messages = [one for one in consumer.consume(10, 0.2) if one.error() is None]
+        if messages:
+            producer.begin_transaction()
+            for message in messages:
+                producer.produce(self._target, message.value() or b"", partition=message.partition() or 0)
+            position = consumer.position(consumer.assignment())
+            group = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(position, group, 2 * TIMEOUT)
+            producer.commit_transaction(2 * TIMEOUT)
+        committed = consumer.committed(self._partitions, 2 * TIMEOUT)
+        self.moved = sum(max(0, one.offset) for one in committed)
 
 
 class _Books:

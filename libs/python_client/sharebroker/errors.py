@@ -46,6 +46,7 @@ class ErrorCode(IntEnum):
     UNKNOWN_MEMBER_ID = 25
     INVALID_SESSION_TIMEOUT = 26
     REBALANCE_IN_PROGRESS = 27
+    INVALID_COMMIT_OFFSET_SIZE = 28
     TOPIC_AUTHORIZATION_FAILED = 29
     GROUP_AUTHORIZATION_FAILED = 30
     CLUSTER_AUTHORIZATION_FAILED = 31
@@ -84,6 +85,7 @@ class ErrorCode(IntEnum):
     GROUP_MAX_SIZE_REACHED = 81
     FENCED_INSTANCE_ID = 82
     INVALID_RECORD = 87
+    UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
     INVALID_UPDATE_VERSION = 95
@@ -177,6 +179,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.UNKNOWN_MEMBER_ID, "FAILED_PRECONDITION", False, "The group does not know this member."),
     (ErrorCode.INVALID_SESSION_TIMEOUT, "INVALID_ARGUMENT", False, "The session timeout is out of bounds."),
     (ErrorCode.REBALANCE_IN_PROGRESS, "UNAVAILABLE", True, "The group is being changed."),
+    (ErrorCode.INVALID_COMMIT_OFFSET_SIZE, "INVALID_ARGUMENT", False, "More offsets than may be committed at once."),
     (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this topic."),
     (ErrorCode.GROUP_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this group."),
     (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "PERMISSION_DENIED", False, "Not allowed on this cluster."),
@@ -215,6 +218,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, str, bool, str], ...]] = (
     (ErrorCode.GROUP_MAX_SIZE_REACHED, "RESOURCE_EXHAUSTED", False, "The group has as many members as it may have."),
     (ErrorCode.FENCED_INSTANCE_ID, "FAILED_PRECONDITION", False, "Another member has this instance id now."),
     (ErrorCode.INVALID_RECORD, "INVALID_ARGUMENT", False, "A record is not legal."),
+    (ErrorCode.UNSTABLE_OFFSET_COMMIT, "UNAVAILABLE", True, "A transaction over this offset is still going on."),
     (ErrorCode.THROTTLING_QUOTA_EXCEEDED, "RESOURCE_EXHAUSTED", True, "Too much at once; slow down."),
     (ErrorCode.PRODUCER_FENCED, "FAILED_PRECONDITION", False, "A newer producer has the same transactional id."),
     (ErrorCode.INVALID_UPDATE_VERSION, "INVALID_ARGUMENT", False, "The feature cannot have this level."),

@@ -9,8 +9,9 @@ from libs.catalog.names import check_group_id
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.kafka.call import Call
-from services.gateway.kafka.topics import topic_of
+from services.gateway.kafka.topics import parts, topic_of
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 if TYPE_CHECKING:
     from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     )
 
 A = TypeVar("A")
+_Place = tuple[str, str, int]
 
 LONGEST_REBALANCE_MS: Final = 30 * 60_000
 """Nobody waits longer for the other members of its group, whatever they ask for."""
@@ -48,6 +50,56 @@ async def coordinator(
 def instance_of(member: Any) -> str | None:
     """The instance id of a fixed member in an answer of the coordinator."""
     return member.group_instance_id if member.HasField("group_instance_id") else None
+
+
+async def committed(
+    call: Call, request: pb.OffsetCommitRequest, send: Callable[[], Awaitable[pb.OffsetCommitResponse]]
+) -> list[tuple[Any, list[tuple[int, int]]]]:
+    """The topics of a request with an error code for each partition; those that are known are added to the
+    coordinator's `request`, which `send` sends.
+    """
+    errors: dict[_Place, int] = {}
+    places: list[_Place] = []
+    for topic, one in parts(call.request):
+        place = _place(topic, one)
+        try:
+            topic_id = known_partition(call, *place)
+        except KafkaError as error:
+            errors[place] = error.code
+        else:
+            places.append(place)
+            _add(request, topic_id, one)
+    if request.partitions or not errors:
+        kept = (await send()).partitions
+        # A partition that is named twice has one result.
+        by_id = {(one.topic_id, one.partition): one.error_code for one in kept}
+        sent = zip(places, request.partitions, strict=True)
+        errors |= {place: by_id[one.topic_id, one.partition] for place, one in sent}
+    return [
+        (topic, [(one.partition_index, errors[_place(topic, one)]) for one in topic.partitions])
+        for topic in call.request.topics
+    ]
+
+
+def not_committed(call: Call, code: int) -> list[tuple[Any, list[tuple[int, int]]]]:
+    """The same where the request was refused as a whole."""
+    return [
+        (topic, [(one.partition_index, code) for one in topic.partitions]) for topic in call.request.topics
+    ]
+
+
+def _place(topic: Any, one: Any) -> _Place:
+    return topic.name, getattr(topic, "topic_id", ""), one.partition_index
+
+
+def _add(request: pb.OffsetCommitRequest, topic_id: str, one: Any) -> None:
+    request.partitions.add(
+        topic_id=topic_id,
+        partition=one.partition_index,
+        committed_offset=one.committed_offset,
+        committed_leader_epoch=one.committed_leader_epoch,
+        metadata=one.committed_metadata or "",
+    )
 
 
 def known_partition(call: Call, name: str, topic_id: str, partition: int) -> str:

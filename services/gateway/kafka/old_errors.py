@@ -12,7 +12,9 @@ _FETCH: Final = 1
 _DELETE_TOPICS: Final = 20
 _INIT_PRODUCER_ID: Final = 22
 _ADD_PARTITIONS_TO_TXN: Final = 24
+_ADD_OFFSETS_TO_TXN: Final = 25
 _END_TXN: Final = 26
+_TXN_OFFSET_COMMIT: Final = 28
 
 _YOUNGER: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -21,6 +23,9 @@ _YOUNGER: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_DELETE_TOPICS, ErrorCode.TOPIC_DELETION_DISABLED): (3, ErrorCode.INVALID_REQUEST),
     (_INIT_PRODUCER_ID, ErrorCode.PRODUCER_FENCED): (4, ErrorCode.INVALID_PRODUCER_EPOCH),
     (_ADD_PARTITIONS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (_ADD_OFFSETS_TO_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (_TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS): (2, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+    (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
 }
 """From which version on an API answers so, and what before (Kafka: `KafkaApis`, comments of its messages)."""

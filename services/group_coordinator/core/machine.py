@@ -33,6 +33,7 @@ from services.group_coordinator.core.commands import (
 )
 from services.group_coordinator.core.consumers.commands import (
     Answered,
+    CommitInTransaction,
     CommitOffsets,
     ConsumerCommand,
     DescribeConsumers,
@@ -40,6 +41,7 @@ from services.group_coordinator.core.consumers.commands import (
 )
 from services.group_coordinator.core.consumers.machine import ConsumerGroups
 from services.group_coordinator.core.consumers.offsets import OFFSET, OffsetRecord
+from services.group_coordinator.core.consumers.pending import PENDING, PendingRecord, TransactionEndRecord
 from services.group_coordinator.core.draft import Draft
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import (
@@ -115,9 +117,10 @@ class GroupMachine:
         if isinstance(record, FloorRecord):
             self.floor = record.epoch
             self._live.put(record.key, position)
-        elif isinstance(record, OffsetRecord):
-            self.consumers.apply(record)
-            (self._live.put if record.committed else self._live.drop)(record.key, position)
+        elif isinstance(record, OffsetRecord | PendingRecord | TransactionEndRecord):
+            self._live.pass_by(position)
+            for key, counts in self.consumers.apply(record):
+                (self._live.put if counts else self._live.drop)(key, position)
         else:
             self._apply(record, position)
 
@@ -161,7 +164,7 @@ class GroupMachine:
     def _of_consumers(self, command: ConsumerCommand, now: float) -> _Decision:
         if isinstance(command, Join):
             self._check_not_shared(command.group_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-        elif isinstance(command, CommitOffsets):
+        elif isinstance(command, CommitOffsets | CommitInTransaction):
             self._check_not_shared(command.member.group_id, ErrorCode.GROUP_ID_NOT_FOUND)
         elif isinstance(command, DescribeConsumers) and command.group_id in self.groups:
             raise no_group(command.group_id, "is not a classic group")
@@ -334,6 +337,8 @@ class GroupMachine:
             return FloorRecord(self.floor)
         if kind == OFFSET:
             return self.consumers.offsets.record(group_id, member_id)
+        if kind == PENDING:
+            return self.consumers.pending.record(group_id, member_id)
         group = self.groups[group_id]
         if kind == "group":
             return GroupRecord(group_id, group.epoch, group.metadata_hash, group.since_epoch)

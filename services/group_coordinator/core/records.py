@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from services.group_coordinator.core.consumers.offsets import OffsetRecord
+from services.group_coordinator.core.consumers.pending import PendingRecord, TransactionEndRecord
 from services.group_coordinator.core.model import Assignment, Profile, TopicState
 
 Key = tuple[str, str, str]
@@ -118,4 +119,4 @@ class FloorRecord:
 
 
 OfGroup = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
-Record = OfGroup | FloorRecord | OffsetRecord
+Record = OfGroup | FloorRecord | OffsetRecord | PendingRecord | TransactionEndRecord

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from libs.rpc.in_band import wire
+from libs.rpc.transaction_check import ADDING, Claim, TransactionCheck
 from services.group_coordinator.core.consumers.commands import (
     Answered,
+    CommitInTransaction,
     CommitOffsets,
     Committed,
+    CompleteTransaction,
     ConsumersDescription,
     DescribeConsumers,
     FetchOffsets,
     ForgetOffsets,
     Join,
     Joined,
+    KeptOffsets,
     Leave,
     Leaver,
     ListConsumers,
@@ -29,11 +33,14 @@ from services.group_coordinator.core.consumers.commands import (
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.service.shards import Shards
+from services.group_coordinator.service.transaction_offsets import TransactionOffsets
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 _GLANCE: Final = 1.0
 """Seconds after which who waits looks whether the group is still coordinated here."""
+
+_NOTHING: Final = Committed(-1)
 
 T = TypeVar("T", Joined, Synced)
 
@@ -41,9 +48,10 @@ T = TypeVar("T", Joined, Synced)
 class Consumers:
     """Every method raises KafkaError."""
 
-    def __init__(self, shards: Shards, answers: Answers) -> None:
+    def __init__(self, shards: Shards, answers: Answers, check: TransactionCheck) -> None:
         self._shards = shards
         self._answers = answers
+        self._in_transactions = TransactionOffsets(shards, check)
 
     async def join(self, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
         """Kafka: JoinGroup (11)."""
@@ -91,37 +99,34 @@ class Consumers:
 
     async def commit(self, request: pb.OffsetCommitRequest) -> pb.OffsetCommitResponse:
         """Kafka: OffsetCommit (8)."""
-        offsets = {
-            TopicPartition(one.topic_id, one.partition): Committed(
-                one.committed_offset, one.committed_leader_epoch, one.metadata
-            )
-            for one in request.partitions
-        }
+        offsets = _offsets(request)
         refused = await self._shards.ask(CommitOffsets(_member(request), offsets), request.group_id, dict)
-        return pb.OffsetCommitResponse(
-            partitions=[
-                pb.OffsetCommitResponse.Partition(
-                    topic_id=some.topic_id,
-                    partition=some.partition,
-                    error_code=wire(refused[some].code if some in refused else ErrorCode.NONE),
-                )
-                for some in offsets
-            ]
+        return _kept(offsets, refused)
+
+    async def commit_in_transaction(self, request: pb.TxnOffsetCommitRequest) -> pb.OffsetCommitResponse:
+        """Kafka: TxnOffsetCommit (28)."""
+        command = CommitInTransaction(
+            _member(request.commit), request.producer_id, request.producer_epoch, _offsets(request.commit)
         )
+        claim = Claim(request.transactional_id, adds=request.transaction_version >= ADDING)
+        return _kept(command.offsets, await self._in_transactions.commit(command, claim))
+
+    async def complete(self, request: pb.CompleteTransactionRequest) -> pb.CompleteTransactionResponse:
+        """Kafka: WriteTxnMarkers (27), a partition of __consumer_offsets."""
+        command = CompleteTransaction(
+            request.producer_id, request.producer_epoch, request.coordinator_epoch, request.transaction_result
+        )
+        await self._in_transactions.complete(command, request.shard)
+        return pb.CompleteTransactionResponse()
 
     async def fetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
         """Kafka: OffsetFetch (9)."""
-        kept = await self._shards.ask(FetchOffsets(request.group_id), request.group_id, dict)
+        kept = await self._shards.ask(FetchOffsets(request.group_id), request.group_id, KeptOffsets)
+        unstable = kept.unstable if request.require_stable else frozenset[TopicPartition]()
         return pb.OffsetFetchResponse(
             partitions=[
-                pb.OffsetFetchResponse.Partition(
-                    topic_id=some.topic_id,
-                    partition=some.partition,
-                    committed_offset=committed.offset,
-                    committed_leader_epoch=committed.leader_epoch,
-                    metadata=committed.metadata,
-                )
-                for some, committed in sorted(kept.items())
+                _fetched(some, kept.committed.get(some), unstable=some in unstable)
+                for some in sorted(unstable.union(kept.committed))
             ]
         )
 
@@ -170,6 +175,44 @@ class Consumers:
             return _of_kind(coming.result(), kind)
         finally:
             self._answers.forget(ticket)
+
+
+def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicPartition, Committed]:
+    return {
+        TopicPartition(one.topic_id, one.partition): Committed(
+            one.committed_offset, one.committed_leader_epoch, one.metadata
+        )
+        for one in request.partitions
+    }
+
+
+def _kept(
+    offsets: Mapping[TopicPartition, Committed], refused: Mapping[TopicPartition, KafkaError]
+) -> pb.OffsetCommitResponse:
+    return pb.OffsetCommitResponse(
+        partitions=[
+            pb.OffsetCommitResponse.Partition(
+                topic_id=some.topic_id,
+                partition=some.partition,
+                error_code=wire(refused[some].code if some in refused else ErrorCode.NONE),
+            )
+            for some in offsets
+        ]
+    )
+
+
+def _fetched(
+    some: TopicPartition, committed: Committed | None, *, unstable: bool
+) -> pb.OffsetFetchResponse.Partition:
+    committed = committed or _NOTHING
+    return pb.OffsetFetchResponse.Partition(
+        topic_id=some.topic_id,
+        partition=some.partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        error_code=wire(ErrorCode.UNSTABLE_OFFSET_COMMIT if unstable else ErrorCode.NONE),
+    )
 
 
 def _of_kind(answer: Answered, kind: type[T]) -> T:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from libs.persister.port import Persister
+from libs.rpc.transaction_check import TransactionCheck
 from libs.tasks import Tasks
 from services.group_coordinator.clients.log_ends import LogEnds
 from services.group_coordinator.config import GroupCoordinatorConfig
@@ -45,7 +46,8 @@ _logger = logging.getLogger(__name__)
 class Ports:
     """What the group coordinator stands on. `departed` is called with group id and member id of members that
     left: leaders can free the records they hold. `changed` tells them of a group, and of which partitions its
-    share state is another one now. `answers` are those that the host's groups give.
+    share state is another one now. `answers` are those that the host's groups give. `transactions` knows
+    which go on.
     """
 
     view: ClusterView
@@ -54,6 +56,7 @@ class Ports:
     departed: Fenced
     changed: Changed
     answers: Answers
+    transactions: TransactionCheck
 
 
 class GroupCoordinator(GroupCoordinatorServiceServicer):
@@ -67,7 +70,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         self._states = ShareStates(ports.persister, self._shards, config.state_timeout)
         self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
         self._administration = Administration(self._shards, self._states, ports.view, ports.changed)
-        self._consumers = Consumers(self._shards, ports.answers)
+        self._consumers = Consumers(self._shards, ports.answers, ports.transactions)
         self._offsets_log = OffsetsLog(host, ports.view, config.runtime.clock)
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 
@@ -152,6 +155,16 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
     async def OffsetCommit(self, request: consumers_pb.OffsetCommitRequest, _context: Any) -> Any:
         """Kafka: OffsetCommit (8)."""
         return await self._consumers.commit(request)
+
+    async def TxnOffsetCommit(self, request: consumers_pb.TxnOffsetCommitRequest, _context: Any) -> Any:
+        """Kafka: TxnOffsetCommit (28)."""
+        return await self._consumers.commit_in_transaction(request)
+
+    async def CompleteTransaction(
+        self, request: consumers_pb.CompleteTransactionRequest, _context: Any
+    ) -> Any:
+        """Kafka: WriteTxnMarkers (27)."""
+        return await self._consumers.complete(request)
 
     async def OffsetFetch(self, request: consumers_pb.OffsetFetchRequest, _context: Any) -> Any:
         """Kafka: OffsetFetch (9)."""

@@ -63,6 +63,14 @@ class Shards:
         """`ask` without waiting: decided when this returns."""
         return self._host.shard(shard_of(group_id, self._shards)).submit(command, timeout=self._timeout)
 
+    async def submit_to(self, command: Command, shard: int) -> None:
+        """A command about all groups of a shard, whose reply says nothing."""
+        await self._host.shard(shard).write(command, timeout=self._timeout)
+
+    def shard_of(self, group_id: str) -> int:
+        """The shard of a group, held here or not."""
+        return shard_of(group_id, self._shards)
+
     def at_once(self, command: Command, group_id: str) -> Reply | None:
         """See ShardRuntime."""
         return self._host.shard(shard_of(group_id, self._shards)).at_once(command)

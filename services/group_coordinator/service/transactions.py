@@ -88,7 +88,8 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         else:
             command = AddPartitions(name, producer, partitions, request.transaction_version)
         part_of = expected(await self._settled(command), frozenset)
-        return pb.AddPartitionsToTxnResponse(partitions=[_added(one, one in part_of) for one in asked])
+        added = [_added(one, one in part_of) for one in asked]
+        return pb.AddPartitionsToTxnResponse(partitions=added, coordinator_epoch=self._shards.epoch(name))
 
     async def EndTxn(self, request: pb.EndTxnRequest, _context: Any) -> pb.EndTxnResponse:
         """Kafka: EndTxn (26)."""

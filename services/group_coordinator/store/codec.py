@@ -10,9 +10,9 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from services.group_coordinator.core.consumers.commands import Committed
 from services.group_coordinator.core.consumers.offsets import OffsetRecord
-from services.group_coordinator.core.model import Assignment, Profile, TopicPartition, TopicState
+from services.group_coordinator.core.consumers.pending import PendingRecord, TransactionEndRecord
+from services.group_coordinator.core.model import Assignment, Profile, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -22,6 +22,12 @@ from services.group_coordinator.core.records import (
     StateRecord,
     TargetEpochRecord,
     TargetRecord,
+)
+from services.group_coordinator.store.consumers import (
+    end_record,
+    message_of,
+    offset_record,
+    pending_record,
 )
 from sharebroker.storage.v1 import group_pb2 as pb
 
@@ -78,14 +84,8 @@ def _message(record: Record) -> pb.GroupRecord:
                 member_id=member_id,
                 current_member_assignment=_current(record),
             )
-        case OffsetRecord(group_id, partition, committed):
-            return pb.GroupRecord(
-                kind=_KIND.KIND_COMMITTED_OFFSET,
-                group_id=group_id,
-                topic_id=partition.topic_id,
-                partition=partition.partition,
-                committed_offset=_committed(committed) if committed else None,
-            )
+        case OffsetRecord() | PendingRecord() | TransactionEndRecord():
+            return message_of(record)
         case FloorRecord(epoch):
             return pb.GroupRecord(kind=_KIND.KIND_EPOCH_FLOOR, epoch_floor=pb.GroupEpochFloor(epoch=epoch))
         case _:
@@ -119,15 +119,6 @@ def _current(record: CurrentRecord) -> pb.GroupCurrentMemberAssignment:
         member_epoch=record.epoch,
         previous_member_epoch=record.previous_epoch,
         assigned_partitions=_partitions(record.assigned),
-    )
-
-
-def _committed(committed: Committed) -> pb.GroupCommittedOffset:
-    return pb.GroupCommittedOffset(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        committed_at_ms=committed.at_ms,
     )
 
 
@@ -188,7 +179,11 @@ def _record(message: pb.GroupRecord) -> Record:
         case "epoch_floor":
             return FloorRecord(message.epoch_floor.epoch)
         case "committed_offset":
-            return OffsetRecord(group_id, _partition(message), _offset(message.committed_offset))
+            return offset_record(message)
+        case "pending_offset":
+            return pending_record(message)
+        case "transaction_end":
+            return end_record(message)
         case _:
             return _tombstone(message)
 
@@ -199,16 +194,8 @@ def _tombstone(message: pb.GroupRecord) -> Record:
     if message.kind == _KIND.KIND_MEMBER:
         return MemberRecord(message.group_id, message.member_id, None)
     if message.kind == _KIND.KIND_COMMITTED_OFFSET:
-        return OffsetRecord(message.group_id, _partition(message), None)
+        return offset_record(message)
     raise ValueError(f"a record of a group without a value: kind {message.kind}")
-
-
-def _partition(message: pb.GroupRecord) -> TopicPartition:
-    return TopicPartition(message.topic_id, message.partition)
-
-
-def _offset(kept: pb.GroupCommittedOffset) -> Committed:
-    return Committed(kept.offset, kept.leader_epoch, kept.metadata, kept.committed_at_ms)
 
 
 def _profile(member: pb.GroupMember) -> Profile:

@@ -11,7 +11,7 @@ from libs.record_log.appends import Appended
 from libs.record_log.core.producers import Marker
 from libs.record_log.partition_log import PartitionLog
 from libs.rpc.in_band import wire
-from services.share_partition_leader.clients.transactions import Claim
+from libs.rpc.transaction_check import Claim
 from services.share_partition_leader.service.leadership import Leadership
 from services.share_partition_leader.service.led_partition import LedPartition
 from services.share_partition_leader.service.verification import TransactionalAppends

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from libs.catalog.follower import CatalogFollower
+from libs.rpc.transaction_check import TransactionCheck
 from libs.share_calls.messages import (
     acknowledge_answers,
     acknowledge_call,
@@ -17,7 +18,6 @@ from libs.share_calls.messages import (
     settle_call,
 )
 from libs.share_calls.values import AcquireMode
-from services.share_partition_leader.clients.transactions import TransactionCheck
 from services.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
 from services.share_partition_leader.service import log_calls
 from services.share_partition_leader.service.acknowledge import acknowledge

@@ -10,7 +10,7 @@ from libs.record_log.appends import Appended
 from libs.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 from libs.record_log.core.producers import UnverifiedError, Verified
 from libs.record_log.lifecycle import not_leader
-from services.share_partition_leader.clients.transactions import Claim, TransactionCheck
+from libs.rpc.transaction_check import Claim, TransactionCheck
 from services.share_partition_leader.service.led_partition import LedPartition
 from sharebroker.errors import ErrorCode, KafkaError
 

@@ -230,24 +230,6 @@ async def test_a_consumer_of_its_own_partitions_may_commit_too(world: World) -> 
         consumer.close()
 
 
-async def test_offsets_of_a_transaction_are_refused_at_once(world: World) -> None:
-    """A consumer group's offsets are no part of transactions here (README)."""
-    topic, _ = await world.client.create()
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": world.address, "transactional.id": unique("id")}
-    )
-    consumer = librdkafka(world.address, unique("consumers"))
-    try:
-        producer.init_transactions(TIMEOUT)
-        producer.begin_transaction()
-        offsets = [confluent_kafka.TopicPartition(topic, 0, 0)]
-        with pytest.raises(confluent_kafka.KafkaException, match="not supported by broker"):
-            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT)
-    finally:
-        consumer.close()
-        producer.purge()
-
-
 async def test_a_share_group_is_no_consumer_group(world: World) -> None:
     at = await world.readable()
     consumer = librdkafka(world.address, at.group)

@@ -31,7 +31,7 @@ def write(to: confluent_kafka.Producer, topic: str, *values: str) -> None:
 def read(address: str, topic: str, isolation: str, count: int) -> list[str]:
     """What a consumer finds from the beginning: `count` records, then nothing more for a moment."""
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": address, "group.id": "none", "isolation.level": isolation}
+        {"bootstrap.servers": address, "group.id": unique("reader"), "isolation.level": isolation}
     )
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

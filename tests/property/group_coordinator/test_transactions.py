@@ -1,4 +1,4 @@
-"""Producers, a coordinator and partitions together: whatever is interrupted, transactions are all or nothing.
+"""Producers, a coordinator, partitions and a consumer group: whatever is interrupted, transactions are whole.
 
 After every record the shard is replayed and compared with the live one (`TransactionShard.take`).
 """
@@ -19,6 +19,15 @@ from libs.record_log.core import notes
 from libs.record_log.core.batch import parse_headers
 from libs.record_log.core.producers import Marker, UnverifiedError, Verified
 from libs.record_log.core.transactions import Draft, Transactions
+from services.group_coordinator.core.consumers.commands import (
+    CommitInTransaction,
+    Committed,
+    CompleteTransaction,
+    FetchOffsets,
+    KeptOffsets,
+    MemberOf,
+)
+from services.group_coordinator.core.consumers.pending import UnverifiedError as UnverifiedOffsetsError
 from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.core.transactions import model, rules
 from services.group_coordinator.core.transactions.commands import (
@@ -32,12 +41,15 @@ from services.group_coordinator.core.transactions.commands import (
 )
 from services.group_coordinator.core.transactions.model import PREPARE_COMMIT, RENEWS_EPOCH, Transaction
 from sharebroker.errors import ErrorCode, KafkaError
+from tests.unit.group_coordinator.consumers import Consumers
 from tests.unit.group_coordinator.transactions.shard import TransactionShard
 from tests.unit.record_log.batches import LIMIT, batch
 
-NAMES, PARTITIONS = ("a", "b"), (0, 1)
+NAMES, PARTITIONS, GROUP = ("a", "b"), (0, 1), 2
+"""What stands for the consumer group is one more partition."""
+
 MOST_CLIENTS = 6
-names, partitions = st.sampled_from(NAMES), st.sampled_from(PARTITIONS)
+names, partitions = st.sampled_from(NAMES), st.sampled_from((*PARTITIONS, GROUP))
 kinds = st.sampled_from([1, RENEWS_EPOCH])
 Tag = tuple[int, int]
 
@@ -78,6 +90,41 @@ class Partition:
         self.kept |= notes.of_draft(draft)
         self.transactions.commit(draft)
         self.end += 1
+
+
+class Group:
+    """A consumer group's shard: each transaction commits an offset of a partition that stands for it.
+
+    `marks` are the markers that have come: what was confirmed before the last one counts no more.
+    """
+
+    def __init__(self) -> None:
+        self.shard = Consumers()
+        self.tags: set[Tag] = set()
+        self.marks = 0
+
+    def commit(self, producer: Producer, tag: Tag, coordinator_epoch: int | None) -> None:
+        offsets = {_of(tag): Committed(1)}
+        who = MemberOf("g", -1, "")
+        self.shard.tell(
+            CommitInTransaction(
+                who, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
+            )
+        )
+        self.tags.add(tag)
+
+    def mark(self, marker: Marker) -> None:
+        self.marks += 1
+        self.shard.tell(CompleteTransaction(*marker))
+
+    def fates(self) -> dict[Tag, bool | None]:
+        """Whether each transaction is committed, None where that is open."""
+        kept = self.shard.ask(FetchOffsets("g"), KeptOffsets)
+        return {tag: None if _of(tag) in kept.unstable else _of(tag) in kept.committed for tag in self.tags}
+
+
+def _of(tag: Tag) -> TopicPartition:
+    return TopicPartition(f"client{tag[0]}", tag[1])
 
 
 @dataclass
@@ -124,7 +171,9 @@ class Cluster(RuleBasedStateMachine):
         self.partitions = {number: Partition() for number in PARTITIONS}
         self.clients: list[Client] = []
         self.outcomes: dict[Tag, bool] = {}
+        self.group = Group()
         self.late: list[tuple[int, Producer, Tag, Verified]] = []
+        self.late_offsets: list[tuple[Producer, Tag, int]] = []
 
     @initialize(versions=st.tuples(kinds, kinds))
     def begin(self, versions: tuple[int, int]) -> None:
@@ -157,7 +206,10 @@ class Cluster(RuleBasedStateMachine):
                     self.refused(client, error)
 
     def append(self, client: Client, partition: int) -> None:
-        """One record. Raises KafkaError."""
+        """One record, or the group's offset. Raises KafkaError."""
+        if partition == GROUP:
+            self.append_offset(client)
+            return
         log, sequence = self.partitions[partition], client.sequences[partition]
         if client.version < RENEWS_EPOCH:
             self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
@@ -166,6 +218,15 @@ class Cluster(RuleBasedStateMachine):
         except UnverifiedError:
             log.append(client.producer, sequence, client.tag, self.verify(client, partition))
         client.sequences[partition] += 1
+
+    def append_offset(self, client: Client) -> None:
+        if client.version < RENEWS_EPOCH:
+            self.tell(AddPartitions(client.name, client.producer, at(GROUP), client.version))
+        try:
+            self.group.commit(client.producer, client.tag, None)
+        except UnverifiedOffsetsError:
+            self.verify(client, GROUP)
+            self.group.commit(client.producer, client.tag, self.coordinator_epoch)
 
     @rule(data=st.data(), partition=partitions)
     def write_late(self, data: st.DataObject, partition: int) -> None:
@@ -178,14 +239,22 @@ class Cluster(RuleBasedStateMachine):
             if client.version < RENEWS_EPOCH:
                 self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
             verified = self.verify(client, partition)
-            self.late.append((partition, client.producer, client.tag, verified))
+            if partition == GROUP:
+                self.late_offsets.append((client.producer, client.tag, self.group.marks))
+            else:
+                self.late.append((partition, client.producer, client.tag, verified))
 
-    @precondition(lambda self: self.late)
+    @precondition(lambda self: self.late or self.late_offsets)
     @rule()
     def append_late(self) -> None:
-        partition, producer, tag, verified = self.late.pop()
         with contextlib.suppress(KafkaError):
-            self.partitions[partition].append(producer, 0, tag, verified)
+            if self.late:
+                partition, producer, tag, verified = self.late.pop()
+                self.partitions[partition].append(producer, 0, tag, verified)
+            else:
+                producer, tag, marks = self.late_offsets.pop()
+                if marks == self.group.marks:
+                    self.group.commit(producer, tag, self.coordinator_epoch)
 
     @rule(data=st.data(), commit=st.booleans(), lost=st.sampled_from([False, False, True]))
     def end(self, data: st.DataObject, commit: bool, lost: bool) -> None:
@@ -215,13 +284,16 @@ class Cluster(RuleBasedStateMachine):
         if partition is None:
             self.finish(name)
         elif ending is not None and TopicPartition("t", partition) in ending.partitions:
-            self.partitions[partition].mark(self.marker(ending))
+            self.mark_at(partition, self.marker(ending))
+
+    def mark_at(self, partition: int, marker: Marker) -> None:
+        (self.group if partition == GROUP else self.partitions[partition]).mark(marker)
 
     def finish(self, name: str) -> None:
         ending = self.ending(name)
         if ending is not None:
             for partition in ending.partitions:
-                self.partitions[partition.partition].mark(self.marker(ending))
+                self.mark_at(partition.partition, self.marker(ending))
             ended = Ended(name, Producer(ending.producer_id, ending.producer_epoch))
             self.shard.take(self.shard.machine.decide(ended, self.shard.now).records)
 
@@ -232,7 +304,10 @@ class Cluster(RuleBasedStateMachine):
     @rule(partition=st.none() | partitions)
     def another_owner(self, partition: int | None) -> None:
         """Of the coordinator's shard, or of a partition."""
-        if partition is not None:
+        if partition == GROUP:
+            self.group.shard.reload()
+            self.group.marks += 1  # who asks for a transaction hears that the shard is another one
+        elif partition is not None:
             self.partitions[partition].restart()
         else:
             self.shard.reload()
@@ -253,6 +328,8 @@ class Cluster(RuleBasedStateMachine):
                     break
                 committed = dict(partition.committed())[tag]
                 assert self.outcomes.get(tag, committed) == committed
+        for tag, fate in self.group.fates().items():
+            assert fate is None or self.outcomes.get(tag, fate) == fate
 
     def teardown(self) -> None:
         """In the end everything is decided, the same way everywhere, and as it was answered."""
@@ -265,13 +342,16 @@ class Cluster(RuleBasedStateMachine):
         self.shard.pass_time(61)
         for name in NAMES:
             self.finish(name)
-        while self.late:
+        while self.late or self.late_offsets:
             self.append_late()
         fates: dict[Tag, set[bool]] = defaultdict(set)
         for partition in self.partitions.values():
             assert partition.transactions.first_unstable_offset() is None
             for tag, committed in partition.committed():
                 fates[tag].add(committed)
+        for tag, known in self.group.fates().items():
+            assert known is not None
+            fates[tag].add(known)
         for tag, fate in fates.items():
             assert len(fate) == 1
             assert self.outcomes.get(tag, fate == {True}) == (fate == {True})
@@ -283,7 +363,8 @@ class Cluster(RuleBasedStateMachine):
 
     def verify(self, client: Client, partition: int) -> Verified:
         """What a leader does before a transaction's first batch."""
-        verified = Verified(self.partitions[partition].end, client.version >= RENEWS_EPOCH)
+        end = 0 if partition == GROUP else self.partitions[partition].end
+        verified = Verified(end, client.version >= RENEWS_EPOCH)
         if client.version >= RENEWS_EPOCH:
             self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
         else:

@@ -14,6 +14,7 @@ from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
 from libs.persister.port import Changes, ShareKey, SharePartitionState, StateChange, StateSummary
 from libs.rpc.local import LocalContext
+from libs.rpc.transaction_check import Claim
 from libs.stream_log.memory import MemoryStreamLog
 from services.group_coordinator.clients.log_ends import Ends as FoundEnds
 from services.group_coordinator.clients.log_ends import LogEnd, Starts
@@ -108,6 +109,27 @@ class Ends:
         return dict.fromkeys(partitions, 0)
 
 
+class Transactions:
+    """Stands for the transaction coordinator, of epoch 7; `outcomes` are what it says first.
+
+    Who asks waits until `open` is set.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Claim, int, int, str]] = []
+        self.outcomes: list[int | KafkaError] = []
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
+        self.asked.append((claim, producer_id, producer_epoch, partition))
+        await self.open.wait()
+        outcome = self.outcomes.pop(0) if self.outcomes else 7
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
+
+
 class World:
     """What processes share."""
 
@@ -116,6 +138,7 @@ class World:
         self.log = MemoryStreamLog(self.leases.epoch_of)
         self.states = ShareStateTable()
         self.ends = Ends()
+        self.transactions = Transactions()
         self.processes: list[Process] = []
 
     async def start(self, node: int, *settings: str, **config: float) -> Process:
@@ -147,7 +170,15 @@ class Process:
         self.groups = GroupCoordinator(
             self.host,
             settings,
-            Ports(self.follower, world.states, world.ends, self._depart, self._changed, answers),
+            Ports(
+                self.follower,
+                world.states,
+                world.ends,
+                self._depart,
+                self._changed,
+                answers,
+                world.transactions,
+            ),
         )
 
     def _fenced(self, group_id: str, member_id: str) -> None:

@@ -13,6 +13,7 @@ from services.group_coordinator.core.consumers.commands import (
     FetchOffsets,
     Join,
     Joined,
+    KeptOffsets,
     Leave,
     Leaver,
     MemberOf,
@@ -73,7 +74,7 @@ class Consumers(Shard):
         self.tell(CommitOffsets(MemberOf("g", generation, member), {AT: Committed(offset, 0, metadata)}))
 
     def committed(self, group: str = "g") -> dict[TopicPartition, int]:
-        found = self.ask(FetchOffsets(group), dict)
+        found = self.ask(FetchOffsets(group), KeptOffsets).committed
         return {some: kept.offset for some, kept in found.items()}
 
     def described(self) -> ConsumersDescription:

@@ -6,6 +6,13 @@ import pytest
 
 from services.group_coordinator.core.consumers.commands import Committed
 from services.group_coordinator.core.consumers.offsets import OffsetRecord
+from services.group_coordinator.core.consumers.pending import (
+    Outcome,
+    Pending,
+    PendingRecord,
+    Place,
+    TransactionEndRecord,
+)
 from services.group_coordinator.core.model import Profile, TopicPartition, TopicState
 from services.group_coordinator.core.records import (
     CurrentRecord,
@@ -20,11 +27,18 @@ from services.group_coordinator.core.records import (
 from services.group_coordinator.store.codec import GroupCodec
 from sharebroker.storage.v1 import group_pb2 as pb
 
+AT = Place("g", TopicPartition("t", 3))
+
 RECORDS: list[Record] = [
     FloorRecord(7),
     OffsetRecord("g", TopicPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
     OffsetRecord("g", TopicPartition("t", 0), Committed(0)),
     OffsetRecord("g", TopicPartition("t", 3), None),
+    PendingRecord(70, AT, Pending(4, 12, 3, Committed(41, 2, "where from", 1_700_000_000_125))),
+    PendingRecord(0, AT, Pending(0, -1, 1, Committed(0))),
+    PendingRecord(70, AT, None),
+    TransactionEndRecord(70, (Outcome(AT, 3, Committed(41, 2, "from", 7)), Outcome(AT, 1, Committed(0)))),
+    TransactionEndRecord(70),
     GroupRecord("g", 3, (1 << 63) - 1, 2),
     GroupRecord("g", 0),
     GroupRecord("g", None),

@@ -29,6 +29,7 @@ from services.group_coordinator.core.commands import (
     Stay,
 )
 from services.group_coordinator.core.consumers.commands import Answered
+from services.group_coordinator.core.consumers.pending import Place
 from services.group_coordinator.core.machine import GroupMachine
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import Record
@@ -190,9 +191,15 @@ class Shard:
 def facts(machine: GroupMachine) -> object:
     offsets = machine.consumers.offsets
     committed = {group_id: dict(offsets.of(group_id)) for group_id in offsets}
+    pending = {
+        (group_id, partition): dict(machine.consumers.pending.at(Place(group_id, partition)))
+        for group_id in machine.consumers.pending
+        for partition in machine.consumers.pending.of(group_id)
+    }
     return (
         machine.floor,
         committed,
+        pending,
         {
             group_id: (group.epoch, group.assignment_epoch, group.metadata_hash, group.members, group.topics)
             for group_id, group in machine.groups.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
+from services.gateway.kafka.topics import topic_by_id
 from services.gateway.service.transactions import Described, describe_transactions
 from sharebroker.errors import KafkaError
 
@@ -19,7 +20,7 @@ async def handle(call: Call) -> Message:
 def _state(call: Call, one: Described) -> Message:
     topics: dict[str, list[int]] = {}
     for part in one.partitions:
-        topic = call.gateway.catalog.topic_by_id(part.topic_id)
+        topic = topic_by_id(call, part.topic_id)  # __consumer_offsets where offsets are part of it
         if topic is not None:
             topics.setdefault(topic.name, []).append(part.partition)
     return _R.TransactionState(

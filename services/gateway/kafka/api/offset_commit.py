@@ -6,8 +6,8 @@ from typing import Any
 
 from libs.kafka_wire.shapes import Message, response_shapes
 from services.gateway.kafka.call import Api, Call
-from services.gateway.kafka.consumer_groups import coordinator, known_partition
-from sharebroker.errors import ErrorCode, KafkaError
+from services.gateway.kafka.consumer_groups import committed, coordinator, not_committed
+from sharebroker.errors import KafkaError
 from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
 
 _R = response_shapes(8)
@@ -22,62 +22,33 @@ async def handle(call: Call) -> Message:
         member_id=asked.member_id,
         group_instance_id=asked.group_instance_id,
     )
-    errors: dict[tuple[str, str, int], int] = {}
-    places: list[tuple[str, str, int]] = []
-    for topic in asked.topics:
-        for one in topic.partitions:
-            place = (topic.name, topic.topic_id, one.partition_index)
-            try:
-                topic_id = known_partition(call, *place)
-            except KafkaError as error:
-                errors[place] = error.code
-            else:
-                places.append(place)
-                _add(request, topic_id, one)
-    if request.partitions or not errors:
-        kept = await coordinator(
+
+    async def send() -> pb.OffsetCommitResponse:
+        return await coordinator(
             call, asked.group_id, lambda stub: stub.OffsetCommit, request, call.deadline()
         )
-        # A partition that is named twice has one result.
-        by_id = {(one.topic_id, one.partition): one.error_code for one in kept.partitions}
-        errors |= {
-            place: by_id[sent.topic_id, sent.partition]
-            for place, sent in zip(places, request.partitions, strict=True)
-        }
-    return _answer(call, errors)
+
+    return _answer(await committed(call, request, send))
 
 
-def _add(request: pb.OffsetCommitRequest, topic_id: str, one: Any) -> None:
-    request.partitions.add(
-        topic_id=topic_id,
-        partition=one.partition_index,
-        committed_offset=one.committed_offset,
-        committed_leader_epoch=one.committed_leader_epoch,
-        metadata=one.committed_metadata or "",
-    )
-
-
-def _answer(call: Call, errors: dict[tuple[str, str, int], int], else_code: int = ErrorCode.NONE) -> Message:
+def _answer(topics: list[tuple[Any, list[tuple[int, int]]]]) -> Message:
     return _R.OffsetCommitResponse(
         topics=[
             _R.OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partitions=[
-                    _R.OffsetCommitResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=errors.get((topic.name, topic.topic_id, one.partition_index), else_code),
-                    )
-                    for one in topic.partitions
+                    _R.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in some
                 ],
             )
-            for topic in call.request.topics
+            for topic, some in topics
         ]
     )
 
 
 def _refuse(call: Call, error: KafkaError) -> Message:
-    return _answer(call, {}, error.code)
+    return _answer(not_committed(call, error.code))
 
 
 API = Api(8, (2, 10), handle, _refuse)

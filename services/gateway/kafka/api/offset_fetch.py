@@ -63,7 +63,8 @@ async def _group(call: Call, group: Any) -> Message:
 
 
 async def _kept(call: Call, group_id: str) -> Kept:
-    request = pb.OffsetFetchRequest(group_id=group_id)
+    stable = getattr(call.request, "require_stable", False)
+    request = pb.OffsetFetchRequest(group_id=group_id, require_stable=stable)
     found = await coordinator(call, group_id, lambda stub: stub.OffsetFetch, request, call.deadline())
     return {(one.topic_id, one.partition): one for one in found.partitions}
 
@@ -73,8 +74,9 @@ def _asked(call: Call, topics: Any, kept: Kept) -> list[tuple[str, str, list[int
     if topics is not None:
         return [(one.name, _id(call, one), one.partition_indexes) for one in topics]
     found: dict[str, list[int]] = {}
-    for topic_id, index in kept:
-        found.setdefault(topic_id, []).append(index)
+    for (topic_id, index), one in kept.items():
+        if one.committed_offset != _NONE:
+            found.setdefault(topic_id, []).append(index)
     known = ((topic_by_id(call, topic_id), some) for topic_id, some in found.items())
     return [(topic.name, topic.topic_id, some) for topic, some in known if topic is not None]
 
@@ -88,8 +90,9 @@ def _id(call: Call, asked: Any) -> str:
 
 
 def _row(shape: type[Message], index: int, kept: pb.OffsetFetchResponse.Partition | None) -> Message:
-    if kept is None:
-        return shape(partition_index=index, committed_offset=_NONE, metadata="", error_code=ErrorCode.NONE)
+    if kept is None or kept.error_code:
+        code = kept.error_code if kept else ErrorCode.NONE
+        return shape(partition_index=index, committed_offset=_NONE, metadata="", error_code=code)
     return shape(
         partition_index=index,
         committed_offset=kept.committed_offset,

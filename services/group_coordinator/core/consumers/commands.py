@@ -95,10 +95,42 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class CommitInTransaction:
+    """Keeps offsets until the producer's transaction ends; answered with those refused.
+
+    `coordinator_epoch` is that of the transaction's coordinator, which has confirmed that it goes on; None:
+    it was not asked, and need not be where the transaction has offsets here already.
+    """
+
+    member: MemberOf
+    producer_id: int
+    producer_epoch: int
+    offsets: Mapping[TopicPartition, Committed]
+    coordinator_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTransaction:
+    """What is pending of a producer's transaction counts from here on, or is dropped."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
 class FetchOffsets:
-    """Asks for all that a group has committed."""
+    """Asks for the `KeptOffsets` of a group."""
 
     group_id: str
+
+
+class KeptOffsets(NamedTuple):
+    """All that a group has committed, and of which partitions transactions may commit something else."""
+
+    committed: Mapping[TopicPartition, Committed]
+    unstable: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +215,8 @@ ConsumerCommand = (
     | StayMember
     | Leave
     | CommitOffsets
+    | CommitInTransaction
+    | CompleteTransaction
     | FetchOffsets
     | ForgetOffsets
     | DescribeConsumers
@@ -198,7 +232,7 @@ ConsumerReply = (
     | Parked
     | ConsumersDescription
     | tuple[KafkaError | None, ...]
-    | Mapping[TopicPartition, Committed]
+    | KeptOffsets
     | Mapping[TopicPartition, KafkaError]
     | Mapping[str, tuple[str, str]]
     | None

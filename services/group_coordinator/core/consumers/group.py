@@ -177,6 +177,12 @@ class ConsumerGroup:
             raise self._rebalancing()
         self.touch(member, now)
 
+    def may_commit_in_transaction(self, who: MemberOf) -> None:
+        """Raises as `known` for who is no member. Old clients do not say who they are: they may."""
+        nameless = not who.member_id and who.instance_id is None
+        if who.generation >= 0 or not (nameless or self.state is State.EMPTY):
+            self.known(who)
+
     def touch(self, member: Consumer, now: float) -> None:
         """The member was heard of."""
         if member.joining is None and member.syncing is None:

@@ -12,7 +12,10 @@ from libs.coordinator_runtime.machine import Decision
 from services.group_coordinator.core.clocks import Deadlines, Session
 from services.group_coordinator.core.consumers.commands import (
     Answered,
+    CommitInTransaction,
     CommitOffsets,
+    Committed,
+    CompleteTransaction,
     ConsumerCommand,
     ConsumerReply,
     ConsumersDescription,
@@ -21,19 +24,29 @@ from services.group_coordinator.core.consumers.commands import (
     FetchOffsets,
     ForgetOffsets,
     Join,
+    KeptOffsets,
     Leave,
     Leaver,
     ListConsumers,
+    MemberOf,
     StayMember,
     Sync,
 )
 from services.group_coordinator.core.consumers.group import Around, ConsumerGroup, State
 from services.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
+from services.group_coordinator.core.consumers.pending import (
+    PendingOffsets,
+    PendingRecord,
+    Place,
+    TransactionEndRecord,
+)
+from services.group_coordinator.core.model import TopicPartition
 from services.group_coordinator.core.validation import check_empty, check_group_id, no_group
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 
-_Decision = Decision[OffsetRecord, ConsumerReply]
+ConsumerRecord = OffsetRecord | PendingRecord | TransactionEndRecord
+_Decision = Decision[ConsumerRecord, ConsumerReply]
 
 _LOOK_THROUGH: Final = Session("", "")
 """When offsets are looked through for those that are too old; no group has an empty id."""
@@ -44,10 +57,14 @@ CONSUMER: Final = "consumer"
 
 
 class ConsumerGroups:
-    """Groups live in memory; `offsets` come from the log. `answer` gets what comes under a ticket."""
+    """Groups live in memory; `offsets` and what is `pending` come from the log.
+
+    `answer` gets what comes under a ticket.
+    """
 
     def __init__(self, view: ClusterView, answer: Callable[[int, Answered], None]) -> None:
         self.offsets = CommittedOffsets()
+        self.pending = PendingOffsets()
         self._view = view
         self._answer = answer
         self._groups: dict[str, ConsumerGroup] = {}
@@ -60,6 +77,8 @@ class ConsumerGroups:
                 StayMember: self._stay,
                 Leave: self._leave,
                 CommitOffsets: self._commit,
+                CommitInTransaction: self._commit_in_transaction,
+                CompleteTransaction: self._complete,
                 FetchOffsets: self._fetch,
                 ForgetOffsets: self._forget,
                 DescribeConsumers: self._describe,
@@ -69,25 +88,39 @@ class ConsumerGroups:
 
     def knows(self, group_id: str) -> bool:
         """Whether there is a consumer group of this id."""
-        return group_id in self._groups or bool(self.offsets.of(group_id))
+        return group_id in self._groups or bool(self.offsets.of(group_id) or self.pending.of(group_id))
 
     def decide(self, command: ConsumerCommand, now: float) -> _Decision:
         """See `GroupMachine.decide`."""
         return self._deciders[type(command)](command, now)
 
-    def apply(self, record: OffsetRecord) -> None:
-        """Takes a record in."""
-        self.offsets.apply(record)
-        if record.committed is not None and not self._looks_through:
-            self._look_through_after(record.committed.at_ms / 1000)
+    def apply(self, record: ConsumerRecord) -> list[tuple[tuple[str, str, str], bool]]:
+        """Takes a record in; of which keys it is the latest fact, and whether that counts."""
+        facts: list[OffsetRecord | PendingRecord] = []
+        if isinstance(record, PendingRecord):
+            self.pending.apply(record)
+            facts.append(record)
+        elif isinstance(record, OffsetRecord):
+            facts.append(record)
+        else:
+            facts += self.pending.end(record)
+            facts += (OffsetRecord(*outcome.place, outcome.committed) for outcome in record.outcomes)
+        for fact in facts:
+            if isinstance(fact, OffsetRecord):
+                self.offsets.apply(fact)
+        values = [_value(fact) for fact in facts]
+        for value in values:
+            if value is not None and not self._looks_through:
+                self._look_through_after(value.at_ms / 1000)
+        return [(fact.key, value is not None) for fact, value in zip(facts, values, strict=True)]
 
     def next_deadline(self) -> float | None:
         """When a member may be gone, or offsets are to be looked through."""
         return self._clocks.next_deadline()
 
-    def on_deadline(self, now: float) -> list[OffsetRecord]:
+    def on_deadline(self, now: float) -> list[ConsumerRecord]:
         """Removes members that were silent; gives offsets up that are too old."""
-        records: list[OffsetRecord] = []
+        records: list[ConsumerRecord] = []
         for due in self._clocks.due(now, _MOST_AT_ONCE):
             group = self._groups.get(due.group_id)
             if due == _LOOK_THROUGH:
@@ -99,10 +132,10 @@ class ConsumerGroups:
             self._tidy(due.group_id)
         return records
 
-    def delete(self, group_id: str) -> tuple[OffsetRecord, ...]:
+    def delete(self, group_id: str) -> tuple[ConsumerRecord, ...]:
         """Forgets a group and its offsets. Raises NON_EMPTY_GROUP."""
         self._check_empty(group_id)
-        return tuple(OffsetRecord(group_id, some, None) for some in self.offsets.of(group_id))
+        return tuple(self._forgotten(group_id, self._partitions(group_id)))
 
     def _join(self, asked: Join, now: float) -> _Decision:
         check_group_id(asked.group_id)
@@ -148,36 +181,45 @@ class ConsumerGroups:
         group = self._groups.get(who.group_id)
         if group is not None:
             group.may_commit(who, now)
-        elif who.generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {who.group_id} has no generation.")
         else:
-            self._check_groups(who.group_id)
-        most = self._view.broker.offset_metadata_max_bytes
-        refused = {
-            some: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            for some, committed in asked.offsets.items()
-            if len(committed.metadata.encode()) > most
-        }
-        records = tuple(
-            OffsetRecord(who.group_id, some, replace(committed, at_ms=int(now * 1000)))
-            for some, committed in asked.offsets.items()
-            if some not in refused
-        )
-        return Decision(records, refused)
+            self._check_nobodys(who)
+        refused = self._too_long(asked.offsets)
+        kept = {some: one for some, one in asked.offsets.items() if some not in refused}
+        offsets = (OffsetRecord(who.group_id, some, _at(one, now)) for some, one in kept.items())
+        # Behind the offset: until that is there, what is pending is not out of date.
+        dropped = (record for some in kept for record in self.pending.drops(Place(who.group_id, some)))
+        return Decision((*offsets, *dropped), refused)
+
+    def _commit_in_transaction(self, asked: CommitInTransaction, now: float) -> _Decision:
+        who = asked.member
+        check_group_id(who.group_id)
+        self.pending.check_goes_on(asked)
+        group = self._groups.get(who.group_id)
+        if group is not None:
+            group.may_commit_in_transaction(who)
+        else:
+            self._check_nobodys(who)
+        refused = self._too_long(asked.offsets)
+        kept = {some: _at(one, now) for some, one in asked.offsets.items() if some not in refused}
+        return Decision(self.pending.committed(asked, kept), refused)
+
+    def _complete(self, asked: CompleteTransaction, _: float) -> _Decision:
+        record = self.pending.ended(asked)
+        if record is None:
+            return Decision((), None)
+        # Once more each by itself: who reads the log as Kafka's topic finds it where it was committed.
+        offsets = (OffsetRecord(*outcome.place, outcome.committed) for outcome in record.outcomes)
+        return Decision((record, *offsets), None)
 
     def _fetch(self, asked: FetchOffsets, _: float) -> _Decision:
-        return Decision((), dict(self.offsets.of(asked.group_id)))
+        group_id = asked.group_id
+        return Decision((), KeptOffsets(dict(self.offsets.of(group_id)), self.pending.of(group_id)))
 
     def _forget(self, asked: ForgetOffsets, _: float) -> _Decision:
         self._check_known(asked.group_id)
         self._check_empty(asked.group_id)
-        kept = self.offsets.of(asked.group_id)
-        return Decision(
-            tuple(
-                OffsetRecord(asked.group_id, some, None) for some in sorted(asked.partitions & kept.keys())
-            ),
-            None,
-        )
+        partitions = asked.partitions & self._partitions(asked.group_id)
+        return Decision(tuple(self._forgotten(asked.group_id, partitions)), None)
 
     def _describe(self, asked: DescribeConsumers, _: float) -> _Decision:
         self._check_known(asked.group_id)
@@ -204,7 +246,7 @@ class ConsumerGroups:
         )
 
     def _list(self, _: ListConsumers, _now: float) -> _Decision:
-        empty = dict.fromkeys(self.offsets, (State.EMPTY.value, CONSUMER))
+        empty = dict.fromkeys(self._idle(), (State.EMPTY.value, CONSUMER))
         live = {name: (one.state.value, one.protocol_type or CONSUMER) for name, one in self._groups.items()}
         return Decision((), {**empty, **live})
 
@@ -224,6 +266,35 @@ class ConsumerGroups:
                 metadata={"group_id": group_id},
             )
         return group
+
+    def _idle(self) -> set[str]:
+        """Groups of which the log tells."""
+        return {*self.offsets, *self.pending}
+
+    def _partitions(self, group_id: str) -> frozenset[TopicPartition]:
+        """Partitions of which a group has an offset, or may get one."""
+        return self.pending.of(group_id).union(self.offsets.of(group_id))
+
+    def _forgotten(self, group_id: str, partitions: Iterable[TopicPartition]) -> Iterable[ConsumerRecord]:
+        kept = self.offsets.of(group_id)
+        for some in sorted(partitions):
+            if some in kept:
+                yield OffsetRecord(group_id, some, None)
+            yield from self.pending.drops(Place(group_id, some))
+
+    def _too_long(self, offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, KafkaError]:
+        most = self._view.broker.offset_metadata_max_bytes
+        return {
+            some: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            for some, committed in offsets.items()
+            if len(committed.metadata.encode()) > most
+        }
+
+    def _check_nobodys(self, who: MemberOf) -> None:
+        """A group without members takes offsets of nobody's member. Raises ILLEGAL_GENERATION."""
+        if who.generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {who.group_id} has no generation.")
+        self._check_groups(who.group_id)
 
     def _check_known(self, group_id: str) -> None:
         check_group_id(group_id)
@@ -254,7 +325,7 @@ class ConsumerGroups:
 
     def _check_groups(self, group_id: str) -> None:
         most = self._view.broker.group_share_max_groups
-        if not self.knows(group_id) and len({*self._groups, *self.offsets}) >= most:
+        if not self.knows(group_id) and len({*self._groups, *self._idle()}) >= most:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
                 f"There are {most} consumer groups in this shard of the coordinator, and no more may be.",
@@ -272,21 +343,31 @@ class ConsumerGroups:
         interval = self._view.broker.offsets_retention_check_interval_ms / 1000
         self._clocks.touch(_LOOK_THROUGH, now + interval)
 
-    def _looked_through(self, now: float) -> list[OffsetRecord]:
+    def _looked_through(self, now: float) -> list[ConsumerRecord]:
         """Offsets that are to be forgotten, so many at a time."""
         self._looks_through = False
-        if any(True for _ in self.offsets):
+        if self._idle():
             self._look_through_after(now)
         retention = self._view.broker.offsets_retention_minutes * 60
         return list(islice(self._outlived(int((now - retention) * 1000)), _MOST_AT_ONCE))
 
-    def _outlived(self, before_ms: int) -> Iterable[OffsetRecord]:
-        for group_id in self.offsets:
-            kept = self.offsets.of(group_id)
-            idle = group_id not in self._groups
-            for some, committed in kept.items():
-                if (idle and committed.at_ms < before_ms) or self._view.is_deleted(some.topic_id):
-                    yield OffsetRecord(group_id, some, None)
+    def _outlived(self, before_ms: int) -> Iterable[ConsumerRecord]:
+        for group_id in self._idle():
+            kept, pending = self.offsets.of(group_id), self.pending.of(group_id)
+            gone = {some for some in self._partitions(group_id) if self._view.is_deleted(some.topic_id)}
+            if group_id not in self._groups:
+                gone |= {some for some, one in kept.items() if one.at_ms < before_ms and some not in pending}
+            yield from self._forgotten(group_id, gone)
+
+
+def _at(committed: Committed, now: float) -> Committed:
+    return replace(committed, at_ms=int(now * 1000))
+
+
+def _value(fact: OffsetRecord | PendingRecord) -> Committed | None:
+    if isinstance(fact, OffsetRecord):
+        return fact.committed
+    return fact.pending.committed if fact.pending is not None else None
 
 
 def _patient(asked: Join) -> Join:

@@ -103,7 +103,8 @@ def end(
         ending = _ending(transaction, command, new_id, now_ms)
         return ending, _next_of(ending)
     if transaction.state in ENDING:
-        if (transaction.state is PREPARE_COMMIT) is not command.commit:
+        of_the_next = not again and min(transaction.version, command.version) >= RENEWS_EPOCH
+        if not of_the_next and (transaction.state is PREPARE_COMMIT) is not command.commit:
             raise _wrong_state(transaction, command)
         raise concurrent(command.transactional_id)
     return _end_idle(transaction, command, new_id, now_ms, again=again)

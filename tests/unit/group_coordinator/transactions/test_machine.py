@@ -232,6 +232,8 @@ def test_the_end_raises_the_epoch_once_however_often_it_is_asked_for(
     assert following == Producer(3, 1)
     assert shard.refuses(End("x", producer, commit, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.refuses(End("x", producer, not commit, V2)) is ErrorCode.INVALID_TXN_STATE
+    for of_the_next in (True, False):  # whatever that comes to, it has to wait
+        assert shard.refuses(End("x", following, of_the_next, V2)) is ErrorCode.CONCURRENT_TRANSACTIONS
     add = AddPartitions("x", following, frozenset({P0}), V2)
     assert shard.refuses(add) is ErrorCode.CONCURRENT_TRANSACTIONS
     assert shard.finish().producer_epoch == 1  # markers carry it: what comes late of epoch 0 is fenced

@@ -8,8 +8,8 @@ import pytest
 
 from libs.leases import names
 from libs.record_log.core.producers import Marker
+from libs.rpc.transaction_check import Claim
 from libs.testkit.waiting import eventually
-from services.share_partition_leader.clients.transactions import Claim
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from tests.unit.record_log.batches import batch

@@ -39,11 +39,11 @@ from libs.record_log.core.batch import StoredBatch
 from libs.record_log.memory import MemoryRecordStore
 from libs.rpc.local import LocalStub
 from libs.rpc.router import Peer
+from libs.rpc.transaction_check import Claim, TransactionCheck
 from libs.stream_log.memory import MemoryStreamLog
 from libs.testkit.waiting import eventually
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.service.servicer import ShareCoordinator, make_host
-from services.share_partition_leader.clients.transactions import Claim, TransactionCheck
 from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
@@ -147,11 +147,12 @@ class Transactions(TransactionCheck):
         self.open = asyncio.Event()
         self.open.set()
 
-    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> None:
+    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
         self.asked.append((claim, producer_id, producer_epoch, partition))
         await self.open.wait()
         if self.refusals:
             raise self.refusals.pop(0)
+        return 1
 
 
 class _Coordinators:

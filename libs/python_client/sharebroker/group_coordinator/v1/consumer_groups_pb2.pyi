@@ -509,19 +509,112 @@ class OffsetCommitResponse(_message.Message):
 Global___OffsetCommitResponse: _TypeAlias = OffsetCommitResponse  # noqa: Y015
 
 @_typing.final
+class TxnOffsetCommitRequest(_message.Message):
+    """Offsets that count when the producer's transaction is committed. The transaction has to be going on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_VERSION_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    transactional_id: _builtins.str
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    transaction_version: _builtins.int
+    """2: the coordinator makes the group part of the transaction itself (Kafka: version 5 and later); below, it has to be
+    part of it.
+    """
+    @_builtins.property
+    def commit(self) -> Global___OffsetCommitRequest:
+        """As they would be committed at once. A member says who it is where it knows of that; nobody's member need not."""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: _builtins.str = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        transaction_version: _builtins.int = ...,
+        commit: Global___OffsetCommitRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "transaction_version", b"transaction_version", "transactional_id", b"transactional_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TxnOffsetCommitRequest: _TypeAlias = TxnOffsetCommitRequest  # noqa: Y015
+
+@_typing.final
+class CompleteTransactionRequest(_message.Message):
+    """The end of a transaction for all groups of a shard. Harmless where nothing of it is left."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    TRANSACTION_RESULT_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    transaction_result: _builtins.bool
+    """True commits, false aborts."""
+    coordinator_epoch: _builtins.int
+    """The epoch of the transactional id's shard."""
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        transaction_result: _builtins.bool = ...,
+        coordinator_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id", "shard", b"shard", "transaction_result", b"transaction_result"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteTransactionRequest: _TypeAlias = CompleteTransactionRequest  # noqa: Y015
+
+@_typing.final
+class CompleteTransactionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CompleteTransactionResponse: _TypeAlias = CompleteTransactionResponse  # noqa: Y015
+
+@_typing.final
 class OffsetFetchRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_ID_FIELD_NUMBER: _builtins.int
+    REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
+    require_stable: _builtins.bool
+    """Tell of offsets whose transaction is still going on: what is committed of these partitions may change without more ado."""
     def __init__(
         self,
         *,
         group_id: _builtins.str = ...,
+        require_stable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "require_stable", b"require_stable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -540,11 +633,15 @@ class OffsetFetchResponse(_message.Message):
         COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
         COMMITTED_LEADER_EPOCH_FIELD_NUMBER: _builtins.int
         METADATA_FIELD_NUMBER: _builtins.int
+        ERROR_CODE_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
         partition: _builtins.int
         committed_offset: _builtins.int
+        """-1: none, only a transaction has one."""
         committed_leader_epoch: _builtins.int
         metadata: _builtins.str
+        error_code: _status_pb2.ErrorCode.ValueType
+        """UNSTABLE_OFFSET_COMMIT: of a transaction that is still going on."""
         def __init__(
             self,
             *,
@@ -553,10 +650,11 @@ class OffsetFetchResponse(_message.Message):
             committed_offset: _builtins.int = ...,
             committed_leader_epoch: _builtins.int = ...,
             metadata: _builtins.str = ...,
+            error_code: _status_pb2.ErrorCode.ValueType = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_leader_epoch", b"committed_leader_epoch", "committed_offset", b"committed_offset", "metadata", b"metadata", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_leader_epoch", b"committed_leader_epoch", "committed_offset", b"committed_offset", "error_code", b"error_code", "metadata", b"metadata", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

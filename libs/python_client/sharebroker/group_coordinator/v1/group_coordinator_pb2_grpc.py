@@ -97,6 +97,16 @@ class GroupCoordinatorServiceStub:
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.SerializeToString,
                 response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
                 _registered_method=True)
+        self.TxnOffsetCommit = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/TxnOffsetCommit',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.TxnOffsetCommitRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
+                _registered_method=True)
+        self.CompleteTransaction = channel.unary_unary(
+                '/sharebroker.group_coordinator.v1.GroupCoordinatorService/CompleteTransaction',
+                request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionRequest.SerializeToString,
+                response_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionResponse.FromString,
+                _registered_method=True)
         self.OffsetFetch = channel.unary_unary(
                 '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetFetch',
                 request_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetFetchRequest.SerializeToString,
@@ -212,6 +222,20 @@ class GroupCoordinatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TxnOffsetCommit(self, request, context):
+        """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CompleteTransaction(self, request, context):
+        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def OffsetFetch(self, request, context):
         """Kafka: OffsetFetch (9).
         """
@@ -310,6 +334,16 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
                     servicer.OffsetCommit,
                     request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.FromString,
                     response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.SerializeToString,
+            ),
+            'TxnOffsetCommit': grpc.unary_unary_rpc_method_handler(
+                    servicer.TxnOffsetCommit,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.TxnOffsetCommitRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.SerializeToString,
+            ),
+            'CompleteTransaction': grpc.unary_unary_rpc_method_handler(
+                    servicer.CompleteTransaction,
+                    request_deserializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionRequest.FromString,
+                    response_serializer=sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionResponse.SerializeToString,
             ),
             'OffsetFetch': grpc.unary_unary_rpc_method_handler(
                     servicer.OffsetFetch,
@@ -662,6 +696,60 @@ class GroupCoordinatorService:
             '/sharebroker.group_coordinator.v1.GroupCoordinatorService/OffsetCommit',
             sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitRequest.SerializeToString,
             sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TxnOffsetCommit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/TxnOffsetCommit',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.TxnOffsetCommitRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.OffsetCommitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CompleteTransaction(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/sharebroker.group_coordinator.v1.GroupCoordinatorService/CompleteTransaction',
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionRequest.SerializeToString,
+            sharebroker_dot_group__coordinator_dot_v1_dot_consumer__groups__pb2.CompleteTransactionResponse.FromString,
             options,
             channel_credentials,
             insecure,

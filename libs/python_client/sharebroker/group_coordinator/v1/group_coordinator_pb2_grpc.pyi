@@ -59,6 +59,10 @@ class GroupCoordinatorServiceStub:
     """Kafka: LeaveGroup (13)."""
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
     """Kafka: OffsetCommit (8)."""
+    TxnOffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
+    """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    CompleteTransaction: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]
+    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]
     """Kafka: OffsetFetch (9)."""
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]
@@ -101,6 +105,10 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     """Kafka: LeaveGroup (13)."""
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
     """Kafka: OffsetCommit (8)."""
+    TxnOffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
+    """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    CompleteTransaction: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]  # type: ignore[assignment]
+    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]  # type: ignore[assignment]
     """Kafka: OffsetFetch (9)."""
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
@@ -212,6 +220,22 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.OffsetCommitResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetCommitResponse]]:
         """Kafka: OffsetCommit (8)."""
+
+    @_abc_1.abstractmethod
+    def TxnOffsetCommit(
+        self,
+        request: _consumer_groups_pb2.TxnOffsetCommitRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.OffsetCommitResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetCommitResponse]]:
+        """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+
+    @_abc_1.abstractmethod
+    def CompleteTransaction(
+        self,
+        request: _consumer_groups_pb2.CompleteTransactionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_consumer_groups_pb2.CompleteTransactionResponse, _abc.Awaitable[_consumer_groups_pb2.CompleteTransactionResponse]]:
+        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
 
     @_abc_1.abstractmethod
     def OffsetFetch(

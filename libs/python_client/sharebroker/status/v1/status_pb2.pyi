@@ -70,6 +70,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The session timeout is out of bounds."""
     ERROR_CODE_REBALANCE_IN_PROGRESS: _ErrorCode.ValueType  # 27
     """The group is being changed."""
+    ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: _ErrorCode.ValueType  # 28
+    """More offsets than may be committed at once."""
     ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 29
     """Not allowed on this topic."""
     ERROR_CODE_GROUP_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 30
@@ -146,6 +148,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """Another member has this instance id now."""
     ERROR_CODE_INVALID_RECORD: _ErrorCode.ValueType  # 87
     """A record is not legal."""
+    ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
+    """A transaction over this offset is still going on."""
     ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
     """Too much at once; slow down."""
     ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
@@ -233,6 +237,8 @@ ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
 """The session timeout is out of bounds."""
 ERROR_CODE_REBALANCE_IN_PROGRESS: ErrorCode.ValueType  # 27
 """The group is being changed."""
+ERROR_CODE_INVALID_COMMIT_OFFSET_SIZE: ErrorCode.ValueType  # 28
+"""More offsets than may be committed at once."""
 ERROR_CODE_TOPIC_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 29
 """Not allowed on this topic."""
 ERROR_CODE_GROUP_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 30
@@ -309,6 +315,8 @@ ERROR_CODE_FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
 """Another member has this instance id now."""
 ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
 """A record is not legal."""
+ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
+"""A transaction over this offset is still going on."""
 ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
 """Too much at once; slow down."""
 ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90

@@ -287,6 +287,101 @@ class GroupCommittedOffset(_message.Message):
 Global___GroupCommittedOffset: _TypeAlias = GroupCommittedOffset  # noqa: Y015
 
 @_typing.final
+class GroupPendingOffset(_message.Message):
+    """What a producer's open transaction is to commit of one partition (Kafka: record key 1 in a transactional batch). Without
+    an offset it is dropped.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    producer_epoch: _builtins.int
+    coordinator_epoch: _builtins.int
+    """Lowest epoch of the transaction's coordinator that may end it; -1: any."""
+    order: _builtins.int
+    """Rises with each of the partition's that is pending at the same time: the highest counts."""
+    @_builtins.property
+    def offset(self) -> Global___GroupCommittedOffset: ...
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        producer_epoch: _builtins.int = ...,
+        coordinator_epoch: _builtins.int = ...,
+        order: _builtins.int = ...,
+        offset: Global___GroupCommittedOffset | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "offset", b"offset", "order", b"order", "producer_epoch", b"producer_epoch", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupPendingOffset: _TypeAlias = GroupPendingOffset  # noqa: Y015
+
+@_typing.final
+class GroupTransactionEnd(_message.Message):
+    """The end of a producer's transaction in all groups of the shard: nothing of it is pending from here on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Committed(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        GROUP_ID_FIELD_NUMBER: _builtins.int
+        TOPIC_ID_FIELD_NUMBER: _builtins.int
+        PARTITION_FIELD_NUMBER: _builtins.int
+        ORDER_FIELD_NUMBER: _builtins.int
+        OFFSET_FIELD_NUMBER: _builtins.int
+        group_id: _builtins.str
+        topic_id: _builtins.str
+        partition: _builtins.int
+        order: _builtins.int
+        @_builtins.property
+        def offset(self) -> Global___GroupCommittedOffset: ...
+        def __init__(
+            self,
+            *,
+            group_id: _builtins.str = ...,
+            topic_id: _builtins.str = ...,
+            partition: _builtins.int = ...,
+            order: _builtins.int = ...,
+            offset: Global___GroupCommittedOffset | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "offset", b"offset", "order", b"order", "partition", b"partition", "topic_id", b"topic_id"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    PRODUCER_ID_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
+    producer_id: _builtins.int
+    @_builtins.property
+    def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupTransactionEnd.Committed]:
+        """Empty: it was aborted."""
+
+    def __init__(
+        self,
+        *,
+        producer_id: _builtins.int = ...,
+        committed: _abc.Iterable[Global___GroupTransactionEnd.Committed] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "producer_id", b"producer_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GroupTransactionEnd: _TypeAlias = GroupTransactionEnd  # noqa: Y015
+
+@_typing.final
 class GroupRecord(_message.Message):
     """One entry of a group shard's stream."""
 
@@ -308,6 +403,9 @@ class GroupRecord(_message.Message):
         KIND_EPOCH_FLOOR: GroupRecord._Kind.ValueType  # 7
         """Of the shard, with no group's id."""
         KIND_COMMITTED_OFFSET: GroupRecord._Kind.ValueType  # 8
+        KIND_PENDING_OFFSET: GroupRecord._Kind.ValueType  # 9
+        KIND_TRANSACTION_END: GroupRecord._Kind.ValueType  # 10
+        """Of the shard, with no group's id."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: GroupRecord.Kind.ValueType  # 0
@@ -320,6 +418,9 @@ class GroupRecord(_message.Message):
     KIND_EPOCH_FLOOR: GroupRecord.Kind.ValueType  # 7
     """Of the shard, with no group's id."""
     KIND_COMMITTED_OFFSET: GroupRecord.Kind.ValueType  # 8
+    KIND_PENDING_OFFSET: GroupRecord.Kind.ValueType  # 9
+    KIND_TRANSACTION_END: GroupRecord.Kind.ValueType  # 10
+    """Of the shard, with no group's id."""
 
     KIND_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
@@ -332,6 +433,8 @@ class GroupRecord(_message.Message):
     STATE_PARTITION_METADATA_FIELD_NUMBER: _builtins.int
     EPOCH_FLOOR_FIELD_NUMBER: _builtins.int
     COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
+    PENDING_OFFSET_FIELD_NUMBER: _builtins.int
+    TRANSACTION_END_FIELD_NUMBER: _builtins.int
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     PARTITION_FIELD_NUMBER: _builtins.int
     kind: Global___GroupRecord.Kind.ValueType
@@ -357,6 +460,10 @@ class GroupRecord(_message.Message):
     def epoch_floor(self) -> Global___GroupEpochFloor: ...
     @_builtins.property
     def committed_offset(self) -> Global___GroupCommittedOffset: ...
+    @_builtins.property
+    def pending_offset(self) -> Global___GroupPendingOffset: ...
+    @_builtins.property
+    def transaction_end(self) -> Global___GroupTransactionEnd: ...
     def __init__(
         self,
         *,
@@ -371,14 +478,16 @@ class GroupRecord(_message.Message):
         state_partition_metadata: Global___GroupStatePartitionMetadata | None = ...,
         epoch_floor: Global___GroupEpochFloor | None = ...,
         committed_offset: Global___GroupCommittedOffset | None = ...,
+        pending_offset: Global___GroupPendingOffset | None = ...,
+        transaction_end: Global___GroupTransactionEnd | None = ...,
         topic_id: _builtins.str = ...,
         partition: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "value", b"value"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "member", b"member", "metadata", b"metadata", "pending_offset", b"pending_offset", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "topic_id", b"topic_id", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed_offset", b"committed_offset", "current_member_assignment", b"current_member_assignment", "epoch_floor", b"epoch_floor", "group_id", b"group_id", "kind", b"kind", "member", b"member", "member_id", b"member_id", "metadata", b"metadata", "partition", b"partition", "pending_offset", b"pending_offset", "state_partition_metadata", b"state_partition_metadata", "target_assignment_member", b"target_assignment_member", "target_assignment_metadata", b"target_assignment_metadata", "topic_id", b"topic_id", "transaction_end", b"transaction_end", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor", "committed_offset"]  # noqa: Y015
+    _WhichOneofReturnType_value: _TypeAlias = _typing.Literal["member", "metadata", "target_assignment_metadata", "target_assignment_member", "current_member_assignment", "state_partition_metadata", "epoch_floor", "committed_offset", "pending_offset", "transaction_end"]  # noqa: Y015
     _WhichOneofArgType_value: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_value) -> _WhichOneofReturnType_value | None: ...
 

@@ -101,7 +101,9 @@ class AddPartitionsToTxnRequest(_message.Message):
     transaction_version: _builtins.int
     """The partitions are added by their leaders, with the first batch; see EndTxn."""
     @_builtins.property
-    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]: ...
+    def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
+        """Of __consumer_offsets: the shard of a consumer group (Kafka: AddOffsetsToTxn)."""
+
     def __init__(
         self,
         *,
@@ -149,6 +151,9 @@ class AddPartitionsToTxnResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    coordinator_epoch: _builtins.int
+    """The epoch of the coordinator's shard: the transaction's markers carry none below."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddPartitionsToTxnResponse.Partition]:
         """In the order of the request."""
@@ -157,10 +162,11 @@ class AddPartitionsToTxnResponse(_message.Message):
         self,
         *,
         partitions: _abc.Iterable[Global___AddPartitionsToTxnResponse.Partition] | None = ...,
+        coordinator_epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "partitions", b"partitions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,12 +28,12 @@ _LATER: Final = frozenset(
 )
 """Asking again may help."""
 
-_ADDING: Final = 2
+ADDING: Final = 2
 """The transaction.version of producers that leave it to leaders to add partitions."""
 
 
 class Claim(NamedTuple):
-    """That a batch belongs to a transaction; with `adds` its partition becomes part of that now."""
+    """That something belongs to a transaction; with `adds` its partition becomes part of that now."""
 
     transactional_id: str
     adds: bool
@@ -42,8 +42,9 @@ class Claim(NamedTuple):
 class TransactionCheck(Protocol):
     """Where claims are checked."""
 
-    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> None:
-        """Returns when the transaction goes on and the partition, named by its resource, is part of it.
+    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
+        """The coordinator's epoch, when the transaction goes on and the partition, named by its resource, is
+        part of it; -1 where nobody was asked.
 
         Raises INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, TRANSACTION_ABORTABLE; later it may be so
         after CONCURRENT_TRANSACTIONS (a claim that adds) or KAFKA_STORAGE_ERROR.
@@ -57,25 +58,27 @@ class CoordinatorCheck:
         self._router = router
         self._catalog = catalog
 
-    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> None:
+    async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
         """See TransactionCheck."""
         if not claim.adds and not self._catalog.broker.transaction_partition_verification_enable:
-            return
+            return -1
         topic_id, index = names.topic_partition(partition)
         request = pb.AddPartitionsToTxnRequest(
             transactional_id=claim.transactional_id,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
             verify_only=not claim.adds,
-            transaction_version=_ADDING,
+            transaction_version=ADDING,
             partitions=[delivery.TopicPartition(topic_id=topic_id, partition=index)],
         )
         try:
-            (answer,) = (await self._asked(request)).partitions
+            answer = await self._asked(request)
         except KafkaError as error:
             raise _translated(error, claim) from error
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code), "The partition is not part of the transaction.")
+        (added,) = answer.partitions
+        if added.error_code:
+            raise KafkaError(ErrorCode(added.error_code), "The partition is not part of the transaction.")
+        return answer.coordinator_epoch
 
     async def _asked(self, request: pb.AddPartitionsToTxnRequest) -> pb.AddPartitionsToTxnResponse:
         loop = asyncio.get_running_loop()

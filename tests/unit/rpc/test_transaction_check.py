@@ -9,10 +9,10 @@ import pytest
 
 from libs.config.broker import BrokerConfig
 from libs.leases import names
+from libs.rpc import transaction_check
 from libs.rpc.in_band import wire
 from libs.rpc.local import LocalStub
-from services.share_partition_leader.clients import transactions
-from services.share_partition_leader.clients.transactions import Claim, CoordinatorCheck
+from libs.rpc.transaction_check import Claim, CoordinatorCheck
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 
@@ -43,19 +43,22 @@ class Coordinator:
         if self.refusals:
             raise KafkaError(self.refusals.pop(0))
         return pb.AddPartitionsToTxnResponse(
-            partitions=[pb.AddPartitionsToTxnResponse.Partition(error_code=wire(self.outcome))]
+            partitions=[pb.AddPartitionsToTxnResponse.Partition(error_code=wire(self.outcome))],
+            coordinator_epoch=12,
         )
 
 
-async def confirm(coordinator: Coordinator, claim: Claim, *settings: str) -> None:
+async def confirm(coordinator: Coordinator, claim: Claim, *settings: str) -> int:
     catalog = SimpleNamespace(broker=BrokerConfig.parse(settings))
-    await CoordinatorCheck(cast("Any", coordinator), cast("Any", catalog)).confirm(claim, 7, 3, PARTITION)
+    return await CoordinatorCheck(cast("Any", coordinator), cast("Any", catalog)).confirm(
+        claim, 7, 3, PARTITION
+    )
 
 
 @pytest.mark.parametrize("claim", [VERIFYING, ADDING])
 async def test_the_coordinator_is_told_who_writes_where(claim: Claim) -> None:
     coordinator = Coordinator()
-    await confirm(coordinator, claim)
+    assert await confirm(coordinator, claim) == 12
     (asked,) = coordinator.asked
     assert (asked.transactional_id, asked.producer_id, asked.producer_epoch) == ("x", 7, 3)
     assert asked.verify_only is not claim.adds
@@ -87,7 +90,7 @@ async def test_what_was_not_added_is_refused() -> None:
 async def test_refusals_reach_the_producer_in_codes_it_knows(
     claim: Claim, refusal: ErrorCode, seen: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "TIMEOUT", 0.01)
+    monkeypatch.setattr(transaction_check, "TIMEOUT", 0.01)
     with pytest.raises(KafkaError) as refused:
         await confirm(Coordinator(*[refusal] * 9), claim)
     assert refused.value.code is seen
@@ -96,7 +99,7 @@ async def test_refusals_reach_the_producer_in_codes_it_knows(
 async def test_verifying_can_be_switched_off_adding_cannot() -> None:
     coordinator = Coordinator()
     off = "transaction.partition.verification.enable=false"
-    await confirm(coordinator, VERIFYING, off)
+    assert await confirm(coordinator, VERIFYING, off) == -1
     assert not coordinator.asked
     await confirm(coordinator, ADDING, off)
     assert coordinator.asked

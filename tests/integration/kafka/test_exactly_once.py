@@ -1,0 +1,131 @@
+"""Consume, transform, produce: librdkafka commits what it read with what it made of it, all or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+
+from tests.integration.kafka.test_consumer_groups import LONG, filled, librdkafka
+from tests.integration.kafka.world import World
+from tests.support.client import unique
+
+RECORDS, PARTITIONS = 40, 2
+
+
+class Worker:
+    """Reads a topic in a consumer group and writes what it read to another, by transactions."""
+
+    def __init__(self, address: str, source: str, target: str, group: str, name: str) -> None:
+        self.source, self.target = source, target
+        self.consumer = librdkafka(
+            address, group, enable__auto__commit=False, isolation__level="read_committed"
+        )
+        self.producer = confluent_kafka.Producer({"bootstrap.servers": address, "transactional.id": name})
+        self.producer.init_transactions(LONG)
+        self.consumer.subscribe([source])
+
+    def work(self, most: int) -> int:
+        """Everything but the end of a transaction; how many records it has."""
+        first = self.consumer.poll(LONG)
+        assert first is not None
+        messages = [first, *self.consumer.consume(most - 1, 0.2)]
+        self.producer.begin_transaction()
+        for message in messages:
+            assert message.error() is None, message.error()
+            self.producer.produce(self.target, message.value(), partition=message.partition() or 0)
+        position = self.consumer.position(self.consumer.assignment())
+        self.producer.send_offsets_to_transaction(position, self.consumer.consumer_group_metadata(), LONG)
+        return len(messages)
+
+    def abort(self) -> None:
+        """And go back to what was committed."""
+        self.producer.abort_transaction(LONG)
+        for at in self.consumer.committed(self.consumer.assignment(), LONG):
+            self.consumer.seek(TopicPartition(at.topic, at.partition, max(at.offset, 0)))
+
+    def committed(self) -> list[int]:
+        """What the group has committed of each partition, -1001 for nothing."""
+        asked = [TopicPartition(self.source, number) for number in range(PARTITIONS)]
+        return [one.offset for one in self.consumer.committed(asked, LONG)]
+
+
+@contextmanager
+def worker(*arguments: str) -> Iterator[Worker]:
+    made = Worker(*arguments)
+    try:
+        yield made
+    finally:
+        made.consumer.close()
+
+
+def read(address: str, topic: str, wanted: int) -> list[int]:
+    """The numbers in a topic, as who reads what is committed sees them: so many, then nothing more."""
+    consumer = librdkafka(
+        address, unique("reader"), isolation__level="read_committed", enable__partition__eof=True
+    )
+    found: list[int] = []
+    ended = 0
+    try:
+        consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+        while ended < PARTITIONS or len(found) < wanted:
+            message = consumer.poll(LONG)
+            assert message is not None, f"only {found} came"
+            if message.error() is None:
+                found.append(int(message.value() or b""))
+            else:
+                ended += 1
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+async def names(world: World) -> tuple[str, str, str, str, str]:
+    """Address, a topic with numbers, an empty topic, a group and a transactional id."""
+    target, _ = await world.client.create(PARTITIONS)
+    source = await filled(world, PARTITIONS, RECORDS)
+    return world.address, source, target, unique("group"), unique("worker")
+
+
+async def test_what_was_aborted_is_read_again_and_counts_once(names: tuple[str, str, str, str, str]) -> None:
+    def run() -> list[int]:
+        done, turn = 0, 0
+        with worker(*names) as one:
+            assert one.committed() == [-1001, -1001]
+            while done < RECORDS:
+                turn += 1
+                count = one.work(7)
+                if turn % 2:
+                    one.abort()
+                else:
+                    one.producer.commit_transaction(LONG)
+                    done += count
+                assert sum(max(0, offset) for offset in one.committed()) == done
+        return read(names[0], names[2], RECORDS)
+
+    assert sorted(await asyncio.to_thread(run)) == list(range(RECORDS))
+
+
+async def test_who_takes_over_from_a_worker_that_crashed_does_its_work_again(
+    names: tuple[str, str, str, str, str],
+) -> None:
+    def run() -> list[int]:
+        with worker(*names) as crashed:
+            done = crashed.work(6)
+            crashed.producer.commit_transaction(LONG)
+            assert crashed.work(6)  # and is not heard of again, with a transaction open
+        with worker(*names) as heir:
+            while done < RECORDS:
+                done += heir.work(9)
+                heir.producer.commit_transaction(LONG)
+        with pytest.raises(confluent_kafka.KafkaException) as refused:
+            crashed.producer.commit_transaction(LONG)
+        assert refused.value.args[0].fatal()
+        return read(names[0], names[2], RECORDS)
+
+    assert sorted(await asyncio.to_thread(run)) == list(range(RECORDS))

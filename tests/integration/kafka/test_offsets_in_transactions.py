@@ -1,0 +1,196 @@
+"""AddOffsetsToTxn and TxnOffsetCommit as raw requests, each in every version that is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from libs.catalog.internal import OFFSETS_TOPIC
+from libs.coordinator_runtime.hashing import shard_of
+from libs.testkit.waiting import eventually
+from sharebroker.errors import ErrorCode
+from tests.integration.kafka.producers import Writer, writer
+from tests.integration.kafka.test_consumer_group_messages import joined
+from tests.integration.kafka.test_offsets_topic import records_of
+from tests.integration.kafka.world import World
+from tests.support.client import unique
+from tests.support.kafka_client import KafkaClient, part
+
+ADD, COMMIT, FETCH, DESCRIBE, DELETE_GROUPS, LIST = 25, 28, 9, 65, 42, 16
+FINE = ErrorCode.NONE
+UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
+EXPLICIT, IMPLICIT = 4, 5
+"""Versions of TxnOffsetCommit: the group is added before, or by its offsets."""
+
+
+async def add(one: Writer, group: str, version: int = 4) -> ErrorCode:
+    number, epoch = one.producer
+    answer = await one.kafka.ask(
+        ADD, version, transactional_id=one.name, producer_id=number, producer_epoch=epoch, group_id=group
+    )
+    return ErrorCode(answer.error_code)
+
+
+async def commit(
+    one: Writer, group: str, offset: int, version: int = IMPLICIT, *, topic: str | None = None, **member: Any
+) -> ErrorCode:
+    asked = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "why"}
+    row = part(COMMIT, "TxnOffsetCommitRequestPartition", **asked)
+    topics = [part(COMMIT, "TxnOffsetCommitRequestTopic", name=topic or one.topic, partitions=[row])]
+    number, epoch = one.producer
+    answer = await one.kafka.ask(
+        COMMIT,
+        version,
+        transactional_id=one.name,
+        group_id=group,
+        producer_id=number,
+        producer_epoch=epoch,
+        topics=topics,
+        **member,
+    )
+    [outcome] = answer.topics[0].partitions
+    return ErrorCode(outcome.error_code)
+
+
+async def fetch(one: Writer, group: str, version: int = 9, *, everything: bool = False) -> Any:
+    """Error and offset of each row; it asks for what is stable where the version can."""
+    stable = {"require_stable": True} if version >= 7 else {}
+    if version >= 8:
+        topics = [part(FETCH, "OffsetFetchRequestTopics", name=one.topic, partition_indexes=[0])]
+        named = part(FETCH, "OffsetFetchRequestGroup", group_id=group, topics=None if everything else topics)
+        answer = (await one.kafka.ask(FETCH, version, groups=[named], **stable)).groups[0]
+    else:
+        topics = [part(FETCH, "OffsetFetchRequestTopic", name=one.topic, partition_indexes=[0])]
+        answer = await one.kafka.ask(FETCH, version, group_id=group, topics=topics, **stable)
+    assert answer.error_code == 0
+    rows = [row for topic in answer.topics for row in topic.partitions]
+    return [(ErrorCode(row.error_code), row.committed_offset) for row in rows]
+
+
+async def settled(one: Writer, group: str, offset: int) -> None:
+    """Until the marker has come to the group."""
+
+    async def has_come() -> bool:
+        return bool(await fetch(one, group) == [(FINE, offset)])
+
+    await eventually(has_come)
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_adding_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    assert await add(one, group, version) is FINE
+    answer = await kafka.ask(DESCRIBE, 0, transactional_ids=[one.name])
+    [shown] = answer.transaction_states
+    assert shown.transaction_state == "Ongoing"
+    assert [(topic.topic, list(topic.partitions)) for topic in shown.topics] == [
+        (OFFSETS_TOPIC, [shard_of(group, 50)])
+    ]
+    assert await commit(one, group, 7, EXPLICIT) is FINE
+    assert await one.end(commit=True, version=3) is FINE
+    await settled(one, group, 7)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_committing_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    if version < IMPLICIT:
+        before = ErrorCode.INVALID_TXN_STATE if version < 4 else ErrorCode.TRANSACTION_ABORTABLE
+        assert await commit(one, group, 7, version) is before
+        assert await add(one, group) is FINE
+    assert await commit(one, group, 7, version) is FINE
+    assert await commit(one, group, 7, version, topic="nothing") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await fetch(one, group) == [(UNSTABLE, -1)]
+    assert await one.end(commit=True, version=5 if version >= IMPLICIT else 3) is FINE
+    await settled(one, group, 7)
+
+
+@pytest.mark.parametrize("version", range(1, 10))
+async def test_fetching_in_every_version(world: World, kafka: KafkaClient, version: int) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    assert await commit(one, group, 5) is FINE
+    before = (UNSTABLE, -1) if version >= 7 else (FINE, -1)
+    assert await fetch(one, group, version) == [before]
+    if version >= 8:
+        assert await fetch(one, group, version, everything=True) == []
+    assert await one.end(commit=True) is FINE
+    await settled(one, group, 5)
+    assert await fetch(one, group, version) == [(FINE, 5)]
+    assert await commit(one, group, 6) is FINE
+    assert await fetch(one, group, version) == [(UNSTABLE, -1) if version >= 7 else (FINE, 5)]
+    if version >= 8:
+        assert await fetch(one, group, version, everything=True) == [(UNSTABLE, -1)]
+    assert await one.end(commit=False) is FINE
+    await settled(one, group, 5)
+
+
+async def test_a_fenced_producer_commits_nothing(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    assert await commit(one, group, 5) is FINE
+    zombie = one.producer
+    assert await one.init() is FINE  # which aborts the transaction
+    one.producer, heir = zombie, one.producer
+    before, since = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED
+    assert [await add(one, group, version) for version in range(5)] == [before] * 2 + [since] * 3
+    assert await commit(one, group, 6) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await commit(one, group, 6, EXPLICIT) is ErrorCode.INVALID_PRODUCER_EPOCH
+    one.producer = heir
+    await settled(one, group, -1)
+
+
+async def test_only_members_of_the_generation_commit(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    place = await joined(kafka, group, 9)
+    member = {"member_id": place.member_id, "generation_id": place.generation_id}
+    assert await commit(one, group, 5, **member) is FINE
+    late = {**member, "generation_id": place.generation_id + 1}
+    assert await commit(one, group, 5, **late) is ErrorCode.ILLEGAL_GENERATION
+    stranger = {**member, "member_id": "nobody"}
+    assert await commit(one, group, 5, **stranger) is ErrorCode.UNKNOWN_MEMBER_ID
+    fixed = {**member, "group_instance_id": "fixed"}
+    assert await commit(one, group, 5, **fixed) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+async def test_requests_that_make_no_sense(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    assert await add(one, "") is ErrorCode.INVALID_GROUP_ID
+    assert await commit(one, "", 5) is ErrorCode.INVALID_GROUP_ID
+    stranger = Writer(kafka, one.topic, one.topic_id, unique("stranger"), (10**9, 0))
+    assert await add(stranger, group) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert await commit(stranger, group, 5) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    stranger.name = ""
+    assert await add(stranger, group) is ErrorCode.INVALID_REQUEST
+    assert await commit(stranger, group, 5) is ErrorCode.INVALID_REQUEST
+
+
+async def test_a_group_that_is_deleted_commits_nothing(world: World, kafka: KafkaClient) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    assert await commit(one, group, 5) is FINE
+    listed = (await kafka.ask(LIST, 4)).groups
+    assert group in {found.group_id for found in listed}
+    answer = await kafka.ask(DELETE_GROUPS, 2, groups_names=[group])
+    assert [result.error_code for result in answer.results] == [0]
+    assert await one.end(commit=True) is FINE
+    assert await one.init() is FINE  # which waits until every marker is there
+    assert await fetch(one, group) == [(FINE, -1)]
+
+
+async def test_what_was_committed_stands_in_the_topic_what_was_aborted_does_not(
+    world: World, kafka: KafkaClient
+) -> None:
+    one = await writer(world, kafka)
+    group = unique("group")
+    for offset, commits in ((5, True), (6, False), (7, True)):
+        assert await commit(one, group, offset) is FINE
+        assert await one.end(commit=commits) is FINE
+        await settled(one, group, offset if commits else 5)
+    records = await records_of(kafka, group)
+    assert [record.commit and record.commit.offset for record in records] == [5, 7]

@@ -1,0 +1,120 @@
+"""Offsets in and outside transactions, against a model that forgets nothing: the last one that counts stands.
+
+`Shard.take` compares the replayed with the live state after every command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from libs.compaction import live_keys
+from services.group_coordinator.core.commands import DeleteGroup
+from services.group_coordinator.core.consumers.commands import (
+    CommitInTransaction,
+    CommitOffsets,
+    Committed,
+    CompleteTransaction,
+    FetchOffsets,
+    ForgetOffsets,
+    KeptOffsets,
+    MemberOf,
+)
+from services.group_coordinator.core.consumers.pending import Place
+from services.group_coordinator.core.model import TopicPartition
+from sharebroker.errors import KafkaError
+from tests.unit.group_coordinator.consumers import Consumers
+
+GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)
+PARTITIONS = tuple(TopicPartition("id-a", number) for number in range(3))
+groups, producers = st.sampled_from(GROUPS), st.sampled_from(PRODUCERS)
+some = st.sets(st.sampled_from(PARTITIONS), min_size=1)
+
+
+@dataclass(frozen=True)
+class Written:
+    """An offset as it was written; `counts` is not known while its producer's transaction goes on."""
+
+    producer: int | None
+    place: Place
+    offset: int
+    counts: bool | None
+
+
+class Offsets(RuleBasedStateMachine):
+    """`written` has all that was written since it was last deleted, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch = pytest.MonkeyPatch()
+        self.patch.setattr(live_keys, "SLACK", 4)
+        self.shard = Consumers()
+        self.written: list[Written] = []
+        self.number = 0
+
+    def teardown(self) -> None:
+        self.patch.undo()
+
+    def write(self, group: str, partitions: set[TopicPartition], producer: int | None) -> None:
+        self.number += 1
+        who = MemberOf(group, -1, "")
+        offsets = dict.fromkeys(sorted(partitions), Committed(self.number))
+        if producer is None:
+            self.shard.tell(CommitOffsets(who, offsets))
+        else:
+            self.shard.tell(CommitInTransaction(who, producer, 0, offsets, 1))
+        counts = True if producer is None else None
+        self.written += [Written(producer, Place(group, one), self.number, counts) for one in offsets]
+
+    @rule(group=groups, partitions=some)
+    def commit(self, group: str, partitions: set[TopicPartition]) -> None:
+        self.write(group, partitions, None)
+
+    @rule(group=groups, partitions=some, producer=producers)
+    def commit_in_transaction(self, group: str, partitions: set[TopicPartition], producer: int) -> None:
+        self.write(group, partitions, producer)
+
+    @rule(producer=producers, commits=st.booleans())
+    def end(self, producer: int, commits: bool) -> None:
+        self.shard.tell(CompleteTransaction(producer, 0, 1, commits))
+        self.written = [
+            replace(one, counts=commits) if one.producer == producer and one.counts is None else one
+            for one in self.written
+        ]
+
+    @rule(group=groups, partitions=st.none() | some)
+    def delete(self, group: str, partitions: set[TopicPartition] | None) -> None:
+        whole = DeleteGroup(group)
+        with contextlib.suppress(KafkaError):  # there may be no such group
+            self.shard.tell(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))
+        gone = {Place(group, one) for one in partitions or PARTITIONS}
+        self.written = [one for one in self.written if one.place not in gone]
+
+    @rule()
+    def another_owner(self) -> None:
+        self.shard.reload()
+
+    @invariant()
+    def the_last_one_that_counts_stands(self) -> None:
+        for group in GROUPS:
+            committed, unstable = {}, set()
+            for one in self.written:
+                if one.place.group_id == group and one.counts:
+                    committed[one.place.partition] = one.offset
+            for one in self.written:
+                partition = one.place.partition
+                is_open = one.place.group_id == group and one.counts is None
+                if is_open and one.offset > committed.get(partition, 0):
+                    unstable.add(partition)
+            kept = self.shard.ask(FetchOffsets(group), KeptOffsets)
+            assert {one: value.offset for one, value in kept.committed.items()} == committed
+            assert kept.unstable == unstable
+
+
+TestOffsets = Offsets.TestCase
+TestOffsets.settings = settings(stateful_step_count=40, max_examples=150)
