@@ -25,8 +25,10 @@ from services.group_coordinator.core.consumers.commands import (
     KeptOffsets,
     MemberOf,
 )
+from services.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
 from services.group_coordinator.core.consumers.pending import Place
 from services.group_coordinator.core.model import TopicPartition
+from services.group_coordinator.store.codec import GroupCodec
 from sharebroker.errors import KafkaError
 from tests.unit.group_coordinator.consumers import Consumers
 
@@ -114,6 +116,15 @@ class Offsets(RuleBasedStateMachine):
             kept = self.shard.ask(FetchOffsets(group), KeptOffsets)
             assert {one: value.offset for one, value in kept.committed.items()} == committed
             assert kept.unstable == unstable
+
+    @invariant()
+    def so_it_is_for_who_reads_the_log_as_kafkas_topic(self) -> None:
+        shown = CommittedOffsets()
+        for record in map(GroupCodec().decode, self.shard.log):
+            if isinstance(record, OffsetRecord):
+                shown.apply(record)
+        for group in GROUPS:
+            assert shown.of(group) == self.shard.machine.consumers.offsets.of(group)
 
 
 TestOffsets = Offsets.TestCase

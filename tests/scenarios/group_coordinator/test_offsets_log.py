@@ -144,6 +144,25 @@ async def test_a_topic_that_nobody_ever_heard_of_is_gone(world: World, process: 
     assert await records(process) == []
 
 
+@pytest.mark.parametrize("commits", [True, False])
+async def test_offsets_of_a_transaction_are_shown_when_it_is_committed(
+    process: Process, commits: bool
+) -> None:
+    topic_id = await process.create("a", 1)
+    request = consumers_pb.TxnOffsetCommitRequest(
+        transactional_id="x", producer_id=7, producer_epoch=3, transaction_version=2
+    )
+    request.commit.group_id, request.commit.generation_id = "readers", -1
+    request.commit.partitions.add(topic_id=topic_id, partition=0, committed_offset=5)
+    await process.until(lambda: process.groups.TxnOffsetCommit(request, CONTEXT))
+    assert await records(process) == []
+    end = consumers_pb.CompleteTransactionRequest(
+        shard=0, producer_id=7, producer_epoch=4, transaction_result=commits, coordinator_epoch=7
+    )
+    await process.groups.CompleteTransaction(end, CONTEXT)
+    assert [one.commit.offset for one in await records(process) if one.commit] == [5] * commits
+
+
 async def test_internal_topics_have_names_too(process: Process) -> None:
     await commit(process, "L0q_9xXBWcW1PYDWSy-nXw", 7)
     assert [one.key for one in await records(process)] == [("readers", "__share_group_state", 0)]
