@@ -30,6 +30,7 @@ from services.group_coordinator.core.records import (
     TargetRecord,
 )
 from services.group_coordinator.core.validation import (
+    check_groups,
     check_heartbeat,
     check_member_epoch,
     known_group,
@@ -97,13 +98,9 @@ def remove(draft: Draft, member_id: str) -> None:
 
 def _check_room(group: ShareGroup | None, heartbeat: Heartbeat, broker: BrokerConfig, groups: int) -> None:
     most = broker.group_share_max_size
-    if group is None and groups >= broker.group_share_max_groups:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"There are {groups} share groups in this shard of the coordinator, and no more may be.",
-            metadata={"group_id": heartbeat.group_id},
-        )
-    if group is not None and heartbeat.member_id not in group.members and len(group.members) >= most:
+    if group is None:
+        check_groups(heartbeat.group_id, groups, broker)
+    elif heartbeat.member_id not in group.members and len(group.members) >= most:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"The share group has reached its maximum capacity of {most} members.",

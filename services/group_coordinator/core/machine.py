@@ -60,6 +60,7 @@ from services.group_coordinator.core.replay import apply_to
 from services.group_coordinator.core.validation import (
     check_group_epoch,
     check_group_id,
+    check_groups,
     known_group,
     no_group,
 )
@@ -241,6 +242,8 @@ class GroupMachine:
         self._check_shared(command.group_id)
         group = self.groups.get(command.group_id)
         check_group_epoch(group, command.group_id, command.group_epoch)
+        if group is None:
+            check_groups(command.group_id, len(self.groups), self._view.broker)
         self._check_idle(command.group_id, now)
         draft = Draft(group or ShareGroup(command.group_id, self.floor))
         plan = offsets.alter(draft, command, self._view, int(now * 1000))

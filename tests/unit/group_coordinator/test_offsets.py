@@ -65,6 +65,17 @@ def altered(shard: Shard, offsets: dict[tuple[str, int], int]) -> AlterPlan:
     return plan
 
 
+def test_a_full_shard_alters_offsets_of_the_groups_it_has_and_makes_none() -> None:
+    cluster = Cluster("group.share.max.groups=1")
+    cluster.create("a", 1)
+    shard = Shard(cluster)
+    altered(shard, {("a", 0): 5})
+    altered(shard, {("a", 0): 6})
+    error = shard.refuses(AlterOffsets("another", {("a", 0): 5}))
+    assert error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert error.metadata["group_id"] == "another"
+
+
 def test_offsets_are_altered_once_by_a_request_that_comes_twice(empty: Shard) -> None:
     """Workers that are no members may be at work again when the second one comes."""
     change = AlterOffsets("g", {("a", 0): 5}, EPOCH)
