@@ -42,11 +42,15 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def internal_topic(name: str, config: BrokerConfig) -> Topic:
     """One of them as clients see it."""
-    partitions = {
-        STATE_TOPIC: config.share_coordinator_state_topic_num_partitions,
-        OFFSETS_TOPIC: config.offsets_topic_num_partitions,
+    return Topic(IDS[name], name, internal_partitions(config)[IDS[name]], CONFIGS[name])
+
+
+def internal_partitions(config: BrokerConfig) -> dict[str, int]:
+    """How many each has, by id."""
+    return {
+        STATE_TOPIC_ID: config.share_coordinator_state_topic_num_partitions,
+        OFFSETS_TOPIC_ID: config.offsets_topic_num_partitions,
     }
-    return Topic(IDS[name], name, partitions[name], CONFIGS[name])
 
 
 def check_not_internal(name: str, topic_id: str = "") -> None:

@@ -29,6 +29,11 @@ def shard(role: str, index: int) -> str:
     return f"{role}:{index}"
 
 
+def shards(role: str, count: int) -> list[str]:
+    """The resources of a coordinator's shards, of which there are so many."""
+    return [shard(role, index) for index in range(count)]
+
+
 def partition(topic_id: str, index: int) -> str:
     """The resource of a partition: "partition:<topic id>:<n>"."""
     return f"{PARTITION}:{topic_id}:{index}"

@@ -158,5 +158,5 @@ def _resources(config: BrokerConfig) -> list[str]:
         "share-coordinator": config.share_coordinator_state_topic_num_partitions,
         names.TRANSACTIONS: config.transaction_state_log_num_partitions,
     }
-    shards = [names.shard(kind, index) for kind, count in counts.items() for index in range(count)]
+    shards = [shard for kind, count in counts.items() for shard in names.shards(kind, count)]
     return [names.CATALOG, *shards]

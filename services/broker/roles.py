@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from functools import partial
 
+from libs.catalog.internal import internal_partitions
 from libs.leases.deaths import Doors
 from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from libs.rpc.server import Service
@@ -188,7 +189,11 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     base.watching.metrics.add(partial(gateway_families, door))
     if base.kafka is not None:
         me, router = base.holder.member, base.router
-        partitions = base.catalog.partitions
+        internal = internal_partitions(base.settings.config)
+
+        def partitions(topic_id: str) -> int:
+            return internal.get(topic_id) or base.catalog.partitions(topic_id)
+
         announced = Announced(lambda: router.members, Doors().refused)
         brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
         kafka = Door(door, brokers, base.settings.features)

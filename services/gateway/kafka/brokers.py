@@ -63,7 +63,7 @@ class Broker:
 class View:
     """The brokers at one time. `epoch` rises with every change: it is every partition's leader epoch here.
 
-    `went` are brokers that are none any more, since a moment ago.
+    `went` are brokers that are none any more, since a moment ago; `partitions` knows internal topics too.
     """
 
     members: tuple[Member, ...]
@@ -92,14 +92,12 @@ class View:
     def leader(self, topic_id: str, partition: int) -> int:
         """The node that clients are to ask for a partition.
 
-        The same rule spreads the partitions over the processes that really lead them, so that where each
-        process has all roles no request is passed on. Of an internal topic that is the shard's coordinator.
+        The same rule spreads the partitions over the processes that really lead them, and shards over their
+        coordinators, so that where each process has all roles no request is passed on.
         """
-        role, size = _COORDINATORS.get(topic_id), self.partitions(topic_id)
-        if role or not 0 <= partition < size:  # clients may ask for what does not exist
-            return self._preferred(
-                names.shard(role, partition) if role else names.partition(topic_id, partition)
-            )
+        size = self.partitions(topic_id)
+        if not 0 <= partition < size:  # clients may ask for what does not exist
+            return self._preferred(names.partition(topic_id, partition))
         leaders = self._leaders.get(topic_id)
         if leaders is None or len(leaders) != size:
             if len(self._leaders) == _REMEMBERED:
@@ -113,7 +111,7 @@ class View:
 
     def coordinator(self, group_id: str) -> int:
         """The node that clients are to ask about a group, or a transactional id."""
-        return self._preferred(names.shard(GROUP_COORDINATOR, self.group_shard(group_id)))
+        return self.leader(OFFSETS_TOPIC_ID, self.group_shard(group_id))
 
     def check_coordinates(self, group_id: str) -> None:
         """Raises NOT_COORDINATOR where clients are to ask another process."""
@@ -125,8 +123,10 @@ class View:
         return [member.node_id for member in self.members] == [self.me]
 
     def _spread(self, topic_id: str, size: int) -> list[int]:
-        resources = names.partitions(topic_id, size)
-        owners = spread(resources, GATEWAY, self.members)
+        role = _COORDINATORS.get(topic_id)
+        resources = names.shards(role, size) if role else names.partitions(topic_id, size)
+        # shards in the order of their leases, which decides who gets which (libs/leases/holder.py)
+        owners = spread(sorted(resources) if role else resources, GATEWAY, self.members)
         return [owners[resource].node_id if owners else self.me for resource in resources]
 
     def _preferred(self, resource: str) -> int:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from libs.catalog.internal import STATE_TOPIC_ID
+from libs.catalog.internal import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
+from libs.leases import names
+from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
-from libs.rpc.router import GATEWAY
+from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from services.gateway.kafka import brokers
 from services.gateway.kafka.announced import Announced
 from services.gateway.kafka.brokers import Broker as Address
@@ -241,6 +244,44 @@ def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> No
     assert groups[0] == groups[1] == groups[2]
     assert {*groups[0]} == {1, 2, 3}
     assert all(view.leads("t" * 22, 0) == (view.me == leaders[0][0]) for view in views)
+
+
+async def test_coordinators_are_those_who_hold_the_shards() -> None:
+    """Where each process has all roles: clients are sent where the lease is, and evenly."""
+    store, clock = MemoryLeaseStore(), Clock()
+    roles = {OFFSETS_TOPIC_ID: GROUP_COORDINATOR, STATE_TOPIC_ID: SHARE_COORDINATOR}
+    everything = frozenset({GATEWAY, *roles.values()})
+    members = [Member(f"{n}/1", n, everything, "", f"127.0.0.1:{9000 + n}") for n in (1, 2, 3)]
+    holders = [LeaseHolder(store, member, clock=clock) for member in members]
+    for holder in holders:
+        for role in roles.values():
+            holder.watch(role, partial(names.shards, role, 50), role, acquired, lost)
+        await store.announce(holder.member, 10)
+    for holder in holders:
+        await holder.start()
+    view = View(tuple(members), 1, 7, int, lambda _: 50)
+    for topic_id, role in roles.items():
+        leaders = [view.leader(topic_id, shard) for shard in range(50)]
+        assert leaders == [
+            holder.member.node_id
+            for resource in names.shards(role, 50)
+            for holder in holders
+            if holder.holds(resource)
+        ]
+        assert sorted(leaders.count(node) for node in (1, 2, 3)) == [16, 17, 17]
+    assert [view.coordinator(str(shard)) for shard in range(50)] == [
+        view.leader(OFFSETS_TOPIC_ID, shard) for shard in range(50)
+    ]
+    for holder in holders:
+        await holder.stop()
+
+
+async def acquired(_resource: str, _epoch: int) -> None:
+    """A shard has come."""
+
+
+async def lost(_resource: str) -> None:
+    """It has gone."""
 
 
 def test_when_a_broker_goes_few_partitions_move_but_its_own() -> None:
