@@ -165,7 +165,19 @@ def test_the_scaler_reads_what_keda_is_told() -> None:
     }
     read = {name: trigger_of(trigger["metadata"]) for name, trigger in triggers.items()}
     assert read == {"billing": Trigger("billing", "orders", 500, 0), "mail": Trigger("mail", "", 100, 0)}
-    assert {trigger["metadata"]["scalerAddress"] for trigger in triggers.values()} == {"queue.queues:9090"}
+    assert {trigger["metadata"]["scalerAddress"] for trigger in triggers.values()} == {
+        "queue.queues.svc:9090"
+    }
+
+
+def test_keda_asks_by_a_name_that_pods_trust_too() -> None:
+    """KEDA verifies the host of the address; the README's certificate is for that one."""
+    (scaled,) = (one for one in ALL["encrypted"] if one["kind"] == "ScaledObject")
+    (trigger,) = scaled["spec"]["triggers"]
+    assert trigger["metadata"]["enableTLS"] == "true"
+    host, _, _ = trigger["metadata"]["scalerAddress"].partition(":")
+    for _, pod in brokers("encrypted"):
+        assert f"--tls-server-name={host}" in pod["containers"][0]["args"]
 
 
 def test_each_gateway_has_an_address_of_its_own_outside() -> None:

@@ -9,6 +9,13 @@ from typing import Final, NamedTuple
 from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
 
 DEFAULT_PER_WORKER: Final = 100
+_OURS: Final = ("group", "topic", "lagPerWorker", "activationLag")
+_KEDAS: Final = frozenset(
+    {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile"}
+)
+"""What KEDA's triggers `external` and `external-push` say to KEDA itself; it passes all on."""
+_FROM_ENV: Final = "FromEnv"
+"""KEDA reads a value from the workers' environment where a key ends so."""
 _MOST: Final = 2**63 - 1
 _DIGITS: Final = re.compile(r"\d{1,19}", re.ASCII)
 _NOT_FOR_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
@@ -29,7 +36,10 @@ class Trigger(NamedTuple):
 
 
 def trigger_of(metadata: Mapping[str, str]) -> Trigger:
-    """Read a trigger's metadata. Raises KafkaError INVALID_REQUEST."""
+    """Read a trigger's metadata. Raises KafkaError INVALID_REQUEST, also for a key that nobody knows."""
+    for name in sorted(metadata):
+        if name not in _OURS and name.removesuffix(_FROM_ENV) not in _KEDAS:
+            raise _refused(name[:80], f"is not known; {', '.join(_OURS)} are")
     group_id = metadata.get("group", "")
     if not group_id:
         raise _refused("group", "is needed: the share group that the workers are members of")

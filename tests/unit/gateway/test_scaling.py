@@ -10,6 +10,12 @@ def test_only_the_group_is_needed() -> None:
     assert trigger_of({"group": "g", "scalerAddress": "gateway:9090"}) == Trigger("g", "", 100, 0)
 
 
+def test_what_is_said_to_keda_itself_is_passed_over() -> None:
+    tls = ("enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile")
+    kedas = dict.fromkeys((*tls, "caCertFromEnv", "scalerAddress"), "true")
+    assert trigger_of({"group": "g"} | kedas) == Trigger("g", "", 100, 0)
+
+
 def test_all_that_can_be_said() -> None:
     said = {"group": "g", "topic": "t", "lagPerWorker": "5", "activationLag": "7"}
     assert trigger_of(said) == Trigger("g", "t", 5, 7)
@@ -23,6 +29,8 @@ def test_all_that_can_be_said() -> None:
         ({"group": "g", "lagPerWorker": "0"}, "lagPerWorker"),
         ({"group": "g", "lagPerWorker": "many"}, "lagPerWorker"),
         ({"group": "g", "lagPerWorker": "9" * 19}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorkr": "5"}, "lagPerWorkr"),
+        ({"group": "g", "topicFromEnv": "TOPIC"}, "topicFromEnv"),
         ({"group": "g", "activationLag": "-1"}, "activationLag"),
         ({"group": "g", "activationLag": "٣"}, "activationLag"),
     ],

@@ -52,7 +52,8 @@ class ScaledObjectRef(_message.Message):
     @_builtins.property
     def scalerMetadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Of the trigger: `group`; `topic` (empty: all that the group reads); `lagPerWorker`, records, 1 or more, by
-        default 100; `activationLag`, records, by default 0. Others are left alone.
+        default 100; `activationLag`, records, by default 0. What is meant for KEDA itself (`scalerAddress`, TLS) is left
+        alone, any other is refused.
         """
 
     def __init__(
