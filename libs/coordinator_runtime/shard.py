@@ -11,22 +11,20 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from libs.coordinator_runtime.lifecycle import REFUSALS, ShardState, transition
+from libs.coordinator_runtime.lifecycle import ShardState, transition
 from libs.coordinator_runtime.machine import A, C, Codec, Decision, Machine, R
 from libs.coordinator_runtime.pending import Pending, Waiter
 from libs.coordinator_runtime.settings import RuntimeSettings
 from libs.coordinator_runtime.timer import EarliestTimer
 from libs.coordinator_runtime.trimming import Trimming
-from libs.leases.holder import LeaseLost
+from libs.coordinator_runtime.trouble import Trouble, decoded, replay
 from libs.leases.ownership import Ownership
-from libs.leases.port import LeasesUnavailable
 from libs.stream_log.port import (
     LogError,
     LogFenced,
     LogNotWritten,
     LogOutcomeUnknown,
     LogRefused,
-    LogUnavailable,
     StreamLog,
 )
 from sharebroker.errors import ErrorCode, KafkaError
@@ -65,6 +63,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._refused_until = 0.0
         self._decided_in_vain = False
         self._trimming = Trimming(settings)
+        self._trouble = Trouble(shard)
         self._task: asyncio.Task[None] | None = None
         self._deadline = EarliestTimer(self._on_deadline)
         self._expiry = EarliestTimer(self._on_expiry)
@@ -149,7 +148,7 @@ class ShardRuntime(Generic[C, R, A]):
         Raises LogUnavailable, and ValueError for an entry that is no record.
         """
         entries = await self._log.read(self.shard, after, limit or self._settings.load_page)
-        return [(entry.position, self._codec.decode(entry.payload)) for entry in entries]
+        return decoded(self._codec, entries)
 
     def end(self) -> int:
         """Position of the last durable record. Raises as `write` does where the shard takes no commands."""
@@ -197,7 +196,7 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _check_active(self) -> None:
         if self.state is not ShardState.ACTIVE:
-            raise KafkaError(REFUSALS[self.state], f"{self.shard}: {self.state.value}")
+            raise self._trouble.refusal(self.state)
 
     def _check_open(self) -> None:
         self._check_active()
@@ -303,18 +302,18 @@ class ShardRuntime(Generic[C, R, A]):
                 self._move(ShardState.LOADING)
             await self._load()
         except Exception as error:
-            expected = isinstance(error, LeaseLost | LeasesUnavailable | LogUnavailable)
-            _logger.warning("%s: not loaded: %r", self.shard, error, exc_info=not expected)
+            self._trouble.met(error, asyncio.get_running_loop().time())
             self._fail("the log cannot be read")
         else:
+            self._trouble.over()
             self._move(ShardState.ACTIVE)
             self._arm_deadline()
 
     async def _load(self) -> None:
         machine, position, records = self._new_machine(), 0, 0
         while page := await self.read(position):
-            for position, record in page:
-                machine.apply(record, position)
+            replay(machine, page)
+            position = page[-1][0]
             records += len(page)
         # a log that was trimmed to nothing still knows where it ended
         position = max(position, await self._log.last_position(self.shard))

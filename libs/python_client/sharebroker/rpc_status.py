@@ -7,7 +7,7 @@ fields that cannot be accepted and `RetryInfo` where waiting helps.
 from __future__ import annotations
 
 import re
-from typing import cast
+from typing import Final, cast
 
 import grpc
 from google.protobuf.duration_pb2 import Duration
@@ -18,6 +18,9 @@ from sharebroker.errors import DESCRIPTIONS, ERROR_DOMAIN, ErrorCode, FieldViola
 _DETAILS_KEY = "grpc-status-details-bin"
 _CODE_KEY = "kafka_error_code"
 _LONGEST_MESSAGE = 1_000
+
+TRANSPORT: Final = "transport"
+"""In the metadata of an error that no server told: what gRPC made of it."""
 
 _FROM_STATUS = {
     grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -75,7 +78,8 @@ def from_rpc_error(failure: grpc.RpcError) -> KafkaError:
             if error is not None:
                 return error
     text = str(failure.details() if hasattr(failure, "details") else failure)
-    return KafkaError(_FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR), _readable(code, text))
+    kafka = _FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(kafka, _readable(code, text), metadata={TRANSPORT: code.name})
 
 
 def _trailers(failure: grpc.RpcError) -> list[tuple[str, str | bytes]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from libs.coordinator_runtime.shard import ShardRuntime
+from libs.coordinator_runtime.trouble import MEND
 from libs.stream_log.port import LogUnavailable
 from services.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
 from services.share_coordinator.core.key import ShareKey
@@ -60,8 +61,7 @@ async def _page(shard: Shard, after: int) -> Entries:
     except LogUnavailable as error:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log cannot be read: {error}") from error
     except ValueError as error:
-        text = f"The log holds what is no record, behind position {after}: {error}."
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, text) from error
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{MEND}") from error
 
 
 def _fold(key: ShareKey, entries: Entries) -> ShareState | None:

@@ -5,6 +5,7 @@ import pytest
 from sharebroker.cli.failures import explain
 from sharebroker.cli.reading import BadInputError
 from sharebroker.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
+from sharebroker.rpc_status import TRANSPORT
 
 
 @pytest.mark.parametrize("code", ErrorCode)
@@ -15,6 +16,14 @@ def test_every_error_is_one_line(code: ErrorCode) -> None:
 def test_advice_follows_the_message() -> None:
     failure = KafkaError(ErrorCode.NON_EMPTY_GROUP, "Group g has 2 members.")
     assert explain(failure).startswith("Group g has 2 members. Stop its consumers first;")
+
+
+def test_only_who_reaches_no_server_is_told_to_start_one() -> None:
+    away = {TRANSPORT: "UNAVAILABLE"}
+    unreachable = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Away.", metadata=away)
+    assert "`sharebroker serve`" in explain(unreachable)
+    told = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share-coordinator:6: it cannot be loaded.")
+    assert explain(told) == "share-coordinator:6: it cannot be loaded. Try again."
 
 
 def test_fields_are_named() -> None:

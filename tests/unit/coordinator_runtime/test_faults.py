@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -178,6 +179,21 @@ async def test_an_entry_that_is_no_record_keeps_the_shard_from_serving(
     late.shard.open(1)
     await eventually(lambda: "UnicodeDecodeError" in caplog.text)
     assert late.shard.state is not ShardState.ACTIVE
+    with pytest.raises(KafkaError, match="cannot be loaded: the entry at position 2 of its log is no record"):
+        await late.put("a", "2")
+    await late.shard.close()
+    with pytest.raises(KafkaError, match=re.escape(f"{SHARD}: no longer ours; for good")):
+        await late.put("a", "2")
+
+
+async def test_a_record_that_cannot_be_applied_keeps_the_shard_from_serving() -> None:
+    rig = await Rig().opened()
+    await rig.memory.append(SHARD, 1, 1, [b"a=1", b"poison=1"])
+    late = Rig(rig.log)
+    late.shard.open(1)
+    await eventually(lambda: late.shard.state is ShardState.FAILED)
+    with pytest.raises(KafkaError, match="the entry at position 2 of its log cannot be applied"):
+        await late.put("a", "2")
     await late.shard.close()
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from sharebroker.cli.reading import BadInputError
 from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.rpc_status import TRANSPORT
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2
@@ -19,15 +20,18 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` shows the groups there are.",
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` shows them.",
     ErrorCode.REQUEST_TIMED_OUT: "It may have happened or not: look, then try again.",
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: "Start one with `sharebroker serve`, or name one with --server.",
     ErrorCode.KAFKA_STORAGE_ERROR: "Free disk or memory of the server's Redis, then try again.",
 }
+
+_NO_SERVER: Final = "Start one with `sharebroker serve`, or name one with --server."
 
 
 def explain(failure: Exception) -> str:
     """One line for people."""
     if isinstance(failure, KafkaError):
         advice = _ADVICE.get(failure.code, "Try again." if failure.retriable else "")
+        if failure.code is ErrorCode.COORDINATOR_NOT_AVAILABLE and TRANSPORT in failure.metadata:
+            advice = _NO_SERVER
         return " ".join(part for part in (*_sentences(failure), advice) if part)
     if isinstance(failure, BadInputError):
         return str(failure)
