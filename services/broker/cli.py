@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,10 +23,11 @@ from services.broker.settings import (
     parse_roles,
     parse_tls,
 )
+from services.broker.tracing import tell_unknown
 from services.gateway.kafka.features import parse_features
 from sharebroker.cli.options import examples
 from sharebroker.errors import KafkaError
-from sharebroker.tracing.settings import parse as parse_telemetry
+from sharebroker.tracing.settings import read as read_telemetry
 
 _EXAMPLES = (
     "sharebroker serve",
@@ -146,10 +146,11 @@ def serve(
             fsync=fsync,
             ready_file=ready_file,
             metrics=metrics,
-            telemetry=parse_telemetry(os.environ),
+            telemetry=read_telemetry(),
             tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
             config=config,
         )
+        tell_unknown(settings.telemetry)
         if print_config:
             typer.echo(describe(settings))
             return

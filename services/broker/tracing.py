@@ -12,6 +12,7 @@ from libs.rpc.router import ROLES
 from libs.telemetry.process import release
 from services.broker.settings import ServeSettings
 from sharebroker.tracing import switch
+from sharebroker.tracing.settings import TracingSettings
 
 _log = structlog.get_logger()
 
@@ -45,3 +46,9 @@ def attributes(roles: Set[str], address: str) -> dict[str, str]:
 def undelivered(logger: str, reason: str) -> None:
     """Say that a collector takes nothing."""
     _log.warning("telemetry does not arrive; what waits too long is dropped", by=logger, reason=reason)
+
+
+def tell_unknown(settings: TracingSettings) -> None:
+    """Say which of OpenTelemetry's variables are none; others' tools may read them, so they are no errors."""
+    if settings.unknown:
+        _log.warning("variables that OpenTelemetry does not have count for nothing", names=settings.unknown)

@@ -26,10 +26,12 @@ from tests.support.client import connected
 class Failing:
     """A `serve` that cannot start; several at a time, since some take long to give up."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, **environment: str) -> None:
         command = [sys.executable, "-m", "services.broker", "--grpc", "127.0.0.1:0"]
         command += ["--kafka", "127.0.0.1:0", *options]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+        )
 
     def sentence(self) -> str:
         """The one sentence it said on standard error before it ended with 2."""
@@ -78,6 +80,27 @@ def test_bad_options_are_told(tmp_path: Path) -> None:
     for name, failing in started.items():
         assert BAD_OPTIONS[name][1] in failing.sentence()
     assert not (tmp_path / "data").exists()
+
+
+def test_variables_of_opentelemetry_are_checked_and_their_secrets_not_told(tmp_path: Path) -> None:
+    asked = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1",
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization: Bearer s3cr3tKEY",
+    }
+    serving = Failing("--data", str(tmp_path / "data"), **asked)
+    printing = Failing("--print-config", **asked)
+    limit = Failing("--print-config", OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT="-5")
+    for failing in (serving, printing):
+        said = failing.sentence()
+        assert said.startswith("OTEL_EXPORTER_OTLP_HEADERS cannot be read; it may be ")
+        assert "s3cr3tKEY" not in said
+    assert limit.sentence() == "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT is '-5'; it may be 0 to 2147483647."
+    command = [sys.executable, "-m", "services.broker", "--print-config"]
+    unknown = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"OTEL_NOSUCH": "1"}
+    )
+    (line,) = unknown.stderr.splitlines()
+    assert json.loads(line)["names"] == ["OTEL_NOSUCH"]
 
 
 def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.tracing.sampling import Sampling
-from sharebroker.tracing.settings import OFF, Queue, parse
+from sharebroker.tracing.settings import OFF, Queue, parse, read
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 HERE = {ENDPOINT: "http://127.0.0.1:4317"}
@@ -90,6 +92,22 @@ def test_a_queue_follows_the_variables() -> None:
         ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
         ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4000"),
         ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
+        ("OTEL_SDK_DISABLED", "maybe"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "abc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "0"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "nan"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "lzma"),
+        ("OTEL_EXPORTER_OTLP_INSECURE", "abc"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nope"),
+        ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "/nope"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "zzz"),
+        ("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "zzz"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "zzz"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "abc"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc"),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-5"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES", "UNAVAILABLE,TIRED"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
@@ -104,3 +122,75 @@ def test_a_password_in_an_endpoint_is_not_repeated() -> None:
     with pytest.raises(KafkaError) as refused:
         parse({ENDPOINT: "http://me:secret@host:4317"})
     assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize("of", ["", "TRACES_", "METRICS_"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "authorization: Bearer s3cr3tKEY",
+        "a=b,s3cr3tKEY",
+        "a=s3cr3tKEY;b=c",
+        "a key=s3cr3tKEY",
+        "key!=s3cr3tKEY",  # no name of gRPC's: it would tell the value in its own error
+        "key-bin=s3cr3tKEY",
+        "key=s3cr3tKEY%0A",
+        "key=s3cr3tKEY%C3%A4",
+    ],
+)
+def test_headers_that_cannot_be_read_are_refused_and_not_repeated(of: str, value: str) -> None:
+    name = f"OTEL_EXPORTER_OTLP_{of}HEADERS"
+    with pytest.raises(KafkaError) as refused:
+        parse({**HERE, name: value})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message.startswith(f"{name} cannot be read; it may be NAME=VALUE")
+    assert "s3cr3tKEY" not in refused.value.message
+
+
+def test_what_opentelemetry_takes_is_taken(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.crt"
+    certificate.touch()
+    found = parse(
+        {
+            **HERE,
+            "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20s3cr3t==, x-tenant = a b ,",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "GZIP",
+            "OTEL_EXPORTER_OTLP_INSECURE": "True",
+            "OTEL_EXPORTER_OTLP_CERTIFICATE": str(certificate),
+            "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "DELTA",
+            "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "2147483647",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": " ",
+            "OTEL_BSP_EXPORT_TIMEOUT": "0",
+            "OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES": "unavailable, ABORTED",
+            "OTEL_SDK_DISABLED": "False",
+        }
+    )
+    assert found.traces == HERE[ENDPOINT]
+    assert found.unknown == ()
+
+
+def test_names_that_nobody_knows_are_told_and_those_of_other_tools_are_not() -> None:
+    others = (
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
+        "OTEL_SERVICE_NAME",
+        "OTEL_LOG_LEVEL",
+        "OTEL_PROPAGATORS",
+        "OTEL_PYTHON_LOG_CORRELATION",
+        "OTEL_INSTRUMENTATION_HTTP_ENABLED",
+        "OTEL_EXPORTER_JAEGER_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT",
+        "OTEL_BLRP_SCHEDULE_DELAY",
+    )
+    found = parse(dict.fromkeys(["OTEL_NOSUCH", "OTEL_EXPORTER_OTLP_ENDPIONT", *others], "1"))
+    assert found.unknown == (
+        "OTEL_EXPORTER_OTLP_ENDPIONT (did you mean OTEL_EXPORTER_OTLP_ENDPOINT?)",
+        "OTEL_NOSUCH",
+    )
+
+
+def test_empty_variables_and_spaces_around_values_go_before_the_sdk_sees_them() -> None:
+    environment = {**HERE, "OTEL_SERVICE_NAME": " a ", "OTEL_EXPORTER_OTLP_TIMEOUT": " ", "PATH": " b "}
+    assert read(environment) == parse(HERE)
+    assert environment == {**HERE, "OTEL_SERVICE_NAME": "a", "PATH": " b "}

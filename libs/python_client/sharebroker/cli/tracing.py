@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from sharebroker.tracing import settings, switch
 @contextmanager
 def traced() -> Iterator[None]:
     """Around the work. Raises KafkaError for variables that cannot be."""
-    asked = settings.parse(os.environ)
+    asked = settings.read()
     if asked.traces is None or asked.sampling.never:
         yield
         return

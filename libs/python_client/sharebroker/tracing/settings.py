@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.tracing.sampling import SAMPLERS, Sampling
+from sharebroker.tracing.variables import check, unknown, wrong
 
 DISABLED: Final = "OTEL_SDK_DISABLED"
 TRACES: Final = "OTEL_TRACES_EXPORTER"
@@ -51,17 +52,34 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """What is sent where; None instead of one: nothing is. Headers and certificates are the exporter's."""
+    """What is sent where; None instead of one: nothing is. Headers and certificates are the exporter's.
+
+    `unknown` names variables that nobody reads.
+    """
 
     traces: str | None
     metrics: str | None
     sampling: Sampling
     queue: Queue = field(default_factory=Queue)
     metrics_every: float = 60.0
+    unknown: tuple[str, ...] = ()
 
 
 OFF: Final = TracingSettings(None, None, Sampling(0.0, parent_based=False))
 """Nothing is told to anybody."""
+
+
+def read(environment: MutableMapping[str, str] = os.environ) -> TracingSettings:
+    """What this process's variables say; empty ones go, and spaces around values: the SDK stumbles over both.
+
+    Raises KafkaError as `parse` does.
+    """
+    for name in [name for name in environment if name.startswith("OTEL_")]:
+        if value := environment[name].strip():
+            environment[name] = value
+        else:
+            del environment[name]
+    return parse(environment)
 
 
 def parse(environment: Mapping[str, str]) -> TracingSettings:
@@ -71,11 +89,15 @@ def parse(environment: Mapping[str, str]) -> TracingSettings:
     """
     found = {name: value.strip() for name, value in environment.items() if name.startswith("OTEL_")}
     told = {name: value for name, value in found.items() if value}
-    if told.get(DISABLED, "").lower() == "true":
+    disabled = told.get(DISABLED, "false").lower()
+    if disabled not in ("true", "false"):
+        raise wrong(DISABLED, told[DISABLED], "true or false")
+    if disabled == "true":
         return OFF
+    check(told)
     for name in _PROTOCOLS:
         if told.get(name, "grpc") != "grpc":
-            raise _wrong(name, told[name], "grpc")
+            raise wrong(name, told[name], "grpc")
     named = {name for name in (ENDPOINT, TRACES_ENDPOINT) if name in told}
     return TracingSettings(
         _endpoint(told, TRACES, TRACES_ENDPOINT, "otlp" if named else "none"),
@@ -83,13 +105,14 @@ def parse(environment: Mapping[str, str]) -> TracingSettings:
         _sampling(told),
         _queue(told),
         _number(told, "OTEL_METRIC_EXPORT_INTERVAL", 60_000, 100, 86_400_000) / 1000,
+        unknown(told),
     )
 
 
 def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str) -> str | None:
     kind = told.get(exporter, default)
     if kind not in _EXPORTERS:
-        raise _wrong(exporter, kind, " or ".join(_EXPORTERS))
+        raise wrong(exporter, kind, " or ".join(_EXPORTERS))
     if kind == "none":
         return None
     name = own if own in told else ENDPOINT
@@ -100,14 +123,14 @@ def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str) ->
     except ValueError:
         right = False
     if not right or "@" in parts.netloc:
-        raise _wrong(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
+        raise wrong(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
     return address
 
 
 def _sampling(told: Mapping[str, str]) -> Sampling:
     name = told.get(SAMPLER, _DEFAULT_SAMPLER)
     if name not in SAMPLERS:
-        raise _wrong(SAMPLER, name, ", ".join(SAMPLERS))
+        raise wrong(SAMPLER, name, ", ".join(SAMPLERS))
     parent_based, ratio = SAMPLERS[name]
     if ratio is None:
         text = told.get(RATIO, "1.0")
@@ -116,7 +139,7 @@ def _sampling(told: Mapping[str, str]) -> Sampling:
         except ValueError:
             ratio = -1.0
         if not 0 <= ratio <= 1:
-            raise _wrong(RATIO, text, "0 to 1")
+            raise wrong(RATIO, text, "0 to 1")
     return Sampling(ratio, parent_based)
 
 
@@ -129,9 +152,5 @@ def _queue(told: Mapping[str, str]) -> Queue:
 def _number(told: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
     text = told.get(name, str(default))
     if not text.isdecimal() or not least <= int(text) <= most:
-        raise _wrong(name, text, f"{least} to {most}")
+        raise wrong(name, text, f"{least} to {most}")
     return int(text)
-
-
-def _wrong(name: str, value: str, allowed: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_CONFIG, f"{name} is {value!r}; it may be {allowed}.")
