@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from libs.config.topic import TopicConfig
+from libs.record_log.contents import check_records
 from libs.record_log.core.batch import BatchHeader, Buffer, parse_headers
 from libs.record_log.core.retention import Retention
 from libs.record_log.core.times import Times
@@ -40,8 +41,15 @@ class LogSettings:
         )
 
     def headers(self, data: Buffer, now_ms: int) -> list[BatchHeader]:
-        """The headers of a produce request's batches. Raises KafkaError as `parse_headers`, `Times.check`."""
+        """The headers of a produce request's batches, all of which can be read.
+
+        Raises KafkaError as `parse_headers`, `check_records` and `Times.check`.
+        """
         headers = parse_headers(data, self.max_message_bytes)
+        view, position = memoryview(data), 0
+        for header in headers:
+            check_records(header, view[position : position + header.size])
+            position += header.size
         if not self.log_append_time:
             self.times.check(headers, now_ms)
         return headers

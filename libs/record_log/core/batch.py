@@ -1,8 +1,8 @@
 """Record batches (RecordBatch v2, magic 2) by their headers: what a broker checks, and what it writes.
 
 A batch stays bytes from producer to consumer. Base offset and partition leader epoch lie outside the CRC
-and are overwritten when offsets are assigned, whatever the producer put there. Multi-byte fields are
-big-endian; timestamps are milliseconds of the wall epoch, -1 for none.
+and are overwritten when offsets are assigned. Multi-byte fields are big-endian; timestamps are milliseconds
+of the wall epoch, -1 for none.
 """
 
 from __future__ import annotations
@@ -135,13 +135,13 @@ def sealed(header: BatchHeader, records: Buffer) -> bytes:
 def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
     """Check the batches of one produce request for one partition and return their headers in order.
 
-    `max_message_bytes` bounds each batch (Kafka's max.message.bytes). The records inside are not read.
+    `max_message_bytes` bounds each batch (Kafka's max.message.bytes). The records inside are not read here.
 
     Raises:
         KafkaError: CORRUPT_MESSAGE when bytes are missing, left over or fail the CRC; MESSAGE_TOO_LARGE;
             UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send (no batch, another
-            magic, no records, a count that lies, control batches, LogAppendTime, an id without sequence,
-            more than one batch where there is an id).
+            magic, an offset to begin at, no records, a count that lies, control batches, LogAppendTime, an id
+            without sequence, more than one batch where there is an id).
     """
     headers = list(_checked(data, max_message_bytes))
     if not headers:
@@ -228,6 +228,8 @@ def _refusal(header: BatchHeader) -> str | None:
         return "Producers may not write control batches."
     if header.log_append_time:
         return "Producers may not set the timestamp type to LogAppendTime."
+    if header.base_offset != 0:
+        return f"The batch begins at offset {header.base_offset}, not 0."
     count, delta = header.record_count, header.last_offset_delta
     if count < 1:
         return f"The batch counts {count} records."

@@ -83,7 +83,7 @@ def test_memoryview_is_as_good_as_bytes() -> None:
 
 
 def test_what_lies_outside_the_crc_is_overwritten() -> None:
-    data = patched(patched(batch(3), 0, ">q", 12345, crc=False), 12, ">i", 678, crc=False)
+    data = patched(batch(3), 12, ">i", 678, crc=False)
     (stored,) = assign(data, parse_headers(data, LIMIT), 7, 2)
     assert stored.data == assign(batch(3), parse_headers(batch(3), LIMIT), 7, 2)[0].data
 
@@ -93,6 +93,7 @@ REFUSED = [
     (b"", ErrorCode.INVALID_RECORD),
     (GOOD[: HEADER_SIZE - 1], ErrorCode.CORRUPT_MESSAGE),
     (GOOD[:-1], ErrorCode.CORRUPT_MESSAGE),
+    (patched(GOOD, 0, ">q", 77, crc=False), ErrorCode.INVALID_RECORD),
     (GOOD + b"\0", ErrorCode.CORRUPT_MESSAGE),
     (GOOD + GOOD[:70], ErrorCode.CORRUPT_MESSAGE),
     (patched(GOOD, 8, ">i", -1), ErrorCode.CORRUPT_MESSAGE),
@@ -129,7 +130,7 @@ def test_size_limit_is_per_batch_and_inclusive() -> None:
     assert code_of(lambda: parse_headers(GOOD, size - 1)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_count_of_a_compressed_batch_is_taken_on_trust() -> None:
+def test_count_of_a_compressed_batch_is_for_whoever_unpacks_it() -> None:
     data = patched(patched(batch(3, codec=1), 57, ">i", 1000), 23, ">i", 999)
     assert parse_headers(data, LIMIT)[0].record_count == 1000
 
