@@ -157,9 +157,14 @@ def _asked(server: str, topic: str, group: str, watch: list[str] | None, records
         admin.describe_topic(topic)
         for name in watch or ():
             admin.describe_group(name)
-        groups = watch or [listed.group_id for listed in admin.list_groups()]
+        groups = watch or _working_on(admin, topic)
         limits = {name: _limit(admin, name) for name in groups}
     return Settings(server, topic, group, ",".join(watch or ()), limits, str(records))
+
+
+def _working_on(admin: Admin, topic: str) -> list[str]:
+    groups = [listed.group_id for listed in admin.list_groups()]
+    return [name for name in groups if any(part.topic == topic for part in admin.group_offsets(name))]
 
 
 def _limit(admin: Admin, group: str) -> int:

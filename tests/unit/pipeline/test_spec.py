@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from services.pipeline.settings import Settings
 
 FOLDER = Path(services.pipeline.__file__).parent
 SPEC = (FOLDER / "spark-pipeline.yml").read_text()
+_SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
+"""Spark's spark.redaction.regex, and more."""
 
 
 class Session:
@@ -33,6 +36,20 @@ def test_the_specification_takes_the_settings() -> None:
     before = yaml.safe_load(SPEC)
     assert document["libraries"] == before["libraries"]
     assert document["configuration"].keys() == before["configuration"].keys()
+
+
+def test_nothing_looks_like_a_secret_to_spark() -> None:
+    names = ("password-changes", "tokens", "a-Secret", "access.key", "größe")
+    for name in names:
+        settings = Settings(f"{name}:1", name, name, name, {name: 3}, "7")
+        configuration = settings.to_configuration()
+        assert not [text for pair in configuration.items() for text in pair if _SECRET.search(text)]
+        assert Settings.of(Session(configuration)) == settings
+
+
+def test_the_specification_as_it_stands_has_settings() -> None:
+    settings = Settings.of(Session(yaml.safe_load(SPEC)["configuration"]))
+    assert settings == Settings("127.0.0.1:9090", "flights", "pipeline", "", {}, "100000")
 
 
 def test_what_it_does_not_have_cannot_be_set() -> None:
