@@ -96,5 +96,18 @@ def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
     assert "Column headers has a header without a key" in header
 
 
+def test_what_a_stream_cannot_have_is_the_reason_it_ends_for(tour: Tour) -> None:
+    nobody, now, always = tour.program.value("streams")
+    assert "option group is missing" in nobody
+    for text in (now, always):
+        assert "option startingOffsets is 'earliest', and for tables" in text
+    assert not [text for text in (nobody, now, always) if "UnboundLocalError" in text]
+
+
+def test_what_is_not_there_is_named(tour: Tour) -> None:
+    assert "There is no share group 'nobody'" in tour.program.value("nobody")
+    assert "option endingOffsets ends" in tour.program.value("behind")
+
+
 def test_the_readme_can_be_followed(tour: Tour) -> None:
     assert tour.program.value("readme") == JUDGED

@@ -64,8 +64,11 @@ class ShareGroupDataSource(DataSource):
         return BatchReader(schema, reading(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A member of the group."""
-        return StreamReader(schema, reading(self.options, streaming=True))
+        """A member of the group; for options that cannot be, what says so when it is asked."""
+        try:
+            return StreamReader(schema, reading(self.options, streaming=True))
+        except OptionError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Publishes rows."""
@@ -186,6 +189,40 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             client = Client(self._options.bootstrap, waits=self._options.waits)
             self._made = client, Driver(self._options, client)
         return self._made
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says why there is no stream at whatever is asked first.
+
+    PySpark 4.3 ends what `streamReader` raises with an error of its own, about a variable `reader`.
+    """
+
+    def __init__(self, error: OptionError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises OptionError, as the others do."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Asked first of a query that goes on."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Asked first with this trigger."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Not come to."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Asked first where a batch was planned that is not done."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Not come to."""
+        raise self._error
 
 
 def _columns(schema: StructType) -> Mapping[str, str]:

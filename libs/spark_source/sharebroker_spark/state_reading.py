@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
@@ -11,18 +12,19 @@ from sharebroker_spark.client import Client
 from sharebroker_spark.core.state_options import StateOptions
 from sharebroker_spark.core.state_rows import Row, SharePartition, rows, unreadable
 
+_SHARE: Final = "share"
+
 
 def share_partitions(client: Client, options: StateOptions) -> list[SharePartition]:
     """Those that are asked for and have a state. Raises KafkaError, GROUP_ID_NOT_FOUND among others."""
-    wanted = options.groups or tuple(
-        group.group_id for group in client.call(client.admin.ListGroups, groups.ListGroupsRequest()).groups
-    )
+    wanted = options.groups or _listed(client)
     asked = groups.DescribeShareGroupOffsetsRequest(
         groups=[
             groups.DescribeShareGroupOffsetsRequest.Group(group_id=group, all_topics=True) for group in wanted
         ]
     )
     answer = client.call(client.admin.DescribeShareGroupOffsets, asked)
+    _check_known(client, options, [group.group_id for group in answer.groups if not group.topics])
     return sorted(_of_groups(answer.groups, options))
 
 
@@ -40,6 +42,22 @@ def read_state(client: Client, places: Iterable[SharePartition]) -> Iterator[Row
             yield unreadable(place)
         else:
             yield from rows(place, stored.records, stored.live if stored.HasField("live") else None)
+
+
+def _listed(client: Client) -> list[str]:
+    request = groups.ListGroupsRequest(types_filter=[_SHARE])
+    return [group.group_id for group in client.call(client.admin.ListGroups, request).groups]
+
+
+def _check_known(client: Client, options: StateOptions, stateless: Iterable[str]) -> None:
+    """Raises GROUP_ID_NOT_FOUND for a group that was named and is not there."""
+    named = [group for group in stateless if group in options.groups]
+    there = _listed(client) if named else ()
+    for group in named:
+        if group not in there:
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"There is no share group '{group}' (option groups)."
+            )
 
 
 def _of_groups(

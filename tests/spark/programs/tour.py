@@ -271,6 +271,28 @@ def show_refusals() -> None:
     )
 
 
+def show_refused_streams() -> None:
+    """What only a stream cannot have is said before its first batch."""
+
+    def start(options: dict[str, str], trigger: dict[str, Any]) -> None:
+        frame = spark.readStream.format("sharegroup").options(**SERVER, topics=TOPIC, **options).load()
+        query = frame.writeStream.format("noop").trigger(**trigger).start()
+        query.awaitTermination()
+
+    begin, group = {"startingOffsets": "earliest"}, {"group": SETUP["group"]}
+    say(
+        streams=[
+            refusal(lambda: start({}, {"availableNow": True})),
+            refusal(lambda: start({**begin, **group}, {"availableNow": True})),
+            refusal(lambda: start({**begin, **group}, {"processingTime": "0 seconds"})),
+        ],
+        nobody=refusal(
+            lambda: spark.read.format("sharegroup-state").options(**SERVER, groups="nobody").load().collect()
+        ),
+        behind=refusal(lambda: table(TOPIC, endingOffsets=json.dumps({TOPIC: {"0": 401}})).collect()),
+    )
+
+
 show_a_table()
 show_a_stream()
 show_verdicts()
@@ -279,5 +301,6 @@ show_writing()
 show_repeated_attempts()
 show_the_readme()
 show_refusals()
+show_refused_streams()
 spark.stop()
 say(done=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -114,14 +115,14 @@ def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
 def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
     spans = {("t", 1): (5, 9), ("t", 0): (0, 3), ("u", 0): (4, 4)}
     assert snapshot(spans, {}, {}) == [Range("t", 0, 0, 2), Range("t", 1, 5, 8)]
-    assert snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 6}) == [
-        Range("t", 1, 2, 6),
-        Range("u", 0, 4, 5),
-    ]
+    asked = snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 4})
+    assert asked == [Range("t", 1, 2, 6)]
     with pytest.raises(OptionError, match="names t-2"):
         snapshot(spans, {}, {("t", 2): 1})
     with pytest.raises(OptionError, match="begins t-0 at 4, behind its end, 3"):
         snapshot(spans, {("t", 0): 4}, {})
+    with pytest.raises(OptionError, match="endingOffsets ends u-0 at 6, behind its end, 4"):
+        snapshot(spans, {}, {("u", 0): 6})
     assert snapshot(spans, {}, {("t", 1): 4}) == [Range("t", 0, 0, 2)]  # retention may come first
 
 
@@ -169,6 +170,13 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"bootstrap": ""}, "bootstrap"),
         ({"bootstrap": "nowhere"}, "HOST:PORT"),
         ({"bootstrap": "tls://nowhere"}, "HOST:PORT"),
+        ({"bootstrap": "http://x:1"}, "bootstrap is 'http://x:1'; it must be HOST:PORT"),
+        ({"bootstrap": "127.0.0.1:99999"}, "PORT is 1 to 65535"),
+        ({"bootstrap": "127.0.0.1:65536"}, "PORT is 1 to 65535"),
+        ({"bootstrap": "127.0.0.1:0"}, "PORT is 1 to 65535"),
+        ({"bootstrap": "tls://h:99999?ca=/x"}, "PORT is 1 to 65535"),
+        ({"bootstrap": "a b:1"}, "HOST:PORT"),
+        ({"bootstrap": "h:1/x"}, "HOST:PORT"),
         ({"group": " "}, "group"),
         ({"topics": " , "}, "topics"),
         ({"maxRecordsPerTrigger": "0"}, "1 to 1000000"),
@@ -183,7 +191,9 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"onMalformed": "drop"}, "keep or reject or fail"),
         ({"sessionId": "x" * 37}, "1 to 36"),
         ({"topcis": "t"}, "no option topcis"),
-        ({"startingOffsets": '{"a": {"0": 1}}'}, "are for tables"),
+        ({"startingOffsets": '{"a": {"0": 1}}'}, r"startingOffsets .* share\.auto\.offset\.reset"),
+        ({"startingoffsets": "earliest"}, "startingOffsets is 'earliest', and for tables"),
+        ({"endingOffsets": "latest"}, "endingOffsets is for tables"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
@@ -211,6 +221,20 @@ def test_a_table_may_be_asked_for_between_offsets() -> None:
 
 def test_a_server_may_be_reached_by_tls() -> None:
     address = "tls://localhost:9090?ca=/etc/ca.pem"
+    assert reading({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "h:65535",
+        "[::1]:9090",
+        "dns:///broker.example:9090",
+        "ipv4:10.0.0.1:9,10.0.0.2:59999",
+        "tls://h:65000/",
+    ],
+)
+def test_addresses_as_grpc_has_them(address: str) -> None:
     assert reading({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
 
@@ -312,6 +336,9 @@ def test_the_readme_tells_every_option_with_its_default_and_bounds() -> None:
         "a ARRAY<STRUCT<x: INT, m: MAP<STRING, DECIMAL(3,1)>>>, b BOOLEAN NOT NULL",
         "id BIGINT COMMENT 'one, two', name NOTYPE",
         "i INTERVAL DAY TO SECOND, v VARIANT",
+        "id BIGINT, ID BIGINT, d DECIMAL, n NUMERIC(38, 38), e DEC(5)",
+        "s STRUCT<>, t STRUCT<id: INT, `a,b>`: STRUCT<id: INT>>, u ARRAY",
+        "m MAP<STRING, ARRAY<STRUCT<a INT NOT NULL, b: TIMESTAMP_NTZ>>> NOT NULL",
     ],
 )
 def test_fields_that_spark_can_read(schema: str) -> None:
@@ -325,9 +352,20 @@ def test_fields_that_spark_can_read(schema: str) -> None:
         ("id BIGGINT", "id BIGGINT"),
         ("id BIGINT, name", "name"),
         ("id BIGINT,", ""),
+        ("n STRING, id STRUCT<a: BLA>", "a: BLA"),
+        ("id ARRAY<MAP<STRING, BLA>>", "id ARRAY<MAP<STRING, BLA>>"),
+        ("d DECIMAL(99,2)", "d DECIMAL(99,2)"),
+        ("s STRUCT<d: DECIMAL(3, 4)>", "d: DECIMAL(3, 4)"),
     ],
 )
 def test_fields_that_spark_cannot_read(schema: str, field: str) -> None:
     given = {**NEEDED, "value.format": "json", "value.schema": schema}
-    with pytest.raises(OptionError, match=f"option value.schema has a field '{field}'"):
+    with pytest.raises(OptionError, match=rf"option value\.schema has a field .*'{re.escape(field)}'; "):
+        reading(given, streaming=True)
+
+
+@pytest.mark.parametrize("schema", ["id BIGINT, id STRING", "s STRUCT<id: INT, id: INT>"])
+def test_a_field_is_there_once(schema: str) -> None:
+    given = {**NEEDED, "value.format": "json", "value.schema": schema}
+    with pytest.raises(OptionError, match=r"option value\.schema has .*two fields id; each name"):
         reading(given, streaming=True)

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, cast
 
+from sharebroker_spark.core.fields import check_fields
 from sharebroker_spark.core.offsets import Partition
 
-_ADDRESS: Final = re.compile(r"\S+:\d{1,5}|tls://\S+:\d{1,5}/?(\?\S*)?")
+_PORT: Final = r"(?:[1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])"
+"""1 to 65535."""
+_PLACE: Final = rf"(?:[^\s/:@?#\[\],]+|\[[^\s/@?#\[\],]+\]):{_PORT}"
+_ADDRESS: Final = re.compile(
+    rf"(?:dns:///)?{_PLACE}|ipv[46]:{_PLACE}(?:,{_PLACE})*|tls://{_PLACE}/?(?:\?\S*)?", re.ASCII
+)
+"""HOST:PORT, the same as gRPC's URIs have it, or with TLS."""
 NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxRecordsPerTrigger": (10_000, 1, 1_000_000),
     "recordsPerTask": (5_000, 1, 1_000_000),
@@ -36,14 +43,6 @@ _TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.sc
 _SESSION_LENGTH: Final = 36
 _WITH_SCHEMA: Final = ("json", "arrow")
 NAMES: Final = (*_TEXTS, *NUMBERS, *CHOICES)
-_FIELD: Final = re.compile(
-    r"\s*(?:`[^`]+`|\w+)(?:\s*:\s*|\s+)(?:array|bigint|binary|boolean|byte|char|character|date|dec|decimal|double"
-    r"|float|int|integer|interval|long|map|numeric|real|short|smallint|string|struct|time|timestamp(?:_[ln]tz)?"
-    r"|tinyint|varchar|variant|void)\b.*",
-    re.DOTALL | re.IGNORECASE,
-)
-"""A field of a schema: its name, and a type that Spark has."""
-_NESTED: Final = re.compile(r"<[^<>]*>|\([^()]*\)")
 _SPARKS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
 """Options that Spark hands on without meaning us."""
 
@@ -81,12 +80,21 @@ class Options:
 def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
     """The options of a read. Raises OptionError."""
     options = _parsed(given)
+    begins = _lower(given).get("startingoffsets", "").strip()
+    if streaming and begins:
+        raise OptionError(
+            f"option startingOffsets is {begins!r}, and for tables: a stream goes on where its group stands. "
+            "Where a group begins is its config share.auto.offset.reset (earliest, latest, …); "
+            "leave the option out"
+        )
     if not options.topics:
         raise OptionError("option topics is missing: one topic, or several with commas between")
     if streaming and not options.group:
         raise OptionError("option group is missing: the share group to read as")
-    if streaming and (options.starting or options.ending):
-        raise OptionError("option startingOffsets and endingOffsets are for tables; a stream has its group's")
+    if streaming and _lower(given).get("endingoffsets", "").strip():
+        raise OptionError(
+            "option endingOffsets is for tables: a stream ends where its trigger says; leave it out"
+        )
     return options
 
 
@@ -120,7 +128,8 @@ def address_of(lower: Mapping[str, str]) -> str:
     bootstrap = lower.get("bootstrap", "").strip()
     if not _ADDRESS.fullmatch(bootstrap):
         raise OptionError(
-            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or tls://HOST:PORT"
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or "
+            "tls://HOST:PORT; PORT is 1 to 65535"
         )
     return bootstrap
 
@@ -195,27 +204,9 @@ def _schema(text: str, value_format: str) -> str:
         raise OptionError(
             f"option value.schema is for value.format {' or '.join(_WITH_SCHEMA)}; it is {value_format}"
         )
-    if text:
-        _check_fields(text)
+    if text and (why := check_fields(text)) is not None:
+        raise OptionError(f"option value.schema {why}")
     return text
-
-
-def _check_fields(text: str) -> None:
-    """Raises OptionError for a type that there is not: Spark would tell of a column that nobody wrote.
-
-    Looks at the outermost fields, and at nothing where there are comments.
-    """
-    if "'" in text or '"' in text:
-        return
-    found = 1
-    while found:
-        text, found = _NESTED.subn(" ", text)
-    for one in text.split(","):
-        if not _FIELD.fullmatch(one):
-            raise OptionError(
-                f"option value.schema has a field {one.strip()!r}; a field is a name and a type of Spark's, "
-                "as in 'id BIGINT, name STRING'"
-            )
 
 
 def _number(name: str, text: str | None) -> int:

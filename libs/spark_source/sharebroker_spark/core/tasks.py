@@ -45,8 +45,8 @@ def snapshot(
 ) -> list[Range]:
     """What of logs (first offset, and the one behind the last) a table shows; both ends may be asked for.
 
-    What is asked for and not there is in it, so that whoever reads it finds out. Raises OptionError for a
-    partition that there is not, and for one that would end before it begins.
+    What is asked for and was removed is in it, so that whoever reads it finds out. Raises OptionError for a
+    partition that there is not, and for an offset behind the end.
     """
     for part in {**starting, **ending}:
         if part not in spans:
@@ -55,6 +55,11 @@ def snapshot(
             )
     asked = {part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()}
     for (topic, partition), (first, end) in asked.items():
+        if end > spans[topic, partition][1]:
+            raise OptionError(
+                f"option endingOffsets ends {topic}-{partition} at {end}, behind its end, "
+                f"{spans[topic, partition][1]}"
+            )
         if first > end and (topic, partition) in starting:
             raise OptionError(
                 f"option startingOffsets begins {topic}-{partition} at {first}, behind its end, {end}"
