@@ -316,10 +316,13 @@ BOUNDED: Final = tuple(
 )
 """Properties with the two that bound them: least <= value <= most."""
 
-_ORDERED: Final = (
+ORDERED: Final = (
+    *((low, "<=", name) for name, low, _ in BOUNDED),
+    *((name, "<=", high) for name, _, high in BOUNDED),
     ("group.share.heartbeat.interval.ms", "<", "group.share.session.timeout.ms"),
     ("group.share.max.size", "<=", "group.share.max.share.sessions"),
 )
+"""Which property must be less than which other, or at most as much."""
 
 
 def _values(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -339,10 +342,7 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
             "cluster.id",
             f"Invalid value {config.cluster_id!r} for cluster.id: at most 64 of A-Z a-z 0-9 - _.",
         )
-    pairs = [(low, "<=", name) for name, low, _ in BOUNDED] + [
-        (name, "<=", high) for name, _, high in BOUNDED
-    ]
-    for smaller, sign, larger in (*pairs, *_ORDERED):
+    for smaller, sign, larger in ORDERED:
         left, right = config.get(smaller), config.get(larger)
         if left > right or (sign == "<" and left == right):  # type: ignore[operator]  # both are numbers
             raise invalid(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tests.deploy.chart import CASES, GOLDEN, golden, rendered
-from tests.deploy.settings_schema import SCHEMA, with_settings
+from tests.deploy.settings_schema import ORDER, SCHEMA, order, with_settings
 from tests.deploy.values_table import README, with_table
 
 
 def main() -> None:
     """Write them; look at the difference."""
     SCHEMA.write_text(with_settings(SCHEMA.read_text()))
+    ORDER.write_text(order())
     for old in GOLDEN.glob("*.yaml"):
         old.unlink()
     for case in CASES:

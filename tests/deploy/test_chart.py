@@ -20,10 +20,11 @@ from tests.deploy.chart import (
     TOOLS,
     golden,
     helm,
+    manifests,
     rendered,
     template,
 )
-from tests.deploy.settings_schema import SCHEMA, with_settings
+from tests.deploy.settings_schema import ORDER, SCHEMA, order, with_settings
 from tests.deploy.values_table import README, with_table
 
 needs_helm = pytest.mark.skipif(HELM is None, reason=NO_HELM)
@@ -128,6 +129,72 @@ def test_kubernetes_knows_every_field(version: str) -> None:
             "tls.secret is needed",
         ),
         ("kafka.external.type=NodePort,roles.gateway.replicas=11", "at most 10 gateways"),
+        (
+            "kafka.external.type=NodePort,kafka.external.nodePort=32760,roles.gateway.replicas=9",
+            "kafka.external.nodePort: the last of 9 gateways would have port 32768",
+        ),
+        ("kafka.external.advertise=k-$(POD_INDEX):99999", "'/kafka/external/advertise'"),
+        ("kafka.external.advertise=k-$(POD_INDEX):http", "'/kafka/external/advertise'"),
+        ("kafka.external.advertise=k-$(POD_INDEX):0", "'/kafka/external/advertise'"),
+        (
+            "kafka.external.type=LoadBalancer,kafka.external.advertise=k:909$(POD_INDEX),"
+            "roles.gateway.replicas=11",
+            "kafka.external.advertise: a port that ends in $(POD_INDEX)",
+        ),
+        (
+            r"settings.group\.share\.record\.lock\.duration\.ms=120000",
+            "lock.duration.ms=120000 <= group.share.max.record.lock.duration.ms=60000 must hold",
+        ),
+        (
+            r"roles.gateway.settings.group\.share\.heartbeat\.interval\.ms=50000,"
+            r"settings.group\.share\.max\.heartbeat\.interval\.ms=50000",
+            "settings of gateway: group.share.heartbeat.interval.ms=50000 < group.share.session",
+        ),
+        ("env.OTEL_TRACES_SAMPLER=foo", "'/env/OTEL_TRACES_SAMPLER': value must be one of"),
+        ("env.OTEL_TRACES_SAMPLER_ARG=1.5", "'/env/OTEL_TRACES_SAMPLER_ARG'"),
+        ("env.OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317", "'/env/OTEL_EXPORTER_OTLP_ENDPOINT'"),
+        ("env.OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "'/env/OTEL_EXPORTER_OTLP_PROTOCOL'"),
+        ("env.OTEL_BSP_MAX_QUEUE_SIZE=0", "'/env/OTEL_BSP_MAX_QUEUE_SIZE': minimum"),
+        ("env.POD_IP=1.2.3.4", "env.POD_IP is a variable that the chart sets itself"),
+        ("tls.serverName=a b", "'/tls/serverName'"),
+        ("pipeline.group= a", "'/pipeline/group'"),
+        ("redis.url=redis://a:7000/b:7001", "'/redis/url'"),
+        ("redis.url=redis://a:70000", "'/redis/url'"),
+        ("redis.ports[0]=0", "'/redis/ports/0': minimum"),
+        ("roleDefaults.tolerations[0].nonsense=a", "'/roleDefaults/tolerations/0': additional properties"),
+        ("roleDefaults.affinity.nonsense=a", "'/roleDefaults/affinity': additional properties"),
+        ("roleDefaults.extraEnvFrom[0].foo=a", "'/roleDefaults/extraEnvFrom/0': additional properties"),
+        ("roleDefaults.extraEnvFrom[0].prefix=a", "'/roleDefaults/extraEnvFrom/0'"),
+        ("roleDefaults.extraVolumes[0].name=a", "'/roleDefaults/extraVolumes/0'"),
+        (
+            "roleDefaults.extraVolumes[0].name=a,roleDefaults.extraVolumes[0].emptydir=null",
+            "'/roleDefaults/extraVolumes/0'",
+        ),
+        (
+            "roleDefaults.extraVolumeMounts[0].name=a,roleDefaults.extraVolumeMounts[0].path=b",
+            "'/roleDefaults/extraVolumeMounts/0'",
+        ),
+        ("networkPolicy.extraEgress[0].ports[0].prt=1", "'/networkPolicy/extraEgress/0/ports/0'"),
+        (
+            "keda.scaledObjects[0].name=a,keda.scaledObjects[0].group=c,keda.scaledObjects[0].target.nam=b",
+            "'/keda/scaledObjects/0/target'",
+        ),
+        (
+            "roleDefaults.extraEnv[0].name=POD_IP",
+            "roles.gateway.extraEnv: POD_IP is a variable that the chart sets itself",
+        ),
+        (
+            "roles.gateway.extraVolumes[0].name=tmp,roles.gateway.extraVolumes[0].hostPath.path=/tmp",
+            "roles.gateway.extraVolumes: tmp is a volume of the chart's own",
+        ),
+        (
+            "roles.gateway.extraVolumeMounts[0].name=a,roles.gateway.extraVolumeMounts[0].mountPath=/tmp",
+            "roles.gateway.extraVolumeMounts: at /tmp is a volume of the chart's own",
+        ),
+        (
+            "roles.gateway.extraContainers[0].name=gateway,roles.gateway.extraContainers[0].image=a:1",
+            "roles.gateway.extraContainers: gateway is the name of the chart's own",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_path(wrong: str, said: str) -> None:
@@ -154,6 +221,7 @@ def test_names_begin_with_the_release(release: str, name: str) -> None:
 
 def test_the_schema_knows_the_servers_properties_and_features() -> None:
     assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "`make chart` writes it anew"
+    assert ORDER.read_text() == order(), "`make chart` writes it anew"
 
 
 @needs_helm
@@ -162,6 +230,56 @@ def test_addresses_of_redis_are_taken(url: str) -> None:
     assert f'value: "{url.replace(chr(92), "")}"' in (
         template(f"--set=redis.builtIn.enabled=false,redis.url={url}").stdout
     )
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    ("said", "ports"),
+    [
+        (r"redis.url=redis://a:7000\,b:7001\,c", {7000, 7001, 6379}),
+        ("redis.url=redis://[::1]/2", {6379}),
+        ("redis.url=rediss://a:7000,redis.ports={7001,7000}", {7000, 7001}),
+        ("redis.urlSecret.name=a,redis.port=7000", {7000}),
+        ("redis.urlSecret.name=a,redis.port=7000,redis.ports={7001}", {7000, 7001}),
+    ],
+)
+def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> None:
+    done = template("--set=networkPolicy.restrictEgress=true,redis.builtIn.enabled=false", f"--set={said}")
+    assert done.returncode == 0, done.stderr
+    (policy,) = (
+        one
+        for one in manifests(done.stdout)
+        if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "sharebroker-share-coordinator")
+    )
+    redis = next(rule for rule in policy["spec"]["egress"] if rule["ports"][0]["port"] != 53)
+    assert sorted(port["port"] for port in redis["ports"]) == sorted(ports)
+
+
+@needs_helm
+@pytest.mark.parametrize(
+    "said",
+    [
+        "kafka.external.type=NodePort,kafka.external.nodePort=32760,roles.gateway.replicas=8",
+        "kafka.external.type=NodePort,kafka.external.advertise=$(HOST_IP):3109$(POD_INDEX)",
+        r"settings.group\.share\.record\.lock\.duration\.ms=120000,"
+        r"settings.group\.share\.max\.record\.lock\.duration\.ms=120000",
+        "env.OTEL_TRACES_SAMPLER=parentbased_traceidratio,env.OTEL_TRACES_SAMPLER_ARG=0.01",
+        "env.OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317,env.OTEL_BSP_MAX_QUEUE_SIZE=2048",
+        "roleDefaults.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution=null",
+        "roleDefaults.extraEnvFrom[0].secretRef.name=a,roleDefaults.extraEnv[0].name=SSL_CERT_FILE",
+        "tls.serverName=queues.example.com",
+    ],
+)
+def test_what_is_right_is_taken(said: str) -> None:
+    done = template(f"--set={said}")
+    assert done.returncode == 0, done.stderr
+
+
+@needs_helm
+def test_a_group_arrives_as_it_is_called() -> None:
+    done = template("--set=pipeline.enabled=true,pipeline.group=my group: a #1")
+    (job,) = (one for one in manifests(done.stdout) if one["kind"] == "Job")
+    assert "--group=my group: a #1" in job["spec"]["template"]["spec"]["containers"][0]["args"]
 
 
 def test_every_value_is_in_the_readme() -> None:

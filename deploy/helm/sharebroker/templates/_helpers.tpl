@@ -125,6 +125,20 @@ capabilities:
   drop: [ALL]
 {{- end }}
 
+{{- /* The ports of Redis, in JSON. */}}
+{{- define "sharebroker.redisPorts" -}}
+{{- $ports := list }}
+{{- if .Values.redis.url }}
+{{- range .Values.redis.url | trimPrefix "redis://" | trimPrefix "rediss://" | splitList "/" | first | splitList "," }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default "6379" | int) }}
+{{- end }}
+{{- else }}
+{{- $ports = list (ternary 6379 (int .Values.redis.port) .Values.redis.builtIn.enabled) }}
+{{- end }}
+{{- range .Values.redis.ports }}{{ $ports = append $ports (int .) }}{{ end }}
+{{- $ports | uniq | toJson }}
+{{- end }}
+
 {{- define "sharebroker.redisEnv" -}}
 {{- $redis := .Values.redis -}}
 {{ if $redis.urlSecret.name -}}
