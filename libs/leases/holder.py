@@ -18,6 +18,7 @@ from libs.leases.awaited import Awaited
 from libs.leases.deaths import BEAT, Deaths
 from libs.leases.holdings import Holding, Watch
 from libs.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
+from libs.leases.outage import Outage, tell_expired
 from libs.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from libs.leases.rules import preferred, spread, succeeds
 from libs.leases.steps import Steps
@@ -57,6 +58,7 @@ class LeaseHolder:
         self._store = store
         self._ttl = ttl
         self._clock = clock
+        self._outage = Outage(clock)
         self._deaths = deaths
         self._partitions = partitions
         self._turn = min(ttl / 10, BEAT)
@@ -241,10 +243,12 @@ class LeaseHolder:
         try:
             await self.round()
         except LeasesUnavailable as error:
-            log.warning("leases cannot be renewed: %s", error)
+            self._outage.failed(error)
             self._drop_expired()
         except Exception:
             log.exception("a round of leases failed")
+        else:
+            self._outage.ended()
 
     async def _announce(self) -> None:
         me = self.member.on_leave() if self._stopping else self.member
@@ -283,8 +287,9 @@ class LeaseHolder:
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for resource in [r for r, holding in self._held.items() if holding.valid_until <= now]:
-            log.warning("the lease of %s ran out before it could be renewed", resource)
+        expired = [r for r, holding in self._held.items() if holding.valid_until <= now]
+        tell_expired(expired)
+        for resource in expired:
             self._lose(resource)
 
     def _lose(self, resource: str) -> None:
@@ -388,5 +393,8 @@ class LeaseHolder:
 
     def _claimed(self, resource: str, claim: asyncio.Task[Lease]) -> None:
         del self._claims[resource]
-        if not claim.cancelled() and (error := claim.exception()) is not None:
+        error = None if claim.cancelled() else claim.exception()
+        if isinstance(error, LeasesUnavailable):
+            self._outage.failed(error)  # every call that needs a lease claims it: one line for all of them
+        elif error is not None:
             log.warning("claiming %s failed: %s", resource, error)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 import pytest
+from structlog.testing import capture_logs
 
 from libs.leases import names
 from libs.leases.deaths import Deaths
@@ -531,6 +532,39 @@ async def test_kinds_without_a_watch_are_owned_by_their_role(world: World) -> No
     await gateway.round()
     assert await gateway.owner_of("share-coordinator:77") == node.member
     assert await gateway.owner_of("partition:t:0") is None
+
+
+async def test_a_store_that_is_away_is_told_once_a_minute_and_when_it_is_back(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    with capture_logs() as told:
+        world.store.away = True
+        await world.pass_time(130, node)
+        for shard in SHARDS:  # calls that need the leases claim them
+            with pytest.raises(LeasesUnavailable):
+                await node.holder.acquire(shard)
+        world.store.away = False
+        await world.pass_time(2, node)
+    assert [(line["event"], line["log_level"], line.get("seconds")) for line in told] == [
+        ("leases cannot be renewed", "warning", 0.0),
+        ("leases ran out before they could be renewed", "warning", None),
+        ("leases cannot be renewed", "warning", 60.0),
+        ("leases cannot be renewed", "warning", 120.0),
+        ("leases can be renewed again", "warning", 130.0),
+    ]
+    assert (told[1]["leases"], told[1]["some"]) == (20, sorted(SHARDS)[:3])
+    assert told[0]["reason"]
+    assert node.held() == set(SHARDS)
+
+
+async def test_a_store_that_comes_and_goes_does_not_flood_the_log(world: World) -> None:
+    node = world.node(1)
+    await node.turn()
+    with capture_logs() as told:
+        for _ in range(40):
+            world.store.away = not world.store.away
+            await world.pass_time(1, node)
+    assert [line["event"] for line in told] == ["leases cannot be renewed", "leases can be renewed again"]
 
 
 async def test_a_round_that_fails_unexpectedly_is_logged_and_made_again(
