@@ -41,7 +41,8 @@ class LinkSettings:
 
     `stall`: silence after which a connection with commands in flight is broken;
     `attempt`: one try to connect; `backoff` to `backoff_max`: pause between tries. `replicas` must have
-    what a lasting script wrote before it is answered. A server that is `in_cluster` has but some of the keys.
+    what a lasting script wrote before it is answered. A server that is `in_cluster` has but some of the keys;
+    one that may evict them is refused, unless `evicting`: who only looks at it may.
     """
 
     queue_bytes: int = 64 * 1024 * 1024
@@ -51,6 +52,7 @@ class LinkSettings:
     backoff_max: float = 1.0
     replicas: Replicas | None = None
     in_cluster: bool = False
+    evicting: bool = False
 
 
 class RedisLink:
@@ -199,7 +201,7 @@ class RedisLink:
         server.require_supported()
         if not self._settings.in_cluster:
             server.require_alone()
-        server.require_dependable()
+        server.require_dependable(self._settings.evicting)
         return server
 
     def _lost(self, wire: Wire) -> None:

@@ -142,12 +142,12 @@ class Server:
         if self.cluster:
             raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
 
-    def require_dependable(self) -> None:
-        """Raise RedisUnfit where keys like ours may be evicted; RedisRefused of a replica.
+    def require_dependable(self, evicting: bool = False) -> None:
+        """Raise RedisUnfit where ours may be evicted, unless `evicting`; RedisRefused of a replica.
 
         Ours have no expiry, so that policies for keys that have one never take them.
         """
-        if self.eviction.startswith("allkeys"):
+        if self.eviction.startswith("allkeys") and not evicting:
             raise RedisUnfit(
                 f"this {self.product.title()} may evict what it keeps (maxmemory-policy {self.eviction}): "
                 "set it to noeviction"

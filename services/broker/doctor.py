@@ -17,6 +17,7 @@ from libs.leases.redis import RedisLeaseStore
 from libs.redis_link.connection import connect
 from libs.redis_link.errors import RedisError, RedisRefused
 from libs.redis_link.keys import Keys
+from libs.redis_link.link import LinkSettings
 from libs.redis_link.port import Link
 from libs.rpc.router import GATEWAY, ROLES
 from services.broker.core.diagnosis import (
@@ -48,7 +49,7 @@ _MOST_GROUPS: Final = 500
 """So many groups are asked for their lag."""
 
 _WELL: Final = "Nothing is wrong."
-_ASKED: Final = ("appendonly", "appendfsync")
+_ASKED: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite")
 _COLUMNS: Final = (
     Column("LEVEL", "level"),
     Column("SUBJECT", "subject"),
@@ -90,7 +91,7 @@ async def examine(url: str, config: BrokerConfig, server: str | None = None) -> 
 
     Raises RedisError where Redis cannot be asked, or is too old.
     """
-    link = await connect(url, timeout=_WITHIN)
+    link = await connect(url, timeout=_WITHIN, settings=LinkSettings(evicting=True))
     try:
         facts = [await _redis(f"redis {index}", node) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
@@ -107,9 +108,11 @@ async def examine(url: str, config: BrokerConfig, server: str | None = None) -> 
 async def _redis(name: str, node: Link) -> RedisFacts:
     seconds, micros = await node.call("TIME", timeout=_WITHIN)
     skew = int(seconds) + int(micros) / 1e6 - now()
-    info = (await node.call("INFO", "replication", timeout=_WITHIN)).decode()
+    info = (await node.call("INFO", "replication", "memory", timeout=_WITHIN)).decode()
     lines = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    return RedisFacts(name, await _settings(node), int(lines.get("connected_slaves", "0")), skew)
+    replicas = int(lines.get("connected_slaves", "0"))
+    eviction = lines.get("maxmemory_policy", "noeviction").strip()
+    return RedisFacts(name, await _settings(node), replicas, skew, eviction)
 
 
 async def _settings(node: Link) -> dict[str, str]:

@@ -33,13 +33,14 @@ class Finding:
 class RedisFacts:
     """What a server says of itself; `settings` as CONFIG GET names them, none where it may not be asked.
 
-    `skew` is its clock less ours, in seconds.
+    `skew` is its clock less ours, in seconds; `eviction` is its maxmemory-policy.
     """
 
     name: str
     settings: Mapping[str, str]
     replicas: int
     skew: float
+    eviction: str = "noeviction"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,31 @@ def of_gateways(reason: str) -> Finding:
 
 def of_redis(facts: RedisFacts) -> Iterator[Finding]:
     """What endangers the promise that an answered write stays."""
+    if facts.eviction.startswith("allkeys"):  # others take only keys that expire, and ours do not
+        yield Finding(
+            Level.ERROR,
+            facts.name,
+            f"maxmemory-policy is {facts.eviction}: what it keeps may be evicted; nobody starts with it.",
+            "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file.",
+        )
+    yield from _of_durability(facts)
+    if not facts.replicas:
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            "It has no replica: nobody takes over when its machine is lost.",
+            "Add one, and set redis.wait.replicas=1 where no answered write may be lost with a machine.",
+        )
+    if abs(facts.skew) > SKEW:
+        yield Finding(
+            Level.WARNING,
+            facts.name,
+            f"Its clock is {facts.skew:+.1f} s from the one here.",
+            "Have both machines synchronised (NTP).",
+        )
+
+
+def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
     settings = facts.settings
     if not settings:
         yield Finding(
@@ -123,19 +149,13 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
             f"appendfsync is {settings.get('appendfsync')}: a power cut can lose what was answered last.",
             "CONFIG SET appendfsync always, where a second of answered writes is too much to lose.",
         )
-    if not facts.replicas:
+    elif settings.get("no-appendfsync-on-rewrite") == "yes":
         yield Finding(
             Level.WARNING,
             facts.name,
-            "It has no replica: nobody takes over when its machine is lost.",
-            "Add one, and set redis.wait.replicas=1 where no answered write may be lost with a machine.",
-        )
-    if abs(facts.skew) > SKEW:
-        yield Finding(
-            Level.WARNING,
-            facts.name,
-            f"Its clock is {facts.skew:+.1f} s from the one here.",
-            "Have both machines synchronised (NTP).",
+            "no-appendfsync-on-rewrite is yes: while its append-only file is rewritten a power cut can lose "
+            "half a minute of what was answered.",
+            "CONFIG SET no-appendfsync-on-rewrite no, and the same in its configuration file.",
         )
 
 

@@ -11,7 +11,7 @@ from libs.leases.port import Member
 from libs.leases.redis import RedisLeaseStore
 from libs.redis_link.connection import connect
 from libs.telemetry.process import release
-from libs.testkit.servers import free_port
+from libs.testkit.servers import free_port, running
 from libs.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import connected
@@ -43,6 +43,20 @@ async def test_a_cluster_that_nobody_serves_is_an_error(watched: Watched) -> Non
     errors = [row["subject"] for row in json.loads(said.stdout) if row["level"] == "error"]
     assert errors == ["gateway", "group-coordinator", "share-coordinator", "share-partition-leader"]
     assert said.returncode == 1
+
+
+async def test_a_redis_that_may_lose_what_it_keeps_is_a_finding_and_the_rest_is_looked_at() -> None:
+    options = ("--maxmemory-policy", "allkeys-lru", "--appendonly", "yes", "--appendfsync", "always")
+    with running("valkey", *options, "--no-appendfsync-on-rewrite", "yes") as server:
+        said = await doctor("--redis", server.url, "--json")
+    rows = [(row["level"], row["subject"], row["what"].partition(":")[0]) for row in json.loads(said.stdout)]
+    assert said.returncode == 1
+    assert rows[:3] == [
+        ("error", "redis 0", "maxmemory-policy is allkeys-lru"),
+        ("warning", "redis 0", "no-appendfsync-on-rewrite is yes"),
+        ("warning", "redis 0", "It has no replica"),
+    ]
+    assert ("error", "gateway", "No process of this cluster has the role.") in rows
 
 
 async def test_a_redis_that_is_not_there_is_told_without_its_password() -> None:

@@ -15,6 +15,7 @@ from services.broker.core.diagnosis import (
 )
 
 SAFE = {"appendonly": "yes", "appendfsync": "always"}
+ON_REWRITE = "no-appendfsync-on-rewrite"
 ROLES = ("gateway", "share-coordinator")
 EVERY = {"1/1": frozenset(ROLES)}
 
@@ -26,6 +27,17 @@ EVERY = {"1/1": frozenset(ROLES)}
         (RedisFacts("r", {}, 1, 0.0), [(Level.WARNING, "does not tell")]),
         (RedisFacts("r", {"appendonly": "no"}, 1, 0.0), [(Level.ERROR, "no append-only file")]),
         (RedisFacts("r", SAFE | {"appendfsync": "everysec"}, 1, 0.0), [(Level.WARNING, "is everysec")]),
+        (RedisFacts("r", SAFE | {ON_REWRITE: "no"}, 1, 0.0), []),
+        (RedisFacts("r", SAFE | {ON_REWRITE: "yes"}, 1, 0.0), [(Level.WARNING, "is yes: while its")]),
+        (RedisFacts("r", SAFE, 1, 0.0, "volatile-lru"), []),
+        (
+            RedisFacts("r", SAFE, 1, 0.0, "allkeys-lru"),
+            [(Level.ERROR, "is allkeys-lru: what it keeps may be evicted")],
+        ),
+        (
+            RedisFacts("r", {"appendonly": "no"}, 1, 0.0, "allkeys-lfu"),
+            [(Level.ERROR, "is allkeys-lfu"), (Level.ERROR, "no append-only file")],
+        ),
         (RedisFacts("r", SAFE, 0, 0.0), [(Level.WARNING, "no replica")]),
         (RedisFacts("r", SAFE, 1, -2.0), [(Level.WARNING, "-2.0 s")]),
     ],
