@@ -15,6 +15,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from libs.testkit.checker.invariants import Invariant
 from tests.simulation.drawing import drawn
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.shrinking import shrink
@@ -34,7 +35,10 @@ _SHOWN: Final = 40
 def main(
     seeds: Annotated[int, typer.Option(help="How many runs.")] = 200,
     seed: Annotated[int | None, typer.Option(help="One run, with its whole story.")] = None,
-    first: Annotated[int | None, typer.Option(help="The first seed; without it seeds are fresh.")] = None,
+    first: Annotated[
+        int | None,
+        typer.Option(help="The first seed; without it seeds are fresh, and begin at 0 for mutants."),
+    ] = None,
     jobs: Annotated[int, typer.Option(help="How many runs at once.")] = 1,
     without: Annotated[str, typer.Option(help="With --seed: parts of its plan to leave out, as f0,m1.")] = "",
     mutants: Annotated[
@@ -46,6 +50,7 @@ def main(
         os.execve(
             sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], os.environ | _ORDER
         )
+    _check(seeds, seed, first)
     _settle()
     chosen = [mutant.missing for mutant in MUTANTS if mutants is not None and mutants in mutant.missing]
     if seed is not None:
@@ -55,9 +60,22 @@ def main(
         typer.echo(outcome.story)
         _end([seed] if _failed(seed, outcome.failure) else [])
     if mutants is not None:
-        _end(_hunt(chosen, seeds, jobs))
+        _end(_hunt(chosen, range(first or 0, (first or 0) + seeds), jobs))
     start = secrets.randbelow(10**9) if first is None else first
     _end(_run(range(start, start + seeds), jobs))
+
+
+def _check(seeds: int, seed: int | None, first: int | None) -> None:
+    """Ends with a sentence where what is asked for makes no sense."""
+    if seeds < 1:
+        _refuse(f"{seeds} runs are none: ask for 1 at least.")
+    if seed is not None and first is not None:
+        _refuse("One seed has no first one: leave out --seed or --first.")
+
+
+def _refuse(sentence: str) -> NoReturn:
+    typer.echo(sentence, err=True)
+    raise typer.Exit(2)
 
 
 def _run(seeds: range, jobs: int) -> list[int]:
@@ -96,28 +114,41 @@ def shortest(seed: int) -> str:
     return f"{tail}\n{outcome.failure}\n  see again: {again}\n"
 
 
-def _hunt(missing: Sequence[str], seeds: int, jobs: int) -> list[str]:
-    """The mutants that no seed gave away."""
-    survivors = []
+def _hunt(missing: Sequence[str], seeds: range, jobs: int) -> list[str]:
+    """The mutants that no seed gave away, and the promises that none of all mutants broke."""
+    survivors, broken = list[str](), set[str]()
     with Pool(jobs, _settle, maxtasksperchild=1) as pool:
-        for name, killed in pool.imap(partial(_killer, seeds=seeds), missing):
-            typer.echo(f"{name}\n  {killed or 'SURVIVED'}")
-            if killed is None:
-                survivors.append(name)
+        for name, killed in pool.imap(partial(_killers, seeds=seeds), missing):
+            typer.echo("\n  ".join((name, *(killed.values() or ("SURVIVED",)))))
+            broken |= killed.keys()
+            survivors += [] if killed else [name]
+    if len(missing) == len(MUTANTS):
+        kept = [promise.name for promise in Invariant if promise.name not in broken]
+        typer.echo(f"{len(broken)} of {len(Invariant)} promises were broken by a mutant")
+        survivors += [f"{name} was broken by none" for name in kept]
     return survivors
 
 
-def _killer(missing: str, seeds: int) -> tuple[str, str | None]:
-    """What the first seed says that gives a mutant away, and none but it."""
-    for seed in range(seeds):
+def _killers(missing: str, seeds: range) -> tuple[str, dict[str, str]]:
+    """What seeds say that give a mutant away, and none but it, by the promise that is broken.
+
+    The first one of all, and the first of each promise that the mutant has to break as well.
+    """
+    wanted = {promise.name for one in MUTANTS if one.missing == missing for promise in one.breaks}
+    found: dict[str, str] = {}
+    for seed in seeds:
         gc.collect()
         with ExitStack() as stack:
             _break([missing], stack)
-            failed = simulate(seed).failure is not None
-            left_out, outcome = shrink(seed) if failed else ([], None)
+            failure = simulate(seed).failure
+            promise = str(failure).partition(":")[0]
+            new = failure is not None and (not found or promise in wanted - found.keys())
+            left_out, outcome = shrink(seed) if new else ([], None)
         if outcome is not None and simulate(seed).failure is None:
-            return missing, f"seed {seed}, without {','.join(left_out)}: {outcome.failure}"
-    return missing, None
+            found[promise] = f"seed {seed}, without {','.join(left_out)}: {outcome.failure}"
+        if found and wanted <= found.keys():
+            break
+    return missing, found
 
 
 def _break(missing: Sequence[str], stack: ExitStack) -> None:

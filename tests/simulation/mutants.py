@@ -21,6 +21,7 @@ from libs.leases.holder import LeaseHolder
 from libs.share_calls.values import AckBatch
 from libs.stream_log.memory import FencedMemory
 from libs.stream_log.port import LogNotWritten
+from libs.testkit.checker.invariants import Invariant
 from libs.testkit.simulator.network import Network
 from libs.testkit.simulator.store import SimulatedRecordStore
 from services.group_coordinator.service import lag
@@ -44,10 +45,14 @@ from tests.simulation.world import PEACE
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """What is missing, and how to take it away while the context lasts."""
+    """What is missing, and how to take it away while the context lasts.
+
+    The first seed that notices may name any promise; one is looked for that names each of `breaks`.
+    """
 
     missing: str
     patches: Callable[[], Sequence[AbstractContextManager[Any]]]
+    breaks: tuple[Invariant, ...] = ()
 
 
 def fence_without_compare(self: FencedMemory, resource: str, epoch: int) -> None:
@@ -234,6 +239,7 @@ MUTANTS: Final = (
         lambda: [
             _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, partition)
         ],
+        (Invariant.COUNT_LIMIT,),
     ),
     Mutant(
         "an acknowledgement counts whoever holds the record",
@@ -271,6 +277,7 @@ MUTANTS: Final = (
     Mutant(
         "a coordinator has another start in memory than in its log",
         lambda: [_on(machine.ShareCoordinatorMachine, "_inspect", another_start)],
+        (Invariant.REPLAY_AGREES,),
     ),
     Mutant("a new leader counts one delivery less", lambda: [_on(leadership, "load_state", counted_less)]),
     Mutant(

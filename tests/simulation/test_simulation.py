@@ -64,6 +64,20 @@ def test_broken_code_is_found_out() -> None:
 
 
 def test_mutant_that_survives_is_a_failure() -> None:
-    hunt = simulate("--mutants", "compares no epochs", "--seeds", "0")
+    hunt = simulate("--mutants", "compares no epochs", "--seeds", "1")
     assert hunt.returncode == 1
     assert "SURVIVED" in hunt.stdout
+
+
+def test_mutants_meet_the_seeds_that_were_asked_for() -> None:
+    hunt = simulate("--mutants", "another start in memory", "--first", "1", "--seeds", "1")
+    assert hunt.returncode == 0, hunt.stdout + hunt.stderr
+    assert "seed 1, without" in hunt.stdout
+    assert "REPLAY_AGREES" in hunt.stdout
+
+
+def test_no_runs_are_refused() -> None:
+    for options in (("--seeds", "0"), ("--mutants", "", "--seeds", "0"), ("--seed", "1", "--first", "1")):
+        refused = simulate(*options)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert refused.stderr.count("\n") == 1
