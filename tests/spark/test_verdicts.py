@@ -28,11 +28,12 @@ def test_verdicts_are_counted(tour: Tour) -> None:
 
 
 def test_what_is_no_verdict_is_refused(tour: Tour) -> None:
-    no_verdict, unknown, no_batch = tour.program.value("unsayable")
+    no_verdict, unknown, no_batch, *others = tour.program.value("unsayable")
     assert "column verdict is missing" in no_verdict
     assert "verdict is 'keep'; it must be accept, release, reject" in unknown
     assert "column batch is missing" in no_batch
     assert "option verdicts=true" in no_batch
+    assert ["is not of the batch that column batch says" in text for text in others] == [True, True]
 
 
 def test_json_is_read_and_what_is_none_is_set_apart_with_the_reason(tour: Tour) -> None:

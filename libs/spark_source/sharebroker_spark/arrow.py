@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.options import OptionError, Options
+from sharebroker_spark.core.verdicts import BatchToken, Span
 from sharebroker_spark.decoding import Decoder, decoder
 from sharebroker_spark.records import Records, read_records
 
@@ -56,7 +57,7 @@ class Delivery:
     """What is the same in all rows of a task: when its first lock ends, and its batch; None: no locks."""
 
     deadline_ms: int | None = None
-    token: str | None = None
+    token: BatchToken | None = None
 
 
 Rejected = Callable[[Range], None]
@@ -97,6 +98,8 @@ class Columns:
         self._range = one
         self._delivery = delivery
         self._rejected = rejected
+        token, span = delivery.token, Span(one.topic, one.partition, one.first, one.last)
+        self._batch_of = None if token is None else token.column(span)
 
     def of(self, record_batches: bytes, first: int) -> Iterator[pa.RecordBatch]:
         """What lies in the range from `first` on, in pieces. Raises MalformedError, KafkaError."""
@@ -124,7 +127,7 @@ class Columns:
             ),
         }
         if "batch" in types:
-            columns["batch"] = frame.repeated("batch", delivery.token, rows)
+            columns["batch"] = frame.repeated("batch", self._batch_of, rows)
         read = pa.array([row not in reasons for row in range(rows)]) if reasons else None
         if "rejected_reason" in types:
             columns["rejected_reason"] = _at(reasons, rows)

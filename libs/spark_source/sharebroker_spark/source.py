@@ -170,7 +170,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if start == end or not batch.ranges:
             return []
         self._driver().resume(batch)
-        delivery = Delivery(batch.deadline_ms, self._driver().token(batch).text())
+        delivery = Delivery(batch.deadline_ms, self._driver().token(batch))
         tasks = cut(batch.ranges, self._options.records_per_task, self._options.min_tasks)
         return [Task(task, delivery) for task in tasks]
 

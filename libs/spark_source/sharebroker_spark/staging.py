@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.offsets import Range
-from sharebroker_spark.core.verdicts import KINDS, BatchToken, Row, Said, VerdictError, runs
+from sharebroker_spark.core.verdicts import (
+    KINDS,
+    BatchToken,
+    Newest,
+    Row,
+    Said,
+    Span,
+    VerdictError,
+    check_of_batch,
+    runs,
+)
 
 _log = logging.getLogger(__name__)
+_newest: Final = Newest()
 _WORTH_TELLING: Final = 5
 _COLUMNS: Final = {
     "topic": ("string",),
@@ -41,13 +52,32 @@ def verdicts(df: Any) -> dict[str, int]:
             )
     table = df.select(*_COLUMNS).toArrow()
     rows = zip(*(table.column(name).to_pylist() for name in _COLUMNS), strict=True)
-    by_batch: dict[str, list[Row]] = {}
+    by_text: dict[str, list[Row]] = {}
     for *row, batch in rows:
-        by_batch.setdefault(batch, []).append(Row(*row))
-    said = {BatchToken.parse(batch): runs(some) for batch, some in by_batch.items()}
+        by_text.setdefault(batch, []).append(Row(*row))
+    said = {token: _said(some, spans) for token, some, spans in _by_batch(by_text)}
+    for token in said:
+        _newest.check(token)
     for token, some in said.items():
         stage(shared(token.bootstrap, waits=token.waits), token, some)
-    return dict(Counter(row.verdict.lower() for some in by_batch.values() for row in some))
+    return dict(Counter(row.verdict.lower() for some in by_text.values() for row in some))
+
+
+def _by_batch(by_text: Mapping[str, Sequence[Row]]) -> list[tuple[BatchToken, list[Row], list[Span]]]:
+    """The rows of each batch, and what of it their columns name. Raises VerdictError."""
+    found: dict[BatchToken, tuple[list[Row], list[Span]]] = {}
+    for text, some in by_text.items():
+        token, span = BatchToken.parse(text)
+        rows, spans = found.setdefault(token, ([], []))
+        rows += some
+        spans.append(span)
+    return [(token, *each) for token, each in found.items()]
+
+
+def _said(rows: Sequence[Row], spans: Sequence[Span]) -> list[Said]:
+    said = runs(rows)
+    check_of_batch(rows, spans)
+    return said
 
 
 def stage(client: Client, token: BatchToken, said: Iterable[Said]) -> None:
@@ -71,7 +101,7 @@ def stage(client: Client, token: BatchToken, said: Iterable[Said]) -> None:
 class LeftOut:
     """Records of a task whose value cannot be read, rejected with the batch. `token` None: only told."""
 
-    def __init__(self, client: Client, token: str | None) -> None:
+    def __init__(self, client: Client, token: BatchToken | None) -> None:
         self._client = client
         self._token = token
         self._said: list[Said] = []
@@ -87,5 +117,5 @@ class LeftOut:
         some = ", ".join(f"{one.topic}-{one.partition} {one.first}" for one in self._said[:_WORTH_TELLING])
         _log.warning("left out %d records whose value cannot be read: %s", len(self._said), some)
         if self._token is not None:
-            stage(self._client, BatchToken.parse(self._token), self._said)
+            stage(self._client, self._token, self._said)
         self._said = []

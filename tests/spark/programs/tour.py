@@ -105,6 +105,8 @@ def show_verdicts() -> None:
             rows,
             rows.selectExpr("*", "'keep' verdict"),
             rows.selectExpr("*", "'accept' verdict").drop("batch"),
+            rows.withColumn("offset", lit(1_000_000).cast("bigint")).selectExpr("*", "'accept' verdict"),
+            rows.withColumn("topic", lit("another")).selectExpr("*", "'accept' verdict"),
         )
         say(unsayable=[refusal(lambda rows=rows: sharebroker_spark.verdicts(rows)) for rows in wrong])
 

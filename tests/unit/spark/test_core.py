@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
 from sharebroker_spark.core.options import CHOICES, NAMES, NUMBERS, OptionError, Options, reading, writing
 from sharebroker_spark.core.tasks import cut, snapshot, unreached
-from sharebroker_spark.core.verdicts import BatchToken, Row, Said, VerdictError, runs
 from tests.architecture.sources import ROOT
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -267,49 +266,6 @@ def test_the_topic_is_an_option_or_a_column() -> None:
 
 def test_every_option_has_a_name() -> None:
     assert len(set(map(str.lower, NAMES))) == len(NAMES)
-
-
-# Verdicts
-
-
-def row(offset: int, verdict: str, partition: int = 0) -> Row:
-    return Row("t", partition, offset, verdict)
-
-
-def test_neighbours_of_which_the_same_is_said_are_one() -> None:
-    rows = [row(4, "reject"), row(1, "release"), row(0, "Release"), row(0, "reject", 1), row(2, "reject"),
-            row(2, "reject"), row(3, "accept"), row(9, "accept"), row(11, "accept")]  # fmt: skip
-    assert runs(rows) == [
-        Said("t", 0, 0, 1, 2),
-        Said("t", 0, 2, 2, 3),
-        Said("t", 0, 3, 3, 1),
-        Said("t", 0, 4, 4, 3),
-        Said("t", 0, 9, 9, 1),
-        Said("t", 0, 11, 11, 1),
-        Said("t", 1, 0, 0, 3),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([row(1, "keep")], "'keep'; it must be accept, release, reject"),
-        ([Row("t", 0, 1, None)], "a null"),  # type: ignore[arg-type]
-        ([row(1, "accept"), row(1, "reject")], "two different verdicts about offset 1 of t-0"),
-    ],
-)
-def test_what_is_no_verdict_is_refused(rows: list[Row], said: str) -> None:
-    with pytest.raises(VerdictError, match=said):
-        runs(rows)
-
-
-def test_a_row_says_which_batch_it_is_of() -> None:
-    token = BatchToken("h:1", "g", "s", 7, Batch("s", 3, (), 99).name, True)
-    assert BatchToken.parse(token.text()) == token
-    assert token.name == "3-99"
-    for text in ("", "{}", "[]", '{"x": 1}'):
-        with pytest.raises(VerdictError, match="column batch"):
-            BatchToken.parse(text)
 
 
 # The table of options in the README
