@@ -155,6 +155,10 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("env.OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317", "'/env/OTEL_EXPORTER_OTLP_ENDPOINT'"),
         ("env.OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "'/env/OTEL_EXPORTER_OTLP_PROTOCOL'"),
         ("env.OTEL_BSP_MAX_QUEUE_SIZE=0", "'/env/OTEL_BSP_MAX_QUEUE_SIZE': minimum"),
+        (
+            "monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",
+            "monitoring.podMonitor and monitoring.serviceMonitor would have every pod scraped twice",
+        ),
         ("env.POD_IP=1.2.3.4", "env.POD_IP is a variable that the chart sets itself"),
         ("tls.serverName=a b", "'/tls/serverName'"),
         ("pipeline.group= a", "'/pipeline/group'"),

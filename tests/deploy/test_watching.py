@@ -100,10 +100,13 @@ def test_grafana_knows_where_metrics_and_traces_are() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    sections = re.findall(r"^## (\w+)$", (ROOT / "deploy" / "RUNBOOK.md").read_text(), re.MULTILINE)
+    sections = re.findall(r"^## (\w+)$", (CHART / "files" / "RUNBOOK.md").read_text(), re.MULTILINE)
     assert sections == [alert["alert"] for alert in ALERTS]
     assert all(alert["labels"]["severity"] in ("critical", "warning") for alert in ALERTS)
     assert all(alert["annotations"]["summary"] for alert in ALERTS)
+    for alert in ALERTS:  # as docker compose's Prometheus shows them
+        path, _, anchor = alert["annotations"]["runbook"].partition("#")
+        assert (ROOT / path, anchor) == (CHART / "files" / "RUNBOOK.md", alert["alert"].lower())
 
 
 def test_alerts_lead_to_the_runbook() -> None:
@@ -112,6 +115,43 @@ def test_alerts_lead_to_the_runbook() -> None:
     links = [alert["annotations"]["runbook_url"] for alert in rule["spec"]["groups"][0]["rules"]]
     base = "https://runbooks.example.com/sharebroker"
     assert links == [f"{base}#{alert['alert'].lower()}" for alert in ALERTS]
+
+
+def test_alerts_without_an_address_of_the_runbook_say_how_to_read_it() -> None:
+    (workers,) = (case for case in CASES if case.stem == "workers")
+    made = manifests(golden(workers).read_text())
+    (rule,) = (one for one in made if one["kind"] == "PrometheusRule")
+    (runbook,) = (one for one in made if one["metadata"]["name"] == "queue-runbook")
+    text = (CHART / "files" / "RUNBOOK.md").read_text()
+    for alert in rule["spec"]["groups"][0]["rules"]:
+        name = alert["alert"]
+        command = f"kubectl -n queues get configmap queue-runbook -o jsonpath='{{.data.{name}}}'"
+        assert alert["annotations"]["runbook"] == command
+        assert f"## {name}\n\n{runbook['data'][name]}" in text
+    assert set(runbook["data"]) == {alert["alert"] for alert in ALERTS}
+
+
+def test_a_service_monitor_finds_every_process_once() -> None:
+    (workers,) = (case for case in CASES if case.stem == "workers")
+    made = manifests(golden(workers).read_text())
+    (monitor,) = (one["spec"] for one in made if one["kind"] == "ServiceMonitor")
+    (wanted,) = monitor["selector"]["matchExpressions"]
+    services = [
+        one
+        for one in made
+        if one["kind"] == "Service"
+        and one["metadata"]["labels"].items() >= monitor["selector"]["matchLabels"].items()
+        and one["metadata"]["labels"].get(wanted["key"]) in wanted["values"]
+    ]
+    for workload in (one for one in made if one["kind"] == "Deployment"):
+        template = workload["spec"]["template"]
+        labels = template["metadata"]["labels"].items()
+        (service,) = (one["spec"] for one in services if labels >= one["spec"]["selector"].items())
+        (port,) = service["ports"]
+        assert port["name"] == monitor["endpoints"][0]["port"]
+        ports = {one["name"]: one["containerPort"] for one in template["spec"]["containers"][0]["ports"]}
+        assert port["port"] == ports[port["targetPort"]]
+        assert service["publishNotReadyAddresses"]
 
 
 @pytest.mark.skipif(HELM is None, reason=NO_HELM)
