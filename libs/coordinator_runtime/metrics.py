@@ -25,6 +25,11 @@ def shard_families(hosts: Sequence[AnyHost]) -> Iterable[Family]:
             for state in ShardState
         ),
     )
+    yield gauge(
+        "sharebroker_shard_last_pruned_offset",
+        "Offset before which the log of a shard has been trimmed (Kafka: last-pruned-offset).",
+        ((("shard", shard.shard), shard.trimming.before - 1) for host in hosts for shard in host.held()),
+    )
 
 
 def not_active(hosts: Iterable[AnyHost]) -> list[str]:

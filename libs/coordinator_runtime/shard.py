@@ -62,7 +62,7 @@ class ShardRuntime(Generic[C, R, A]):
         self._refusal = ""
         self._refused_until = 0.0
         self._decided_in_vain = False
-        self._trimming = Trimming(settings)
+        self.trimming = Trimming(settings)
         self._trouble = Trouble(shard)
         self._task: asyncio.Task[None] | None = None
         self._deadline = EarliestTimer(self._on_deadline)
@@ -282,11 +282,12 @@ class ShardRuntime(Generic[C, R, A]):
                 await self._trim()
 
     async def _trim(self) -> None:
-        before = self._trimming.due(self._machine, self._pending, asyncio.get_running_loop().time())
+        before = self.trimming.due(self._machine, self._pending, asyncio.get_running_loop().time())
         if before is None:
             return
         try:
             await self._log.trim(self.shard, self._epoch, before)
+            self.trimming.before = before
         except LogFenced:
             self._shut("another process owns the shard")
         except LogError as error:
@@ -318,7 +319,7 @@ class ShardRuntime(Generic[C, R, A]):
         # a log that was trimmed to nothing still knows where it ended
         position = max(position, await self._log.last_position(self.shard))
         self._machine, self._pending, self._decided_in_vain = machine, Pending(position), False
-        self._trimming.loaded(position - records, asyncio.get_running_loop().time())
+        self.trimming.loaded(position - records, asyncio.get_running_loop().time())
         self._loads += 1
 
     # Ends
@@ -352,7 +353,7 @@ class ShardRuntime(Generic[C, R, A]):
 
     def _abandon(self, code: ErrorCode, reason: str) -> None:
         self._pending.abandon(code, f"{self.shard}: {reason}")
-        self._trimming.forget()
+        self.trimming.forget()
         self._tell_growth()
         self._deadline.cancel()
         self._expiry.cancel()

@@ -10,10 +10,14 @@ from libs.coordinator_runtime.settings import RuntimeSettings
 
 
 class Trimming:
-    """Of one shard; after so many records or seconds, whichever is first. Times are the loop's."""
+    """Of one shard; after so many records or seconds, whichever is first. Times are the loop's.
+
+    The log has nothing any more at positions below `before`.
+    """
 
     def __init__(self, settings: RuntimeSettings) -> None:
         self._settings = settings
+        self.before = 1
         self._trimmed = 0
         self._at = 0.0
         self._plan: tuple[int, int] | None = None
@@ -21,6 +25,7 @@ class Trimming:
     def loaded(self, trimmed: int, now: float) -> None:
         """The log was read; it begins behind the position `trimmed`."""
         self._trimmed, self._at = trimmed, now + self._settings.trim_interval
+        self.before = trimmed + 1
 
     def forget(self) -> None:
         """What was applied will not all become durable."""

@@ -28,6 +28,7 @@ from services.group_coordinator.clients.group_markers import AllMarkers, GroupMa
 from services.group_coordinator.clients.log_ends import LeaderLogEnds
 from services.group_coordinator.clients.markers import LeaderMarkers
 from services.group_coordinator.config import GroupCoordinatorConfig
+from services.group_coordinator.core.machine import GroupCounts
 from services.group_coordinator.service.answers import Answers
 from services.group_coordinator.service.cluster import Cluster, make_catalog_host
 from services.group_coordinator.service.servicer import GroupCoordinator
@@ -115,8 +116,8 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it
 
-    answers = Answers()
-    host = make_group_host(base.log, config, base.catalog, fenced, answers)
+    answers, counts = Answers(), GroupCounts()
+    host = make_group_host(base.log, config, base.catalog, fenced, answers, counts)
     await host.start(base.holder)
     stack.push_async_callback(host.stop)
     ports = GroupPorts(
@@ -130,7 +131,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     )
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
-    metrics = groups.metrics(base.most_series)
+    metrics = groups.metrics(base.most_series, counts)
     base.watching.metrics.add(metrics.families)
     base.watching.metrics.refreshes.append(metrics.refresh)
     catalog_host = make_catalog_host(base.log, config, base.catalog)
@@ -198,7 +199,7 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
         brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
         kafka = Door(door, brokers, base.settings.features)
         base.kafka.open(kafka, base.settings.config)
-        base.watching.metrics.add(kafka.counts.families)
+        base.watching.metrics.add(kafka.families)
         base.watching.metrics.add(base.kafka.families)
     idle = IdleSessions(door)
     idle.start()

@@ -114,16 +114,18 @@ class SessionCache:
     """The share sessions of a process; at most `limit` of them.
 
     `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room. `name` is of this
-    process alone.
+    process alone. So many sessions have `expired`, or went with a connection that was `disconnected`.
     """
 
-    __slots__ = ("_by_connection", "_ids", "_limit", "_sessions")
+    __slots__ = ("_by_connection", "_ids", "_limit", "_sessions", "disconnected", "expired")
 
     def __init__(self, limit: int, name: str) -> None:
         self._limit = limit
         self._ids = (f"{name}-{number}" for number in count(1))
         self._sessions: dict[SessionKey, Session] = {}
         self._by_connection: dict[str, set[SessionKey]] = {}
+        self.disconnected = 0
+        self.expired = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -194,11 +196,14 @@ class SessionCache:
 
     def disconnect(self, connection: str) -> list[Session]:
         """Remove and return the sessions that the connection opened and still owns."""
-        return [self._remove(key) for key in sorted(self._by_connection.get(connection, ()))]
+        keys = sorted(self._by_connection.get(connection, ()))
+        self.disconnected += len(keys)
+        return [self._remove(key) for key in keys]
 
     def expire(self, before: float) -> list[Session]:
         """Remove and return the sessions not used since `before`: their connections count as gone."""
         stale = [session for session in self._sessions.values() if session.last_used < before]
+        self.expired += len(stale)
         return [self._remove(session.key) for session in stale]
 
     def _remove(self, key: SessionKey) -> Session:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from libs.kafka_wire.shapes import Message
+from libs.telemetry.metrics import Family, gauge
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import REQUEST_TIMEOUT
 from services.gateway.kafka.brokers import Brokers, View
@@ -45,6 +46,15 @@ class Door:
     fetches: Fetches = field(default_factory=Fetches)
     counts: RequestCounts = field(default_factory=RequestCounts)
     ticks: Ticks = field(default_factory=Ticks)
+
+    def families(self) -> Iterable[Family]:
+        """See Collector."""
+        yield from self.counts.families()
+        yield gauge(
+            "sharebroker_kafka_quiet_requests_waiting",
+            "Requests of idle Kafka clients that wait without being served, nearly all of them for records.",
+            [((), len(self.ticks))],
+        )
 
 
 @dataclass(slots=True)

@@ -20,6 +20,9 @@ class Ticks:
         self._loop = asyncio.get_running_loop()
         self._due: dict[int, set[Callable[[], None]]] = {}
 
+    def __len__(self) -> int:
+        return sum(map(len, self._due.values()))
+
     def call_at(self, when: float, callback: Callable[[], None]) -> int:
         """Have it called at `when`, in seconds of the loop's clock; gives what `cancel` needs."""
         tick = ceil(when / TICK)

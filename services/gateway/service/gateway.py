@@ -19,6 +19,7 @@ from services.gateway.clients.deadline import Deadline
 from services.gateway.clients.leaders import Leaders
 from services.gateway.config import CLOSE_TIMEOUT
 from services.gateway.core.sessions import SessionCache
+from services.gateway.service.fetch_counts import FetchCounts
 from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
@@ -37,6 +38,7 @@ class Gateway:
         self.catalog = catalog
         self.config = config
         self.sessions = SessionCache(config.group_share_max_share_sessions, uuid4().hex)
+        self.fetches = FetchCounts()
         self.coordinators = Coordinators(router)
         self.leaders = Leaders(router)
         self._streams: dict[asyncio.Future[None], Callable[[BaseException], None]] = {}

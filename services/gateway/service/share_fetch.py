@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from libs.catalog.names import check_group_id
-from libs.clock import now
+from libs.clock import monotonic, now
 from libs.share_calls.values import (
     AckBatch,
     AcquireCall,
@@ -94,6 +94,18 @@ def seconds_of(max_wait_ms: int) -> float:
 
 async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
     """Serve a ShareFetch. Raises KafkaError for a refused request."""
+    counts, begun = gateway.fetches, monotonic()
+    counts.under_way += 1
+    try:
+        fetched = await _serve(gateway, request, deadline)
+    finally:
+        counts.under_way -= 1
+    if request.fetches:
+        counts.answered(any(one.acquired for one in fetched), monotonic() - begun, request.wait)
+    return fetched
+
+
+async def _serve(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
     _check(request)
     context = await _begin(gateway, request)
     if context.session.watch is not None:

@@ -8,13 +8,17 @@ from services.group_coordinator.core.replay import apply_to
 
 
 class Draft:
-    """Collects records and shows `group` with them; the group it began with stays as it is."""
+    """Collects records and shows `group` with them; the group it began with stays as it is.
 
-    __slots__ = ("group", "records")
+    `raised` is by how many epochs.
+    """
+
+    __slots__ = ("group", "raised", "records")
 
     def __init__(self, group: ShareGroup) -> None:
         self.group = group
         self.records: list[OfGroup] = []
+        self.raised = 0
 
     def put(self, record: OfGroup) -> None:
         """Adds a record to the decision."""
@@ -27,4 +31,5 @@ class Draft:
         """The group's next epoch; with the hash of its topics as they are now, if that is known."""
         group = self.group
         seen = group.metadata_hash if metadata_hash is None else metadata_hash
+        self.raised += 1
         self.put(GroupRecord(group.group_id, group.epoch + 1, seen, group.since_epoch))

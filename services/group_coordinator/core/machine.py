@@ -74,17 +74,33 @@ _Stamp = tuple[int, int, int]
 Fenced = Callable[[str, str], None]
 
 
+class GroupCounts:
+    """What happened to the groups of a process, for others to read."""
+
+    __slots__ = ("rebalances",)
+
+    def __init__(self) -> None:
+        self.rebalances = 0
+
+
 class GroupMachine:
     """The groups of one shard. `fenced` is told group id and member id of members whose session ran out, when
     that is decided; `answer` gets what members of consumer groups wait for. Share groups that begin, begin
     above the epoch `floor`.
     """
 
-    def __init__(self, view: ClusterView, fenced: Fenced, answer: Callable[[int, Answered], None]) -> None:
+    def __init__(
+        self,
+        view: ClusterView,
+        fenced: Fenced,
+        answer: Callable[[int, Answered], None],
+        counts: GroupCounts | None = None,
+    ) -> None:
         self.groups: dict[str, ShareGroup] = {}
         self.consumers = ConsumerGroups(view, answer)
         self._view = view
         self._fenced = fenced
+        self._counts = counts or GroupCounts()
         self._live: LiveKeys[Key] = LiveKeys()
         self._sessions = Sessions()
         self._attempts = Attempts()
@@ -155,6 +171,7 @@ class GroupMachine:
             draft = drafts.setdefault(session.group_id, Draft(self.groups[session.group_id]))
             heartbeat.remove(draft, session.member_id)
             self._fenced(*session)
+        self._counts.rebalances += sum(draft.raised for draft in drafts.values())
         fenced: list[Record] = [record for draft in drafts.values() for record in draft.records]
         return [*fenced, *self.consumers.on_deadline(now)]
 
@@ -178,6 +195,7 @@ class GroupMachine:
         heartbeat.check(group, command, self._view, len(self.groups))
         draft = Draft(group or ShareGroup(command.group_id, self.floor))
         reply = heartbeat.beat(draft, command, self._circumstances(command.group_id, now))
+        self._counts.rebalances += draft.raised
         if draft.group.assignment_epoch != (group.assignment_epoch if group else 0):
             self._assigned_at[command.group_id] = now
         if reply.initialize is not None:

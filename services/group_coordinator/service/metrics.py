@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from libs.clock import now
-from libs.telemetry.metrics import OTHER, Family, gauge
+from libs.telemetry.metrics import OTHER, Family, counter, gauge
 from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups
+from services.group_coordinator.core.machine import GroupCounts
 from services.group_coordinator.core.model import GroupState
 from services.group_coordinator.service.lag import UNKNOWN, Lags
 from services.group_coordinator.service.shards import Shards
@@ -50,10 +51,11 @@ class GroupRow(NamedTuple):
 class GroupMetrics:
     """Asks shards, share coordinators and leaders; tells what they said. `most` bounds the series."""
 
-    def __init__(self, shards: Shards, lags: Lags, most: Callable[[], int]) -> None:
+    def __init__(self, shards: Shards, lags: Lags, most: Callable[[], int], counts: GroupCounts) -> None:
         self._shards = shards
         self._lags = lags
         self._most = most
+        self._counts = counts
         self._groups: dict[str, GroupRow] = {}
         self._waiting: dict[_Place, Waiting] = {}
 
@@ -76,6 +78,12 @@ class GroupMetrics:
             "sharebroker_share_groups",
             "Share groups whose coordinator this process is, by state (Kafka: share-group-count).",
             ((("state", state), states[state]) for state in _STATES),
+        )
+        yield counter(
+            "sharebroker_share_group_rebalances_total",
+            "Times that members, subscriptions or partitions raised the epoch of a group "
+            "(Kafka: share-group-rebalance-count).",
+            [((), self._counts.rebalances)],
         )
         named = list(self._groups.items())[: self._most()]
         yield gauge(

@@ -14,7 +14,7 @@ from libs.tasks import Tasks
 from services.group_coordinator.clients.log_ends import LogEnds
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.commands import DescribeGroup, GroupDescription, ListGroups, Stay
-from services.group_coordinator.core.machine import Fenced
+from services.group_coordinator.core.machine import Fenced, GroupCounts
 from services.group_coordinator.core.view import ClusterView
 from services.group_coordinator.service.administration import Administration, Changed
 from services.group_coordinator.service.answers import Answers
@@ -79,9 +79,9 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         await self._tasks.stop()
         await self._states.close()
 
-    def metrics(self, most: Callable[[], int]) -> GroupMetrics:
+    def metrics(self, most: Callable[[], int], counts: GroupCounts) -> GroupMetrics:
         """What this process tells of its groups; `most` bounds the series."""
-        return GroupMetrics(self._shards, self._lags, most)
+        return GroupMetrics(self._shards, self._lags, most, counts)
 
     def fenced(self, group_id: str, member_id: str) -> None:
         """Takes note that a member's session ran out: it has departed as soon as that is durable."""

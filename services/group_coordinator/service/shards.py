@@ -11,7 +11,7 @@ from libs.stream_log.port import StreamLog
 from services.group_coordinator.config import GroupCoordinatorConfig
 from services.group_coordinator.core.commands import Command, ListGroups, Reply
 from services.group_coordinator.core.consumers.commands import ListConsumers
-from services.group_coordinator.core.machine import Fenced, GroupMachine
+from services.group_coordinator.core.machine import Fenced, GroupCounts, GroupMachine
 from services.group_coordinator.core.records import Record
 from services.group_coordinator.core.view import ClusterView
 from services.group_coordinator.service.answers import Answers
@@ -23,18 +23,23 @@ R = TypeVar("R", bound=Reply)
 
 
 def make_host(
-    log: StreamLog, config: GroupCoordinatorConfig, view: ClusterView, fenced: Fenced, answers: Answers
+    log: StreamLog,
+    config: GroupCoordinatorConfig,
+    view: ClusterView,
+    fenced: Fenced,
+    answers: Answers,
+    counts: GroupCounts | None = None,
 ) -> Host:
     """The group coordinator's shards; start it with the process's lease holder.
 
     `fenced` is called with group id and member id when a session ran out, before that is durable; `answers`
-    gets what members of consumer groups wait for.
+    gets what members of consumer groups wait for. `counts` outlives shards that are loaded anew.
     """
     return ShardHost(
         "group-coordinator",
         config.shards,
         log,
-        lambda _: GroupMachine(view, fenced, answers.give),
+        lambda _: GroupMachine(view, fenced, answers.give, counts),
         GroupCodec(),
         config.runtime,
     )

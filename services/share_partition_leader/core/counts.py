@@ -18,12 +18,15 @@ class Counts:
 
     `said` counts acknowledgements by AckType; what was archived was rejected, had used up its attempts, or
     is not there to be delivered: a gap in the log, or of an aborted transaction, or its marker.
+    `asked` is how often a fetch asked one of them, `found` how often it got records there.
     """
 
     __slots__ = (
         "aborted",
         "acquired",
+        "asked",
         "exhausted",
+        "found",
         "gaps",
         "lost",
         "redelivered",
@@ -33,6 +36,8 @@ class Counts:
     )
 
     def __init__(self) -> None:
+        self.asked = 0
+        self.found = 0
         self.acquired = 0
         self.redelivered = 0
         self.unseen = 0

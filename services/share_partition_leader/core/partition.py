@@ -271,10 +271,11 @@ class SharePartition:
                 transition.runs.append(run)
         return self._pending(transition)
 
-    def locked(self) -> tuple[int, int]:
-        """How many offsets are locked, and of how many runs the window is made."""
+    def locked(self) -> tuple[int, int, int]:
+        """How many offsets are locked, of how many runs the window is made, and how many these have."""
         runs = self._in_flight.runs
-        return sum(run.size for run in runs if run.lock is not None), len(runs)
+        held = sum(run.size for run in runs if run.lock is not None)
+        return held, len(runs), sum(run.size for run in runs)
 
     def held(self) -> list[LostLock]:
         """Every lock, as it would be lost with this object."""

@@ -90,6 +90,7 @@ class Fetch:
             if loaded is None:
                 missing.append(part)
             else:
+                loaded.core.counts.asked += 1
                 self._found[part] = loaded
         self._cold = bool(missing)
         if not missing:
@@ -101,6 +102,8 @@ class Fetch:
         ):
             if isinstance(outcome, KafkaError):
                 self._failed[part] = outcome
+            elif not isinstance(outcome, BaseException):
+                outcome.core.counts.asked += 1
 
     async def _round(self) -> bool:
         """Asks every partition once; whether the fetch is satisfied."""
@@ -138,6 +141,8 @@ class Fetch:
             self._failed[part] = error  # not asked again
             return
         if isinstance(taken, Taken):
+            if part not in self._answers:
+                share_partition.core.counts.found += 1
             self._take(part, taken)
         elif self._asked.max_wait > 0:
             self._waits[share_partition] = None

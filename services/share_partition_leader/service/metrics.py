@@ -31,6 +31,12 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Counts], int]], ...]] = (
     ("records_acquired", "Records handed out to members.", lambda counts: counts.acquired),
     ("records_redelivered", "Of those, not for the first time.", lambda counts: counts.redelivered),
     ("records_unseen", "Records given back that no member had looked at.", lambda counts: counts.unseen),
+    ("fetch_partitions", "Share-partitions that fetches asked.", lambda counts: counts.asked),
+    (
+        "fetch_partitions_with_records",
+        "Of those, that gave records (Kafka: RequestTopicPartitionsFetchRatio, of the two).",
+        lambda counts: counts.found,
+    ),
     ("acquisition_lock_timeouts", "Records whose lock ran out.", lambda counts: counts.lost),
 )
 _GAUGES: Final = (
@@ -39,6 +45,10 @@ _GAUGES: Final = (
         "Offsets from the start offset to the last acquired (Kafka: InFlightMessageCount).",
     ),
     ("in_flight_batches", "Runs of records in one state (Kafka: InFlightBatchCount)."),
+    (
+        "in_flight_batch_messages",
+        "Offsets in these runs together (Kafka: InFlightBatchMessageCount, of one).",
+    ),
     ("locked_messages", "Records that are locked."),
 )
 
@@ -48,11 +58,12 @@ class Row(NamedTuple):
 
     in_flight: float = 0
     runs: float = 0
+    batched: float = 0
     locked: float = 0
 
     def with_(self, other: Row) -> Row:
         """Of two together."""
-        return Row(self.in_flight + other.in_flight, self.runs + other.runs, self.locked + other.locked)
+        return Row(*map(sum, zip(self, other, strict=True)))
 
 
 class LeaderMetrics:
@@ -153,5 +164,5 @@ def _labels(group_id: str, topic: str) -> tuple[str, ...]:
 
 
 def _row(core: SharePartition) -> Row:
-    locked, runs = core.locked()
-    return Row(core.in_flight_count, runs, locked)
+    locked, runs, batched = core.locked()
+    return Row(core.in_flight_count, runs, batched, locked)

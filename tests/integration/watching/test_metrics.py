@@ -44,6 +44,10 @@ async def test_the_story_of_some_records(watched: Watched, client: Client) -> No
     assert counted("records_archived", reason="rejected") == 2
     assert counted("records_archived", reason="attempts") == 1
     assert told.of("log_end_offset", topic=topic, partition="0") == 6
+    asked, found = counted("fetch_partitions"), counted("fetch_partitions_with_records")
+    assert asked is not None
+    assert found is not None
+    assert 2 <= found <= asked
 
 
 async def test_locks_that_run_out_are_counted(watched: Watched, client: Client) -> None:
@@ -77,6 +81,7 @@ async def test_what_a_group_has_not_done_is_told_also_when_it_is_gone(
     told = await watched.metrics()
     assert told.of("share_partition_locked_messages", **place) == 4
     assert told.of("share_partition_in_flight_messages", **place) == 6
+    assert told.of("share_partition_in_flight_batch_messages", **place) == 6
     await eventually(lambda: lag(6), 60)  # before anything of the group is written
     assert 0 < await age() < 600
     await client.acknowledge(group, "m", held[:1])
@@ -129,6 +134,7 @@ async def test_what_the_process_stands_on(watched: Watched, client: Client) -> N
     await client.create()
     told = await watched.metrics()
     assert told.of("shards", coordinator="share-coordinator", state="active") == 50
+    assert told.of("shard_last_pruned_offset", shard="share-coordinator:7") is not None
     assert told.of("leases_held", kind="group-coordinator") == 50
     assert told.of("leases_missing") == 0
     assert told.of("members", role="gateway") == 1

@@ -314,6 +314,8 @@ async def test_replaced_records_are_trimmed_after_so_long() -> None:
     for n in range(3):
         await rig.put("a", str(n))
     assert await rig.contents() == ["a=2"]
+    assert rig.shard.trimming.before == 3
+    assert (await rig.takeover()).shard.trimming.before == 3
 
 
 async def test_a_long_log_is_trimmed_soon_after_it_was_loaded() -> None:

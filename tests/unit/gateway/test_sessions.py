@@ -211,7 +211,7 @@ def test_a_connection_takes_its_own_sessions_with_it() -> None:
     assert [session.key for session in cache.disconnect("one")] == [keys[0]]
     assert [session.key for session in cache.disconnect("two")] == keys[1:]
     assert cache.disconnect("two") == []
-    assert len(cache) == 0
+    assert (len(cache), cache.disconnected, cache.expired) == (0, 3, 0)
 
 
 def test_sessions_that_nobody_uses_go() -> None:
@@ -223,6 +223,7 @@ def test_sessions_that_nobody_uses_go() -> None:
     assert [session.key for session in cache.expire(before=2.0)] == [keys[1]]
     assert cache.expire(before=2.0) == []
     assert [session.key for session in cache.expire(before=9.0)] == [keys[0], keys[2]]
+    assert (cache.disconnected, cache.expired) == (0, 3)
 
 
 def test_entries_of_one_partition_are_merged() -> None:

@@ -26,6 +26,7 @@ from libs.testkit.waiting import eventually
 from services.gateway.clients.deadline import Deadline
 from services.gateway.config import MOVED_WAIT
 from services.gateway.core.values import SessionKey
+from services.gateway.service.fetch_counts import FetchCounts
 from services.gateway.service.idle import IdleSessions
 from services.gateway.service.share_acknowledge import Caller, ShareAcknowledge, share_acknowledge
 from services.gateway.service.share_fetch import ShareFetch, share_fetch
@@ -209,6 +210,26 @@ async def test_a_session_that_nobody_uses_ends_by_itself(bench: Bench) -> None:
     (release,) = bench.leader.of(leader.ReleaseMemberRequest)
     assert (release.group_id, release.member_id, len(release.partitions)) == ("group", "me", 2)
     assert (await refused(bench.share.ShareFetch(fetch(1)))).code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_fetches_are_counted_by_their_end(bench: Bench) -> None:
+    counts = bench.gateway.fetches
+    bench.leader.answer = records_of(0)
+    await bench.share.ShareFetch(fetch(0, 0))
+    assert (sum(counts.seconds.buckets), counts.expired) == (1, 0)
+    await refused(bench.share.ShareFetch(fetch(9)))
+    await bench.share.ShareFetch(fetch(1, max_records=0))
+    assert (sum(counts.seconds.buckets), counts.expired, counts.under_way) == (1, 0, 0)
+
+
+def test_a_fetch_expires_when_its_wait_is_over_and_it_found_nothing() -> None:
+    counts = FetchCounts()
+    counts.answered(False, 0.0, 0.0)  # it did not want to wait
+    counts.answered(False, 0.1, 0.5)  # an error ended it
+    counts.answered(True, 0.6, 0.5)
+    assert (counts.expired, sum(counts.seconds.buckets)) == (0, 1)
+    counts.answered(False, 0.5, 0.5)
+    assert (counts.expired, sum(counts.seconds.buckets)) == (1, 1)
 
 
 async def test_sessions_may_be_idle_for_ever(bench: Bench) -> None:

@@ -162,3 +162,14 @@ def test_nothing_is_remembered_of_a_change_without_partitions() -> None:
     attempts = Attempts()
     attempts.begin("g", (), 10.0)
     assert attempts._until == {}
+
+
+def test_every_step_of_an_epoch_is_a_rebalance_and_a_shard_that_is_loaded_adds_none(shard: Shard) -> None:
+    epoch = shard.join("m", "a").member_epoch
+    assert shard.counts.rebalances == shard.group().epoch
+    shard.beat("m", epoch)
+    shard.reload()
+    shard.pass_time(0.0)
+    shard.pass_time(60.0)
+    assert not shard.group().members
+    assert shard.counts.rebalances == shard.group().epoch == epoch + 1

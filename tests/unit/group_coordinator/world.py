@@ -30,7 +30,7 @@ from services.group_coordinator.core.commands import (
 )
 from services.group_coordinator.core.consumers.commands import Answered
 from services.group_coordinator.core.consumers.pending import Place
-from services.group_coordinator.core.machine import GroupMachine
+from services.group_coordinator.core.machine import GroupCounts, GroupMachine
 from services.group_coordinator.core.model import ShareGroup, TopicPartition
 from services.group_coordinator.core.records import Record
 from services.group_coordinator.store.codec import GroupCodec
@@ -98,6 +98,7 @@ class Shard:
         self.log: list[bytes] = []
         self.fenced: list[tuple[str, str]] = []
         self.answers: dict[int, Answered] = {}
+        self.counts = GroupCounts()
         self.machine = self._machine()
 
     def ask(self, command: Command, kind: type[R]) -> R:
@@ -185,6 +186,7 @@ class Shard:
             self.cluster,
             lambda group_id, member_id: self.fenced.append((group_id, member_id)),
             self.answers.__setitem__,
+            self.counts,
         )
 
 

@@ -34,8 +34,9 @@ async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
     while (tick := ticks.call_at(loop.time() + 0.01, first)) != ticks.call_at(loop.time() + 0.01, second):
         ticks.cancel(tick, first)
         ticks.cancel(tick + 1, second)
+    assert len(ticks) == 2
     await asyncio.sleep(0.03)
-    assert len(called) == 1
+    assert (len(called), len(ticks)) == (1, 0)
 
 
 async def test_what_is_over_or_was_never_there_can_be_cancelled() -> None:

@@ -132,10 +132,10 @@ def test_what_is_settled_is_counted_as_it_was_said() -> None:
 
 def test_locked() -> None:
     share = opened()
-    assert share.locked() == (0, 0)
+    assert share.locked() == (0, 0, 0)
     fetch(share, "0-9 10-19")
     ack(share, "12", RELEASE)
-    assert share.locked() == (19, 3)
+    assert share.locked() == (19, 3, 20)
 
 
 def test_counts_can_be_taken_together() -> None:

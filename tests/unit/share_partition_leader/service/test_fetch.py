@@ -49,6 +49,16 @@ async def test_without_a_wait_an_idle_partition_is_answered_empty(world: World) 
     assert asyncio.get_running_loop().time() == before
 
 
+async def test_partitions_that_are_asked_are_counted_once_a_fetch(world: World) -> None:
+    await world.acquire()  # it has to be loaded
+    task = asyncio.create_task(world.acquire(max_wait_ms=60_000))
+    await waiting(world, task)
+    await world.publish(3)
+    await task
+    counts = (await world.share_partition()).core.counts
+    assert (counts.asked, counts.found) == (2, 1)
+
+
 async def test_a_fetch_waits_for_what_is_published(world: World) -> None:
     task = asyncio.create_task(world.acquire(max_wait_ms=60_000))
     await waiting(world, task)
