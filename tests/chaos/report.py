@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from libs.testkit.checker.events import Published, Verdict
 from libs.testkit.checker.invariants import Violation
+from tests.chaos.deployment import LEASE
+from tests.chaos.faults import FREEZE, KILL, STOP
 from tests.chaos.history import History
 
 
@@ -50,6 +52,8 @@ class Outcome:
     """What happened to the offset with which a promise was broken."""
     trouble: str = ""
     """Why the run could not go as planned."""
+    lease: float = LEASE
+    """Seconds that a process keeps its leases without renewing them."""
 
     @property
     def well(self) -> bool:
@@ -72,12 +76,13 @@ def _lines(outcome: Outcome) -> Iterator[str]:
         f"{history.count(Verdict.RELEASE)} released; delivered again: {sum(history.redelivered.values())}"
     )
     yield f"errors that clients were told: {dict(history.surfaced) or 'none'}"
-    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}"
+    yield f"{'faults':<38}{'times':>6}{'worst':>8}{'p95':>8}{'put right, worst':>18}  bound of the pause"
     kinds: defaultdict[str, list[Struck]] = defaultdict(list)
     for one in outcome.struck:
         kinds[one.kind].append(one)
     for kind, several in sorted(kinds.items()):
-        yield _row(kind, [one.pause for one in several], [one.back for one in several])
+        pauses = [one.pause for one in several]
+        yield _row(kind, pauses, [one.back for one in several]) + _bound(kind, pauses, outcome)
     yield _row("none", outcome.quiet, [])
     if outcome.trouble:
         yield f"trouble: {outcome.trouble}"
@@ -92,6 +97,20 @@ def _row(kind: str, pauses: Sequence[float], back: Sequence[float]) -> str:
         return kind
     again = f"{max(back):>16.2f} s" if back else ""
     return f"{kind:<38}{len(pauses):>6}{max(pauses):>6.2f} s{percentile(pauses, 95):>6.2f} s{again}"
+
+
+def _bound(kind: str, pauses: Sequence[float], outcome: Outcome) -> str:
+    """How long work may pause for such a fault, and whether it did not for longer than that.
+
+    What it paused without a fault, at worst, is taken off: the machine's part.
+    """
+    bounds = {KILL: (95, 3.0), FREEZE: (100, outcome.lease + 2.0), STOP: (100, 0.5)}
+    percent, bound = bounds.get(kind.partition(" ")[0], (100, None))
+    if bound is None:
+        return ""
+    pause = percentile(pauses, percent) - max(outcome.quiet, default=0.0)
+    which = "" if percent == 100 else f" (p{percent})"
+    return f"  {bound:.1f} s{which}: {'within' if pause <= bound else 'over'}"
 
 
 def percentile(values: Sequence[float], percent: int) -> float:

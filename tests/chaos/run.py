@@ -62,7 +62,7 @@ class Chaos(Generic[D]):
     async def run(self, faults: Iterable[Event[D]], seconds: float, size: Size) -> Outcome:
         """Faults for so many seconds, or until there are no more; what goes wrong is in the outcome."""
         history = self._history
-        outcome = Outcome(history, str(size))
+        outcome = Outcome(history, str(size), lease=self._lease)
         async with connected(self._deployment.address()) as client:
             topic = await _topic(client, size.partitions)
             reader = LogReader(history, self._deployment, topic, size.partitions)

@@ -22,7 +22,7 @@ from libs.testkit.checker.invariants import Invariant
 from libs.testkit.checker.locks import Limits
 from tests.chaos.history import History, LogRead
 from tests.chaos.lanes import Lane, Lanes
-from tests.chaos.report import percentile
+from tests.chaos.report import Outcome, Struck, percentile, report
 from tests.chaos.sightings import Sighting
 
 LIMITS = Limits(lock_duration=5.0, delivery_count=5, soon=60.0)
@@ -133,3 +133,27 @@ def test_percentiles(values: Sequence[float], percent: int, found: float) -> Non
 
 def replace_time(sighting: Sighting, at: float, *, ask: int, member: str) -> Sighting:
     return sighting._replace(at=at, asked_at=at, ask=ask, member=member)
+
+
+def test_pauses_stand_beside_their_bounds() -> None:
+    """What the work pauses without a fault is taken off; who is over is told, and does not fail."""
+    outcome = Outcome(History(), "nobody", quiet=[0.1, 0.4], lease=9.0)
+    for kind, pauses in {
+        "kill gateway": [3.3] * 19 + [30.0],
+        "kill share-coordinator": [3.5],
+        "freeze gateway": [11.3],
+        "freeze share-coordinator": [11.3, 11.5],
+        "stop gateway": [0.8],
+        "stop share-coordinator": [0.2, 1.0],
+        "cut from Redis gateway": [60.0],
+    }.items():
+        outcome.struck += [Struck("", kind, 0.0, {"all": pause}, 0.0) for pause in pauses]
+    lines = {line[:38].rstrip(): line for line in report(outcome).splitlines()}
+    assert lines["kill gateway"].endswith("  3.0 s (p95): within")
+    assert lines["kill share-coordinator"].endswith("  3.0 s (p95): over")
+    assert lines["freeze gateway"].endswith("  11.0 s: within")
+    assert lines["freeze share-coordinator"].endswith("  11.0 s: over")
+    assert lines["stop gateway"].endswith("  0.5 s: within")
+    assert lines["stop share-coordinator"].endswith("  0.5 s: over")
+    assert lines["cut from Redis gateway"].endswith(" 0.00 s")
+    assert outcome.well
