@@ -18,7 +18,7 @@ OURS: Final = {"cluster.id", "node.id", "ssl.client.auth"}
 
 _WHOLE: Final = {"type": ["integer", "string"], "pattern": "^[0-9]*$"}
 _ENDPOINT: Final = {"type": "string", "pattern": "^(https?://[^@/\\s]+(/\\S*)?)?$"}
-_TRACING: Final[dict[str, dict[str, Any]]] = {
+TRACING: Final[dict[str, dict[str, Any]]] = {
     "OTEL_TRACES_EXPORTER": {"enum": ["", "otlp", "none"]},
     "OTEL_METRICS_EXPORTER": {"enum": ["", "otlp", "none"]},
     "OTEL_EXPORTER_OTLP_PROTOCOL": {"enum": ["", "grpc"]},
@@ -57,7 +57,7 @@ def with_settings(text: str) -> str:
         name: {"type": "integer", "minimum": lowest, "maximum": highest}
         for name, (lowest, highest) in SUPPORTED.items()
     }
-    schema["properties"]["env"]["properties"] = _TRACING
+    schema["properties"]["env"]["properties"] = TRACING
     return json.dumps(schema, indent=2) + "\n"
 
 

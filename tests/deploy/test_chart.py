@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from sharebroker.errors import KafkaError
+from sharebroker.tracing.settings import parse
 from tests.deploy.chart import (
     CASES,
     CHART,
@@ -24,7 +26,7 @@ from tests.deploy.chart import (
     rendered,
     template,
 )
-from tests.deploy.settings_schema import ORDER, SCHEMA, order, with_settings
+from tests.deploy.settings_schema import ORDER, SCHEMA, TRACING, order, with_settings
 from tests.deploy.values_table import README, with_table
 
 needs_helm = pytest.mark.skipif(HELM is None, reason=NO_HELM)
@@ -226,6 +228,16 @@ def test_names_begin_with_the_release(release: str, name: str) -> None:
 def test_the_schema_knows_the_servers_properties_and_features() -> None:
     assert SCHEMA.read_text() == with_settings(SCHEMA.read_text()), "`make chart` writes it anew"
     assert ORDER.read_text() == order(), "`make chart` writes it anew"
+
+
+@pytest.mark.parametrize("name", TRACING)
+def test_the_schema_refuses_of_tracing_what_processes_refuse(name: str) -> None:
+    told = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://jaeger:4317", "OTEL_METRICS_EXPORTER": "otlp"}
+    said = TRACING[name]
+    wrong = [str(said[bound] + more) for bound, more in (("minimum", -1), ("maximum", 1)) if bound in said]
+    for value in wrong or ["foo"]:
+        with pytest.raises(KafkaError, match=name):
+            parse(told | {"OTEL_TRACES_SAMPLER": "traceidratio", name: value})
 
 
 @needs_helm
