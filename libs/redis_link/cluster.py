@@ -15,11 +15,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from libs.redis_link.errors import RedisError, RedisOutcomeUnknown, RedisRefused, RedisUnavailable
-from libs.redis_link.link import LinkSettings, RedisLink, pack
+from libs.redis_link.link import LinkSettings, RedisLink
 from libs.redis_link.port import Part, Script, within
+from libs.redis_link.question import ask
 from libs.redis_link.slots import SLOTS, Run, read_slots, slot_of
 from libs.redis_link.target import Target
-from libs.redis_link.wire import Wire
 from libs.tasks import Tasks
 
 log = logging.getLogger(__name__)
@@ -29,9 +29,6 @@ _PAUSE: Final = 0.2
 
 _NOW_AND_THEN: Final = 2.0
 """Seconds after which it is asked without a reason: a node that stands still gives none."""
-
-_ANSWER: Final = 1.0
-"""Seconds that a node may take to answer that; then another one is asked."""
 
 _FOR_GOOD: Final = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 
@@ -181,8 +178,7 @@ class ClusterLink:
 
     async def _learned(self, target: Target, *, patient: bool) -> bool:
         try:
-            async with asyncio.timeout(_ANSWER):
-                runs = await self._asked(target)
+            runs = await self._asked(target)
         except (OSError, RedisError) as error:  # TimeoutError is an OSError
             if isinstance(error, RedisRefused) and error.code in _FOR_GOOD and not patient:
                 raise
@@ -197,16 +193,10 @@ class ClusterLink:
 
     async def _asked(self, target: Target) -> list[Run]:
         """What a node knows; nothing of one that is cut off from most others, or whose cluster is down."""
-        wire = Wire(self._settings.queue_bytes, _ANSWER, lambda _: None)
-        commands = [*target.greeting(), ("CLUSTER", "SLOTS"), ("CLUSTER", "INFO")]
-        try:
-            await target.open(lambda: wire)
-            replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
-            for command, reply in zip(commands, replies, strict=True):
-                wire.send(pack(command), reply)
-            *_, slots, info = await asyncio.gather(*replies)
-        finally:
-            wire.abort()
+        refusals, [slots, info] = await ask(target, ("CLUSTER", "SLOTS"), ("CLUSTER", "INFO"))
+        for refusal in (*refusals, slots, info):
+            if isinstance(refusal, RedisError):
+                raise refusal
         if b"cluster_state:ok" not in info:
             self._why_down = f"{target} says that the cluster is down"
             return []

@@ -1,4 +1,4 @@
-"""The link that a URL asks for: to one server, or to the cluster that its servers are part of."""
+"""The link that a URL asks for: to a server, to the one that sentinels tell of, or to a whole cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from libs.redis_link.cluster import ClusterLink
 from libs.redis_link.errors import RedisInCluster
 from libs.redis_link.link import LinkSettings, RedisLink
 from libs.redis_link.port import Link
+from libs.redis_link.sentinel import Named, Sentinels, by_sentinels
 from libs.redis_link.target import Target
 
 
 async def connect(url: str, *, timeout: float = 5.0, settings: LinkSettings | None = None) -> Link:
     """Connect, trying again for `timeout` seconds while nobody answers. Several hosts are nodes of a cluster.
 
-    Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld, RedisUnfit and RedisRefused (a
-    wrong password) at once.
+    Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld, RedisUnfit, RedisPrimaryUnknown
+    and RedisRefused (a wrong password) at once.
     """
+    if by_sentinels(url):
+        sentinels = Sentinels(Named.parse(url))
+        return await RedisLink.connect_to(sentinels, timeout=timeout, settings=settings)
     targets = Target.several(url)
     if len(targets) == 1:
         try:

@@ -42,6 +42,10 @@ class RedisInCluster(RedisError):
     """The server is part of a cluster: others have keys, too."""
 
 
+class RedisPrimaryUnknown(RedisError):
+    """No sentinel knows the name of the primary."""
+
+
 class RedisUrlInvalid(RedisError):
     """A Redis URL that leads nowhere."""
 

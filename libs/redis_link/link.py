@@ -12,14 +12,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import Any, Final, cast
-
-import hiredis
+from typing import Any
 
 from libs.backoff import doubling
 from libs.redis_link.errors import (
     RedisError,
     RedisInCluster,
+    RedisPrimaryUnknown,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
@@ -27,12 +26,11 @@ from libs.redis_link.errors import (
 )
 from libs.redis_link.port import Part, within
 from libs.redis_link.replicas import Confirmations, Replicas
+from libs.redis_link.sentinel import Place
 from libs.redis_link.target import Server, Target
-from libs.redis_link.wire import ScriptFuture, Wire
+from libs.redis_link.wire import ScriptFuture, Wire, pack
 
 log = logging.getLogger(__name__)
-
-pack: Final = cast("Callable[[tuple[Part, ...]], bytes]", hiredis.pack_command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +59,11 @@ class RedisLink:
     Make it with `connect`, or have it connect by itself with `begin`.
     """
 
-    def __init__(self, target: Target, settings: LinkSettings) -> None:
+    def __init__(self, place: Place, settings: LinkSettings) -> None:
         self.server = Server("redis", "0")
         self.generation = 0
         self.on_new_server: list[Callable[[], None]] = []
-        self._target = target
+        self._place = place
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._wire: Wire | None = None
@@ -82,15 +80,25 @@ class RedisLink:
     ) -> RedisLink:
         """Connect, trying again for `timeout` seconds while nobody answers.
 
-        Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisInCluster, RedisTooOld, RedisUnfit and
-        RedisRefused (a wrong password) at once.
+        Raises as `connect_to`, and RedisUrlInvalid at once.
         """
-        link = cls(Target.parse(url), settings or LinkSettings())
+        return await cls.connect_to(Target.parse(url), timeout=timeout, settings=settings)
+
+    @classmethod
+    async def connect_to(
+        cls, place: Place, *, timeout: float = 5.0, settings: LinkSettings | None = None
+    ) -> RedisLink:
+        """Connect, trying again for `timeout` seconds while nobody answers.
+
+        Raises RedisUnavailable when nobody did; RedisInCluster, RedisTooOld, RedisUnfit, RedisPrimaryUnknown
+        and RedisRefused (a wrong password) at once.
+        """
+        link = cls(place, settings or LinkSettings())
         try:
             async with asyncio.timeout(timeout):
                 await link._establish(patient=False)
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {link._target}: {link.why_down}") from None
+            raise RedisUnavailable(f"no Redis at {link._place}: {link.why_down}") from None
         return link
 
     @property
@@ -113,7 +121,7 @@ class RedisLink:
             async with asyncio.timeout(timeout):
                 await self._up.wait()
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {self._target}: {self.why_down}") from None
+            raise RedisUnavailable(f"no Redis at {self._place}: {self.why_down}") from None
 
     def send(self, command: Part, *parts: Part) -> asyncio.Future[Any]:
         """As the port says."""
@@ -145,7 +153,7 @@ class RedisLink:
 
     def _send(self, command: bytes, reply: asyncio.Future[Any]) -> None:
         if self._wire is None:
-            reply.set_exception(RedisUnavailable(f"Redis at {self._target} is away: {self.why_down}"))
+            reply.set_exception(RedisUnavailable(f"Redis at {self._place} is away: {self.why_down}"))
         else:
             self._wire.send(command, reply)
 
@@ -155,7 +163,7 @@ class RedisLink:
         while True:
             try:
                 await self._attempt()
-            except (RedisTooOld, RedisUnfit, RedisInCluster, RedisRefused) as refusal:
+            except (RedisTooOld, RedisUnfit, RedisInCluster, RedisPrimaryUnknown, RedisRefused) as refusal:
                 if not patient and not _passing(refusal):
                     raise
                 self.why_down = str(refusal)
@@ -166,11 +174,12 @@ class RedisLink:
             await asyncio.sleep(next(pauses))
 
     async def _attempt(self) -> None:
+        target = await self._place.find()
         wire = Wire(self._settings.queue_bytes, self._settings.stall, self._lost)
         try:
             async with asyncio.timeout(self._settings.attempt):
-                await self._target.open(lambda: wire)
-                server = await self._greet(wire)
+                await target.open(lambda: wire)
+                server = await self._greet(wire, target)
         except BaseException:
             wire.abort()
             raise
@@ -181,10 +190,10 @@ class RedisLink:
                 self._loop.call_soon(callback)
         self._up.set()
 
-    async def _greet(self, wire: Wire) -> Server:
+    async def _greet(self, wire: Wire, target: Target) -> Server:
         """Log in, learn the server's release and load the scripts, in one round trip."""
         # A server that still reads its data answers INFO, but not PING.
-        commands = [*self._target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
+        commands = [*target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
         commands += [("SCRIPT", "LOAD", script.source) for script in self._scripts]
         replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
         for command, reply in zip(commands, replies, strict=True):
@@ -197,7 +206,7 @@ class RedisLink:
         failures = [error for reply in replies if (error := reply.exception()) is not None]
         if failures:
             raise failures[0]
-        server = Server.from_info(replies[len(self._target.greeting())].result())
+        server = Server.from_info(replies[len(target.greeting())].result())
         server.require_supported()
         if not self._settings.in_cluster:
             server.require_alone()
@@ -212,12 +221,12 @@ class RedisLink:
         if self.closed:
             return
         self.why_down = "the connection broke"
-        log.warning("lost the connection to Redis at %s", self._target)
+        log.warning("lost the connection to Redis at %s", self._place)
         self._mending = self._loop.create_task(self._mend())
 
     async def _mend(self) -> None:
         await self._establish(patient=True)
-        log.info("connected to Redis at %s again", self._target)
+        log.info("connected to Redis at %s again", self._place)
 
 
 class LinkScript:

@@ -40,7 +40,7 @@ class Target:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss", "unix"):
             raise RedisUrlInvalid(
-                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss:// or unix://"
+                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss://, redis+sentinel:// or unix://"
             )
         try:
             port = parts.port or 6379
@@ -71,6 +71,10 @@ class Target:
         if len(targets) > 1 and any(target.db for target in targets):
             raise RedisUrlInvalid("a Redis Cluster has no databases but 0: leave the number out")
         return targets
+
+    async def find(self) -> Target:
+        """Itself: this address is for good."""
+        return self
 
     def at(self, host: str, port: int) -> Target:
         """The same login at another address."""
@@ -112,6 +116,7 @@ class Server:
     role: str = "master"
     eviction: str = "noeviction"
     cluster: bool = False
+    sentinel: bool = False
 
     SECTIONS: ClassVar = ("server", "replication", "memory", "cluster")
     """The sections of INFO that `from_info` reads."""
@@ -130,6 +135,7 @@ class Server:
             facts.get("role", "master"),
             facts.get("maxmemory_policy", "noeviction"),
             facts.get("cluster_enabled") == "1",
+            "sentinel" in (facts.get("redis_mode"), facts.get("server_mode")),
         )
         if "valkey_version" in facts:
             return cls("valkey", facts["valkey_version"], *rest)
@@ -143,10 +149,12 @@ class Server:
             raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
 
     def require_dependable(self, evicting: bool = False) -> None:
-        """Raise RedisUnfit where ours may be evicted, unless `evicting`; RedisRefused of a replica.
+        """Raise RedisUnfit of a sentinel, and where ours may be evicted unless `evicting`.
 
-        Ours have no expiry, so that policies for keys that have one never take them.
+        RedisRefused of a replica. Ours have no expiry: policies for keys that have one never take them.
         """
+        if self.sentinel:
+            raise RedisUnfit("it is a sentinel: name the primary, as in redis+sentinel://HOST:26379/NAME")
         if self.eviction.startswith("allkeys") and not evicting:
             raise RedisUnfit(
                 f"this {self.product.title()} may evict what it keeps (maxmemory-policy {self.eviction}): "

@@ -17,6 +17,11 @@ from libs.redis_link.errors import RedisOutcomeUnknown, RedisRefused, RedisUnava
 
 NOTHING: Final = object()
 
+pack: Final = cast("Callable[[tuple[bytes | str | int, ...]], bytes]", hiredis.pack_command)
+
+DEMOTED: Final = frozenset({"READONLY", "MASTERDOWN"})
+"""What a server answers that is a replica by now, the second one without a primary."""
+
 
 class ScriptFuture(asyncio.Future[Any]):
     """The reply to an EVALSHA; `source_command` packs the EVAL for a server that lacks the script."""
@@ -136,8 +141,8 @@ class Wire(asyncio.Protocol):
             self._watchdog = self._loop.call_later(left, self._watch)
 
     def _refuse(self, future: asyncio.Future[Any], refusal: RedisRefused) -> None:
-        if refusal.code == "READONLY" and self._transport is not None:
-            self._loop.call_soon(self.abort)  # demoted: the address may lead to the new primary by now
+        if refusal.code in DEMOTED and self._transport is not None:
+            self._loop.call_soon(self.abort)  # the address may lead to the new primary by now
         if future.done():
             return
         if refusal.code == "NOSCRIPT" and isinstance(future, ScriptFuture):

@@ -89,14 +89,21 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(kind: str, *options: str, within: Path | None = None) -> Iterator[Server]:
+def running(
+    kind: str, *options: str, within: Path | None = None, settings: str | None = None
+) -> Iterator[Server]:
     """A server of a kind from `binaries()` with extra command line options, stopped at the end.
 
-    Its data lies in a fresh folder, made `within` another one if that is given.
+    Its data lies in a fresh folder, made `within` another one if that is given. `settings` become a
+    file there, which it may write itself.
     """
     directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-", dir=within))
     port = free_port()
-    command = [str(binaries()[kind]), "--port", str(port), "--bind", "127.0.0.1"]
+    command = [str(binaries()[kind])]
+    if settings is not None:
+        (directory / "settings.conf").write_text(settings)
+        command.append(str(directory / "settings.conf"))
+    command += ["--port", str(port), "--bind", "127.0.0.1"]
     command += ["--dir", str(directory), "--save", "", *options]
 
     def start() -> subprocess.Popen[bytes]:

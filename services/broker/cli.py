@@ -50,7 +50,10 @@ def serve(
     grpc: Annotated[str, typer.Option(help="Where to listen; port 0 takes a free one.")] = DEFAULT_GRPC,
     redis: Annotated[
         str | None,
-        typer.Option(help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one."),
+        typer.Option(
+            help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one: redis://, "
+            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://."
+        ),
     ] = None,
     advertise: Annotated[
         str | None,

@@ -11,7 +11,7 @@ import orjson
 
 from libs.config.broker import BROKER_KEYS, BrokerConfig
 from libs.redis_link.errors import RedisUrlInvalid
-from libs.redis_link.target import Target
+from libs.redis_link.sentinel import addresses
 from libs.rpc.router import GATEWAY, ROLES
 from libs.rpc.tls import TlsFiles
 from sharebroker.errors import ErrorCode, KafkaError
@@ -113,7 +113,7 @@ def parse_tls(
 def describe(settings: ServeSettings) -> str:
     """All settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
     try:
-        redis = None if settings.redis is None else [str(each) for each in Target.several(settings.redis)]
+        redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
     facts = {

@@ -72,6 +72,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("probes.liveness.periodSeconds=0", "'/probes/liveness/periodSeconds': minimum"),
         ("kafka.external.nodePort=31091", "'/kafka/external/nodePort': multipleOf"),
         ("redis.url=http://redis", "'/redis/url'"),
+        ("redis.builtIn.enabled=false,redis.url=redis+sentinel://a:26379", "'/redis/url'"),
         ("redis.builtIn.enabled=false,redis.url=redis://:secret@redis", "'/redis/url'"),
         ("redis.builtIn.enabled=false,redis.urlSecret.name=A_B", "'/redis/urlSecret/name'"),
         ("redis.builtIn.image=valkey/valkey:latest", "'/redis/builtIn/image'"),
@@ -241,7 +242,13 @@ def test_the_schema_refuses_of_tracing_what_processes_refuse(name: str) -> None:
 
 
 @needs_helm
-@pytest.mark.parametrize("url", ["redis://h", "rediss://h:1/2", r"redis://a:1\,b:2", "redis://[::1]:6379"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("redis://h", "rediss://h:1/2", r"redis://a:1\,b:2", "redis://[::1]:6379"),
+        *(r"redis+sentinel://a:1\,b/mymaster", "rediss+sentinel://a/m/2", "sentinel://a:1/m"),
+    ],
+)
 def test_addresses_of_redis_are_taken(url: str) -> None:
     assert f'value: "{url.replace(chr(92), "")}"' in (
         template(f"--set=redis.builtIn.enabled=false,redis.url={url}").stdout
@@ -254,6 +261,8 @@ def test_addresses_of_redis_are_taken(url: str) -> None:
     [
         (r"redis.url=redis://a:7000\,b:7001\,c", {7000, 7001, 6379}),
         ("redis.url=redis://[::1]/2", {6379}),
+        (r"redis.url=redis+sentinel://a:7000\,b/mymaster", {7000, 26379, 6379}),
+        ("redis.url=sentinel://a/m/1,redis.port=7000", {7000, 26379}),
         ("redis.url=rediss://a:7000,redis.ports={7001,7000}", {7000, 7001}),
         ("redis.urlSecret.name=a,redis.port=7000", {7000}),
         ("redis.urlSecret.name=a,redis.port=7000,redis.ports={7001}", {7000, 7001}),

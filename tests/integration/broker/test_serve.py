@@ -116,6 +116,19 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
+def test_sentinels_are_printed_without_secrets() -> None:
+    command = [sys.executable, "-m", "services.broker", "--print-config"]
+    command += ["--redis", "redis+sentinel://user:secret@here,there:2/mymaster"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "secret" not in told
+    assert json.loads(told)["redis"] == ["redis+sentinel://here:26379,there:2/mymaster"]
+
+
+def test_sentinels_without_a_name_for_the_primary() -> None:
+    said = Failing("--redis", "redis+sentinel://:hush@here").sentence()
+    assert said.startswith("'redis+sentinel://***@here' has to end with the name that sentinels have")
+
+
 def test_what_is_taken_or_broken_is_told(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "spoilt").mkdir()

@@ -129,9 +129,11 @@ capabilities:
 {{- define "sharebroker.redisPorts" -}}
 {{- $ports := list }}
 {{- if .Values.redis.url }}
-{{- range .Values.redis.url | trimPrefix "redis://" | trimPrefix "rediss://" | splitList "/" | first | splitList "," }}
-{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default "6379" | int) }}
+{{- $sentinels := .Values.redis.url | splitList "://" | first | hasSuffix "sentinel" }}
+{{- range .Values.redis.url | splitList "://" | last | splitList "/" | first | splitList "," }}
+{{- $ports = append $ports (regexFind ":[0-9]+$" . | trimPrefix ":" | default (ternary "26379" "6379" $sentinels) | int) }}
 {{- end }}
+{{- if $sentinels }}{{ $ports = append $ports (int .Values.redis.port) }}{{ end }}
 {{- else }}
 {{- $ports = list (ternary 6379 (int .Values.redis.port) .Values.redis.builtIn.enabled) }}
 {{- end }}

@@ -1,0 +1,53 @@
+"""The primary dies under a running process, and sentinels promote its replica."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from libs.testkit.brokers import Serve
+from libs.testkit.sentinels import watched
+from libs.testkit.waiting import eventually
+from services.broker.core.diagnosis import Level
+from services.broker.doctor import examine
+from services.broker.settings import parse_config
+from tests.durability.scene import Scene, acquired, published
+from tests.support.client import connected
+
+pytestmark = pytest.mark.xdist_group("redis-sentinel")
+
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0")
+WAIT = ("--set", "redis.wait.replicas=1", "--set", "redis.wait.timeout.ms=1000")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path) -> None:
+    with watched("valkey", *DURABLE) as servers:
+        serve = Serve(tmp_path, ["--redis", servers.url, *WAIT])
+        await asyncio.to_thread(serve.start)
+        try:
+            async with connected(serve.address) as client:
+                assert await errors(servers.url) == []
+                scene = await Scene.set(client)
+                await scene.last_second(client)
+                victim = servers.primary()
+                victim.kill()
+                await eventually(lambda: servers.primary() is not victim, 90.0)
+                await asyncio.to_thread(victim.restart)  # sentinels make it the replica that WAIT needs
+                await eventually(lambda: asyncio.to_thread(servers.in_step), 90.0)
+                assert await published(client, scene.topic, "after") >= 5
+                found = await acquired(client, scene.group_id, scene.topic, 4)
+                assert found.pop("after") >= 5
+                assert found == {"c": 2, "d": 3, "e": 4}
+                assert await client.finished(scene.group_id, scene.topic_id) == {0, 1}
+        finally:
+            await asyncio.to_thread(serve.stop)
+
+
+async def errors(url: str) -> list[str]:
+    """What `sharebroker doctor` says is wrong."""
+    findings = await examine(url, parse_config(()))
+    return [finding.what for finding in findings if finding.level is Level.ERROR]
