@@ -22,7 +22,7 @@ from libs.testkit.proxy import FaultProxy
 from libs.testkit.servers import Server, binaries, running
 from libs.testkit.waiting import eventually
 
-QUICK = LinkSettings(stall=0.2, attempt=0.5, backoff=0.01, backoff_max=0.05)
+QUICK = LinkSettings(stall=0.5, attempt=0.5, backoff=0.01, backoff_max=0.05)
 
 
 @pytest.fixture(params=sorted(binaries()))
@@ -93,9 +93,9 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
 
 
 async def test_slow_answers_that_keep_coming_do_not(proxy: FaultProxy, link: RedisLink) -> None:
-    proxy.delay = QUICK.stall / 4
+    proxy.delay = QUICK.stall / 10
     wire = link._wire
-    for _ in range(8):
+    for _ in range(12):
         assert await link.send("PING") == b"PONG"
     assert link._wire is wire
 
@@ -116,7 +116,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, link: 
     assert wire._watchdog is not None
     wire._watchdog.cancel()
     wire._last_heard -= QUICK.stall  # nobody asked for anything for so long
-    proxy.delay = QUICK.stall / 4
+    proxy.delay = QUICK.stall / 10
     reply = link.send("PING")
     wire._watch()  # the watchdog of the first command comes while the second is on its way
     assert await reply == b"PONG"
