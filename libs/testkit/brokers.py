@@ -98,6 +98,11 @@ class Serve:
         """Ask it to stop and return its exit code."""
         return self._end(signal.SIGTERM)
 
+    def restart(self) -> None:
+        """Stop it, and start it on the same data and addresses."""
+        self.stop()
+        self.start()
+
     def kill(self) -> int:
         """End it at once, as a crash would."""
         return self._end(signal.SIGKILL)

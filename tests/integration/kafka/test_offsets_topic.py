@@ -13,7 +13,7 @@ import pytest
 
 from libs.catalog.internal import IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
 from libs.coordinator_runtime.hashing import shard_of
-from libs.testkit.brokers import Cluster, Serve, one_process
+from libs.testkit.brokers import Cluster, one_process
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset
@@ -241,7 +241,7 @@ async def test_offsets_outlive_a_restart(one_shard: Cluster, small: World) -> No
     async with small.connect() as kafka:
         await commit(kafka, "others", topic, 1)
     before = await _all_of_it(one_shard.kafka)
-    await asyncio.to_thread(_restart, one_shard.processes[0])
+    await asyncio.to_thread(one_shard.processes[0].restart)
 
     async def there() -> bool:
         async with connected(one_shard.kafka) as kafka:
@@ -255,8 +255,3 @@ async def test_offsets_outlive_a_restart(one_shard: Cluster, small: World) -> No
 async def _all_of_it(address: str) -> list[Record]:
     async with connected(address) as kafka:
         return list(read_batches((await read(kafka, 0, 0)).records))
-
-
-def _restart(process: Serve) -> None:
-    process.stop()
-    process.start()

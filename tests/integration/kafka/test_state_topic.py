@@ -12,7 +12,7 @@ import pytest
 
 from libs.catalog.internal import IDS, STATE_TOPIC, STATE_TOPIC_ID
 from libs.coordinator_runtime.hashing import shard_of
-from libs.testkit.brokers import Serve, one_process
+from libs.testkit.brokers import one_process
 from sharebroker.errors import ErrorCode
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
@@ -130,7 +130,7 @@ async def test_offsets_outlive_a_restart() -> None:
         async with client_connected(cluster.address) as client:
             await World(client, cluster.kafka).readable(records=1)
         before = await _all_of_it(cluster.kafka)
-        await asyncio.to_thread(_restart, cluster.processes[0])
+        await asyncio.to_thread(cluster.processes[0].restart)
         after = await _all_of_it(cluster.kafka)
     assert before
     assert after == before
@@ -139,11 +139,6 @@ async def test_offsets_outlive_a_restart() -> None:
 async def _all_of_it(address: str) -> list[Record]:
     async with connected(address) as kafka:
         return list(read_batches((await read(kafka, 0, 0)).records))
-
-
-def _restart(process: Serve) -> None:
-    process.stop()
-    process.start()
 
 
 # What is refused, of this topic as of __consumer_offsets
