@@ -39,12 +39,12 @@ def check_group_id(group_id: str) -> None:
     names.check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
 
 
-def check_groups(group_id: str, groups: int, broker: BrokerConfig) -> None:
-    """Raises GROUP_MAX_SIZE_REACHED where a shard of so many `groups` can have no new one."""
+def check_groups(group_id: str, groups: int, broker: BrokerConfig, kind: str = "share") -> None:
+    """Raises GROUP_MAX_SIZE_REACHED where a shard of so many `groups` of a kind can have no new one."""
     if groups >= broker.group_share_max_groups:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"There are {groups} share groups in this shard of the coordinator, and no more may be.",
+            f"There are {groups} {kind} groups in this shard of the coordinator, and no more may be.",
             metadata={"group_id": group_id},
         )
 

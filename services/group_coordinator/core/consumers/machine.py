@@ -41,7 +41,7 @@ from services.group_coordinator.core.consumers.pending import (
     TransactionEndRecord,
 )
 from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.validation import check_empty, check_group_id, no_group
+from services.group_coordinator.core.validation import check_empty, check_group_id, check_groups, no_group
 from services.group_coordinator.core.view import ClusterView
 from sharebroker.errors import ErrorCode, KafkaError
 
@@ -324,13 +324,8 @@ class ConsumerGroups:
             )
 
     def _check_groups(self, group_id: str) -> None:
-        most = self._view.broker.group_share_max_groups
-        if not self.knows(group_id) and len({*self._groups, *self._idle()}) >= most:
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"There are {most} consumer groups in this shard of the coordinator, and no more may be.",
-                metadata={"group_id": group_id},
-            )
+        if not self.knows(group_id):
+            check_groups(group_id, len({*self._groups, *self._idle()}), self._view.broker, CONSUMER)
 
     def _tidy(self, group_id: str) -> None:
         """A group with neither members nor anybody who is to come is no group."""
