@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
@@ -118,7 +119,7 @@ def runs(rows: Iterable[Row]) -> list[Said]:
 def check_of_batch(rows: Iterable[Row], spans: Iterable[Span]) -> None:
     """Raises VerdictError for a row that is in none of these spans of its batch."""
     by_partition: dict[tuple[str, int], list[Span]] = {}
-    for span in spans:
+    for span in sorted(spans):
         by_partition.setdefault(span[:2], []).append(span)
     for row in rows:
         if not _within(row.offset, by_partition.get(row[:2], ())):
@@ -129,7 +130,9 @@ def check_of_batch(rows: Iterable[Row], spans: Iterable[Span]) -> None:
 
 
 def _within(offset: int, spans: Sequence[Span]) -> bool:
-    return any(span.first <= offset <= span.last for span in spans)
+    """Whether one of these spans of a partition has it, which ascend and lie apart."""
+    index = bisect_right(spans, offset, key=lambda span: span.first)
+    return index > 0 and offset <= spans[index - 1].last
 
 
 def _checked(row: Row) -> tuple[str, int, int, int]:
