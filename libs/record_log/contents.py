@@ -29,7 +29,9 @@ _TOO_SMALL: Final = "whole buffer"
 
 
 def check_records(header: BatchHeader, batch: Buffer) -> None:
-    """Read a batch whose header was checked, record by record (Kafka's LogValidator does).
+    """Read a batch whose header was checked, so that it begins at offset 0, record by record.
+
+    Kafka's LogValidator does.
 
     Raises KafkaError: INVALID_RECORD for what is no record, or not the one its header promises;
     MESSAGE_TOO_LARGE for a compressed batch of more than MOST_UNPACKED bytes.
@@ -38,7 +40,7 @@ def check_records(header: BatchHeader, batch: Buffer) -> None:
         plain = header._replace(attributes=header.attributes & ~_CODEC_MASK)
         batch = sealed(plain, _unpacked(header.codec, memoryview(batch)[HEADER_SIZE:]))
     try:
-        offsets = [record.offset - header.base_offset for record in DefaultRecordBatch(batch)]
+        offsets = [record.offset for record in DefaultRecordBatch(batch)]
     except (CorruptRecordException, UnicodeDecodeError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, "The batch has records that cannot be read.") from error
     if len(offsets) != header.record_count or offsets != list(range(len(offsets))):
