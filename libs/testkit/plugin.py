@@ -9,7 +9,8 @@ import structlog
 
 from libs.redis_link.link import RedisLink
 from libs.testkit.brokers import Cluster, four_processes, one_process
-from libs.testkit.servers import Servers, kinds, versions
+from libs.testkit.servers import kinds, versions
+from libs.testkit.shared_servers import Servers
 
 
 def pytest_configure() -> None:

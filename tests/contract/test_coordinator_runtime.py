@@ -19,7 +19,8 @@ from libs.redis_link.connection import connect
 from libs.stream_log.memory import MemoryStreamLog
 from libs.stream_log.port import StreamLog
 from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import CLUSTER, Servers, kinds
+from libs.testkit.servers import kinds
+from libs.testkit.shared_servers import CLUSTER, Servers
 from libs.testkit.waiting import eventually
 from services.share_coordinator.config import ShareCoordinatorConfig
 from services.share_coordinator.core.combine import StateBatch

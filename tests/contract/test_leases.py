@@ -13,7 +13,8 @@ from libs.leases.redis import RedisLeaseStore
 from libs.redis_link.connection import connect
 from libs.redis_link.keys import Keys
 from libs.redis_link.port import Link
-from libs.testkit.servers import CLUSTER, Servers, kinds
+from libs.testkit.servers import kinds
+from libs.testkit.shared_servers import CLUSTER, Servers
 
 A = "share-coordinator:1"
 B = "share-coordinator:2"

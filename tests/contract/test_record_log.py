@@ -26,7 +26,8 @@ from libs.redis_link.link import LinkSettings, RedisLink
 from libs.stream_log.memory import Fault
 from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
 from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import CLUSTER, Server, Servers, binaries, kinds, running
+from libs.testkit.servers import Server, binaries, kinds, running
+from libs.testkit.shared_servers import CLUSTER, Servers
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode, KafkaError
 from tests.support.lease import Lease

@@ -14,7 +14,8 @@ from libs.redis_link.connection import connect
 from libs.stream_log.memory import MemoryStreamLog
 from libs.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
 from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import CLUSTER, Servers, kinds
+from libs.testkit.servers import kinds
+from libs.testkit.shared_servers import CLUSTER, Servers
 
 SHARD = "share-coordinator:7"
 

@@ -46,7 +46,7 @@ from services.share_partition_leader.service.led_partition import LedPartition
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 from services.share_partition_leader.service.state import PersistedState, is_changed, load_state, share_key
 from services.share_partition_leader.service.tallies import Tallies
-from services.share_partition_leader.service.tracing import leader_traces
+from services.share_partition_leader.service.tracing import leader_traces, share_group_partition
 from services.share_partition_leader.service.writing import Turns
 from sharebroker.cancellation import end
 from sharebroker.errors import ErrorCode, KafkaError
@@ -347,7 +347,7 @@ class Leadership:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         stored = PersistedState(persister, self._turns, group_id, led.log)
-        make = ShareGroupPartition if led.traces is None else led.traces.share_partition
+        make = share_group_partition(led.traces)
         made = make(group_id, led.topic.name, led.log, core, stored, partial(self._forget, led))
         made.tell_start()
         led.ready[group_id] = made

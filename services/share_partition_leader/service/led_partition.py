@@ -14,7 +14,7 @@ from libs.record_log.partition_log import PartitionLog
 from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
 
 if TYPE_CHECKING:
-    from services.share_partition_leader.service.traced_partition import PartitionTraces
+    from services.share_partition_leader.service.partition_traces import PartitionTraces
 
 
 @dataclass(slots=True)

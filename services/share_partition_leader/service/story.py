@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from opentelemetry.trace import Span, SpanKind
 
@@ -13,13 +13,11 @@ from services.share_partition_leader.core.in_flight import Transition
 from services.share_partition_leader.core.states import RecordState
 from services.share_partition_leader.core.values import LostLock, StateBatch
 from services.share_partition_leader.service.holders import member_of
+from services.share_partition_leader.service.partition_traces import PartitionTraces
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.tracing import names
 from sharebroker.tracing.context import TraceContext
 from sharebroker.tracing.tracer import context_of, fail, link
-
-if TYPE_CHECKING:
-    from services.share_partition_leader.service.traced_partition import PartitionTraces
 
 LOST: Final = "lock lost"
 _MOST_HELD: Final = 10_000
