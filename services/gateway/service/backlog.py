@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from libs.clock import now
+from libs.config.reset import OffsetReset
 from services.gateway.clients.deadline import Deadline
 from services.gateway.service.cluster import list_offsets
 from services.gateway.service.gateway import Gateway
@@ -14,6 +16,7 @@ from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 
 _UNKNOWN: Final = -1
+_NONE: Final = -1
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -23,8 +26,8 @@ _Place = tuple[str, int]
 async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
     """Records that the group has not finished, of one topic or of all that it reads ("").
 
-    A partition of which nothing is stored counts as a whole where the group begins with the earliest record,
-    else not at all: where the group will begin is not decided yet. Raises KafkaError unless all is known.
+    A partition of which nothing is stored counts from where `share.auto.offset.reset` has the group begin; with
+    `latest` not at all, for that is decided when somebody reads. Raises KafkaError unless all is known.
     """
     request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
     described = await describe_offsets(
@@ -41,9 +44,15 @@ async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadlin
     for row in rows.values():
         _raise(row)
     known = {place: row.lag for place, row in rows.items() if row.lag != _UNKNOWN}
-    begins_early = gateway.catalog.group_config(group_id).offset_reset.strategy == "earliest"
-    fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins_early else ()
-    return sum(known.values()) + await _records(gateway, sorted(fresh), deadline)
+    begins = _begins(gateway.catalog.group_config(group_id).offset_reset)
+    fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins != _LATEST else ()
+    return sum(known.values()) + await _records(gateway, sorted(fresh), begins, deadline)
+
+
+def _begins(reset: OffsetReset) -> int:
+    """The timestamp to ask a log for."""
+    at = {"latest": _LATEST, "earliest": _EARLIEST}
+    return at.get(reset.strategy, max(int(now() * 1000) - reset.duration_ms, 0))
 
 
 def _all_of(gateway: Gateway, topic: str) -> Iterable[_Place]:
@@ -51,19 +60,26 @@ def _all_of(gateway: Gateway, topic: str) -> Iterable[_Place]:
     return [] if found is None else [(found.topic_id, index) for index in range(found.partitions)]
 
 
-async def _records(gateway: Gateway, places: Sequence[_Place], deadline: Deadline) -> int:
-    """How many records there are."""
-    total = 0
-    for sign, timestamp in ((1, _LATEST), (-1, _EARLIEST)) if places else ():
-        asked = [
-            leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
-            for topic_id, partition in places
-        ]
-        found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=asked), deadline)
-        for row in found.partitions:
-            _raise(row)
-            total += sign * row.offset
-    return max(total, 0)
+async def _records(gateway: Gateway, places: Sequence[_Place], since: int, deadline: Deadline) -> int:
+    """How many records there are from a timestamp on."""
+    begins = await _offsets(gateway, places, since, deadline)
+    ends = await _offsets(gateway, [place for place in places if begins[place] != _NONE], _LATEST, deadline)
+    return sum(max(end - begins[place], 0) for place, end in ends.items())
+
+
+async def _offsets(
+    gateway: Gateway, places: Sequence[_Place], timestamp: int, deadline: Deadline
+) -> dict[_Place, int]:
+    if not places:
+        return {}
+    asked = [
+        leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
+        for topic_id, partition in places
+    ]
+    found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=asked), deadline)
+    for row in found.partitions:
+        _raise(row)
+    return {(row.topic_id, row.partition): row.offset for row in found.partitions}
 
 
 def _raise(

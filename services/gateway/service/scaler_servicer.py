@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any, Final
 
 from services.gateway.clients.deadline import Deadline
@@ -33,15 +34,16 @@ class ScalerServicer(ExternalScalerServicer):
         self, request: pb.ScaledObjectRef, context: Any
     ) -> AsyncIterator[pb.IsActiveResponse]:
         """See the proto."""
-        trigger, told, cut = trigger_of(request.scalerMetadata), None, _Cut()
-        with self._gateway.serving(cut.fail):
-            while not cut.error:
+        # KEDA comes back soon after an end; after each failure it waits twice as long, and goes on doing so.
+        trigger, told, stopping = trigger_of(request.scalerMetadata), None, asyncio.Event()
+        with self._gateway.serving(lambda _: stopping.set()):
+            while not stopping.is_set():
                 active = await self._is_active(trigger, Deadline(REQUEST_TIMEOUT))
                 if active is not told:
                     told = active
                     yield pb.IsActiveResponse(result=active)
-                await cut.wait(LOOK_EVERY)
-            raise cut.error
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), LOOK_EVERY)
 
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, context: Any) -> pb.GetMetricSpecResponse:
         """See the proto."""
@@ -63,24 +65,3 @@ class ScalerServicer(ExternalScalerServicer):
 
     async def _backlog(self, trigger: Trigger, deadline: Deadline) -> int:
         return await backlog(self._gateway, trigger.group_id, trigger.topic, deadline)
-
-
-class _Cut:
-    """Ends a stream from outside."""
-
-    def __init__(self) -> None:
-        self.error: BaseException | None = None
-        self._told = asyncio.Event()
-
-    def fail(self, error: BaseException) -> None:
-        """End it."""
-        self.error = error
-        self._told.set()
-
-    async def wait(self, seconds: float) -> None:
-        """Until it is ended, or for so long."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._told.wait()
-        except TimeoutError:
-            pass

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from libs.testkit.brokers import one_process
 from libs.testkit.waiting import eventually
 from sharebroker.errors import ErrorCode
 from sharebroker.keda import externalscaler_pb2 as pb
@@ -100,6 +101,19 @@ async def test_a_group_that_nobody_knows_wants_no_workers(channel: grpc.aio.Chan
         assert await keda.metric() == 0
 
 
+async def test_a_group_that_begins_some_time_back_wants_workers_for_what_is_as_young(
+    channel: grpc.aio.Channel, client: Client
+) -> None:
+    topic, _ = await client.create(2)
+    await client.publish(topic, "abc")
+    young, late = [
+        Keda(channel, {"group": await client.group(share_auto_offset_reset=reset), "topic": topic})
+        for reset in ("by_duration:P1D", "latest")
+    ]
+    assert (await young.metric(), await late.metric()) == (3, 0)
+    assert (await young.active(), await late.active()) == (True, False)
+
+
 async def test_a_stream_tells_every_change(channel: grpc.aio.Channel, client: Client) -> None:
     topic, _ = await client.create()
     group = await client.group()
@@ -129,3 +143,21 @@ async def test_a_trigger_without_a_group_is_refused(channel: grpc.aio.Channel) -
         refused = await refusal(call)
         assert refused.code is ErrorCode.INVALID_REQUEST
         assert refused.fields == ("scalerMetadata.group",)
+
+
+async def test_names_that_nothing_can_have_are_refused(channel: grpc.aio.Channel) -> None:
+    for metadata, field in (({"group": "g" * 2**15}, "group"), ({"group": "g", "topic": "a topic"}, "topic")):
+        keda = Keda(channel, metadata)
+        refused = await refusal(keda.stub.IsActive(keda.ref, timeout=TIMEOUT))
+        assert refused.fields == (f"scalerMetadata.{field}",)
+
+
+async def test_a_gateway_that_stops_ends_a_stream_well() -> None:
+    """KEDA waits twice as long after each failure, and never less again: it comes back soon after an end."""
+    with one_process() as cluster:
+        async with grpc.aio.insecure_channel(cluster.address) as channel:
+            keda = Keda(channel, {"group": "g"})
+            stream = keda.stub.StreamIsActive(keda.ref, timeout=TIMEOUT)
+            assert await told(stream) is False
+            await asyncio.to_thread(cluster.processes[-1].stop)
+            assert await stream.read() is grpc.aio.EOF

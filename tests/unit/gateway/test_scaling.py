@@ -29,6 +29,8 @@ def test_all_that_can_be_said() -> None:
         ({"group": "g", "lagPerWorker": "0"}, "lagPerWorker"),
         ({"group": "g", "lagPerWorker": "many"}, "lagPerWorker"),
         ({"group": "g", "lagPerWorker": "9" * 19}, "lagPerWorker"),
+        ({"group": "g", "lagPerWorker": str(2**63 // 1000 + 1)}, "lagPerWorker"),
+        ({"group": "g" * 2**15}, "group"),
         ({"group": "g", "lagPerWorkr": "5"}, "lagPerWorkr"),
         ({"group": "g", "topicFromEnv": "TOPIC"}, "topicFromEnv"),
         ({"group": "g", "activationLag": "-1"}, "activationLag"),
@@ -44,3 +46,10 @@ def test_what_is_wrong_is_told_by_its_name(said: dict[str, str], field: str) -> 
 
 def test_a_metric_s_name_is_one_that_kubernetes_takes() -> None:
     assert trigger_of({"group": "My group/1"}).metric == "sharebroker-my-group-1"
+
+
+def test_a_topic_s_name_is_one_that_a_topic_can_have() -> None:
+    with pytest.raises(KafkaError) as refused:
+        trigger_of({"group": "g", "topic": "no such/topic"})
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [violation.field for violation in refused.value.violations] == ["scalerMetadata.topic"]
