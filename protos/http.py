@@ -64,7 +64,7 @@ def openapi() -> str:
     with tempfile.TemporaryDirectory() as folder:
         options = [f"grpc_api_configuration={RULES}", "allow_merge=true", "merge_file_name=api"]
         # A plugin written in Go wants to know packages, though none is made.
-        options += ["disable_default_errors=true", *(f"M{each}={Path(each).parent}" for each in protos())]
+        options += [*(f"M{each}={Path(each).parent}" for each in protos())]
         _protoc(f"--plugin={GENERATOR}", f"--openapiv2_out={','.join(options)}:{folder}")
         made: dict[str, Any] = json.loads((Path(folder) / "api.swagger.json").read_text())
     made["info"] = {"title": "Sharebroker", "version": "v1"}

@@ -41,8 +41,8 @@ class Trigger(NamedTuple):
 def trigger_of(metadata: Mapping[str, str]) -> Trigger:
     """Read a trigger's metadata.
 
-    Raises KafkaError INVALID_REQUEST, also for a key that nobody knows, INVALID_TOPIC_EXCEPTION for a name that no
-    topic can have.
+    Raises KafkaError INVALID_REQUEST, also for a key that nobody knows, INVALID_TOPIC_EXCEPTION for what can
+    not be a topic's name.
     """
     for name in sorted(metadata):
         if name not in _OURS and name.removesuffix(_FROM_ENV) not in _KEDAS:

@@ -26,8 +26,8 @@ _Place = tuple[str, int]
 async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
     """Records that the group has not finished, of one topic or of all that it reads ("").
 
-    A partition of which nothing is stored counts from where `share.auto.offset.reset` has the group begin; with
-    `latest` not at all, for that is decided when somebody reads. Raises KafkaError unless all is known.
+    A partition of which nothing is stored counts from where `share.auto.offset.reset` has the group begin;
+    with `latest` not at all, for that is decided when somebody reads. Raises KafkaError unless all is known.
     """
     request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
     described = await describe_offsets(

@@ -7,6 +7,8 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from libs.testkit.brokers import Cluster, one_process
 from libs.testkit.servers import free_port
 from libs.testkit.waiting import until
 from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
+from sharebroker.errors import ErrorCode
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 
@@ -50,16 +53,23 @@ def cluster() -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def door(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where Envoy listens, for the cluster."""
-    port, folder = free_port(), tmp_path_factory.mktemp("envoy")
-    config = folder / "envoy.yaml"
-    config.write_text(yaml.safe_dump(configuration(cluster.address, port)))
+    with envoy(cluster.address, tmp_path_factory.mktemp("envoy")) as door:
+        until(lambda: curl(f"{door}/v1/metadata")[0] == 200, SECONDS)
+        yield door
+
+
+@contextmanager
+def envoy(server: str, folder: Path) -> Iterator[str]:
+    """Where Envoy listens, for a server."""
+    door, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
+    config.write_text(yaml.safe_dump(configuration(server, int(door.rpartition(":")[2]))))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        until(lambda: process.poll() is not None or answers(f"127.0.0.1:{port}"), SECONDS)
+        until(lambda: process.poll() is not None or curl(f"{door}/v1/metadata")[0] != 0, SECONDS)
         assert process.poll() is None, (folder / "log").read_text()
-        yield f"127.0.0.1:{port}"
+        yield door
     finally:
         process.kill()
         process.wait()
@@ -71,10 +81,6 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2 * SECONDS)
     body, _, status = done.stdout.rpartition("\n")
     return int(status or 0), json.loads(body) if body.startswith("{") else body
-
-
-def answers(address: str) -> bool:
-    return curl(f"{address}/v1/metadata")[0] == 200
 
 
 @needs_envoy
@@ -114,21 +120,52 @@ async def test_a_record_is_published_acquired_and_accepted(cluster: Cluster, doo
 
 @needs_envoy
 @pytest.mark.parametrize(
-    ("path", "body", "status", "said"),
+    ("path", "body", "status", "reason", "said"),
     [
-        ("/v1/topics/absent/records", '{"records": [{"text": "a"}]}', 404, "absent"),
-        ("/v1/nothing", None, 404, ""),
-        ("/v1/metadata?nothing=1", None, 400, "nothing"),
-        ("/v1/topics", "{", 400, ""),
-        ("/v1/groups/a/acquire", '{"topics": []}', 400, "topics"),
+        (
+            "/v1/topics/absent/records",
+            '{"records": [{"text": "a"}]}',
+            404,
+            "UNKNOWN_TOPIC_OR_PARTITION",
+            "absent",
+        ),
+        ("/v1/groups/a/acquire", '{"topics": []}', 400, "INVALID_REQUEST", "topic"),
+        # What Envoy refuses.
+        ("/v1/nothing", None, 404, "INVALID_REQUEST", "/v1/nothing"),
+        ("/v1/metadata?nothing=1", None, 400, "INVALID_REQUEST", "nothing"),
+        ("/v1/topics", "{", 400, "INVALID_REQUEST", ""),
+        ("/v1/topics/a/records", '{"records": [{"value": "*"}]}', 400, "INVALID_REQUEST", "records[0].value"),
+        (
+            "/v1/topics/a/records",
+            '{"topic": "b", "records": [{"text": "a"}]}',
+            400,
+            "INVALID_REQUEST",
+            "topic",
+        ),
     ],
 )
 def test_refusals_have_a_status_and_a_reason(
-    door: str, path: str, body: str | None, status: int, said: str
+    door: str, path: str, body: str | None, status: int, reason: str, said: str
 ) -> None:
     answer = curl(f"{door}{path}", *(["-d", body] if body is not None else []))
     assert answer[0] == status, answer
-    assert said in json.dumps(answer[1])
+    assert reason_of(answer[1]) == reason
+    assert said in answer[1]["message"]
+
+
+@needs_envoy
+def test_a_server_that_is_away_is_told_as_other_refusals_are(tmp_path: Path) -> None:
+    with envoy(f"127.0.0.1:{free_port()}", tmp_path) as door:
+        status, refusal = curl(f"{door}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
+    assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
+
+
+def reason_of(refusal: dict[str, Any]) -> str:
+    """What a refusal's ErrorInfo says."""
+    info = refusal["details"][0]
+    assert (info["@type"], info["domain"]) == ("type.googleapis.com/google.rpc.ErrorInfo", "sharebroker")
+    assert info["metadata"]["kafka_error_code"] == str(ErrorCode[info["reason"]].value)
+    return str(info["reason"])
 
 
 def test_descriptors_are_what_the_protos_make_today() -> None:
@@ -144,3 +181,12 @@ def test_every_path_is_described() -> None:
 
 def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda found: f"_{found[0].lower()}", name)
+
+
+def test_every_path_describes_what_a_refusal_has() -> None:
+    described = json.loads(OPENAPI.read_text())
+    calls = [call for path in described["paths"].values() for call in path.values()]
+    assert {call["responses"]["default"]["schema"]["$ref"] for call in calls} == {
+        "#/definitions/googlerpcStatus"
+    }
+    assert {"code", "message", "details"} == set(described["definitions"]["googlerpcStatus"]["properties"])
