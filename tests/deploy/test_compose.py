@@ -62,6 +62,13 @@ def test_what_is_answered_is_on_disk() -> None:
     assert options["--maxmemory-policy"] == "noeviction"
 
 
+def test_a_valkey_that_loads_its_file_is_waited_for() -> None:
+    """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
+    check = SERVICES["valkey"]["healthcheck"]
+    assert check["test"] == ["CMD", "valkey-cli", "-e", "ping"]
+    assert check["start_period"] == "10m"
+
+
 @every_service
 def test_compose_can_wait_for_it(name: str) -> None:
     assert "disable" not in SERVICES[name].get("healthcheck", {}), "`up --wait` fails at such a container"

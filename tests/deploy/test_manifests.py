@@ -215,6 +215,21 @@ def test_the_built_in_valkey_promises_what_we_do() -> None:
         assert [client.config_get(name)[name] for name in names] == ["yes", "always", "", "noeviction"]
 
 
+def test_a_valkey_that_loads_its_file_lives_and_does_not_serve() -> None:
+    """It answers with an error then, for which valkey-cli ends with 1 by `-e` alone."""
+    (container,) = find("defaults", "StatefulSet", "sharebroker-valkey")["spec"]["template"]["spec"][
+        "containers"
+    ]
+    asked = {
+        probe: container[f"{probe}Probe"]["exec"]["command"] for probe in ("startup", "readiness", "liveness")
+    }
+    assert asked == {
+        "startup": ["valkey-cli", "ping"],
+        "readiness": ["valkey-cli", "-e", "ping"],
+        "liveness": ["valkey-cli", "ping"],
+    }
+
+
 def test_helm_test_finds_records_again(tmp_path: Path) -> None:
     container = find("defaults", "Pod", "sharebroker-test")["spec"]["containers"][0]
     script = container["args"][0].replace("/tmp/", f"{tmp_path}/")

@@ -5,33 +5,37 @@
 {{- define "sharebroker.fullname" -}}
 {{- $name := include "sharebroker.name" . }}
 {{- $whole := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) }}
-{{- default $whole .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- default $whole .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* Two releases that share a Redis find nothing of each other's. */}}
+{{- /* Two releases that share a Redis find nothing of each other's, also where 64 characters are too few for both names. */}}
 {{- define "sharebroker.clusterId" -}}
-{{- default (printf "%s_%s" .Release.Namespace (include "sharebroker.fullname" .)) .Values.clusterId | trunc 64 }}
+{{- $whole := printf "%s_%s" .Release.Namespace (include "sharebroker.fullname" .) }}
+{{- $fits := ternary $whole (printf "%s_%s" (trunc 55 $whole) (sha256sum $whole | trunc 8)) (le (len $whole) 64) }}
+{{- default $fits .Values.clusterId }}
 {{- end }}
 
 {{- define "sharebroker.serviceAccount" -}}
 {{- default (ternary (include "sharebroker.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
 {{- end }}
 
+{{- /* Where an image is, as Kubernetes wants it. Call with (list $ .Values.image). */}}
 {{- define "sharebroker.image" -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{- $image := index . 1 }}
+{{- $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ default (index . 0).Chart.AppVersion $image.tag }}{{ end }}
 {{- end }}
 
 {{- define "sharebroker.selector" -}}
-app.kubernetes.io/name: {{ include "sharebroker.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "sharebroker.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end }}
 
 {{- define "sharebroker.labels" -}}
 {{ include "sharebroker.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | replace "+" "_" | quote }}
 app.kubernetes.io/part-of: sharebroker
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
 {{- /* A role's values: what it does not say itself stands in roleDefaults. Call with (list $ "gateway"). */}}
@@ -40,10 +44,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- mustMergeOverwrite (deepCopy $root.Values.roleDefaults) (deepCopy (index $root.Values.roles (index . 1))) | toYaml }}
 {{- end }}
 
+{{- /* A role's properties, before those of all. Call with (list $ VALUES). */}}
+{{- define "sharebroker.settings" -}}
+{{- merge (deepCopy (default dict (index . 1).settings)) (default dict (index . 0).Values.settings) | toYaml }}
+{{- end }}
+
 {{- /* Kafka clients outside know each gateway by an address of its own, so gateways need numbers then. */}}
 {{- define "sharebroker.kind" -}}
 {{- $root := index . 0 }}
-{{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (ne $root.Values.kafka.external.type "")) }}
+{{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (not (empty $root.Values.kafka.external.type))) }}
 {{- end }}
 
 {{- /*
@@ -99,7 +108,7 @@ tls://{{ $door }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files
 {{- if .Values.tls.secret -}}
 - name: tls
   secret:
-    secretName: {{ .Values.tls.secret }}
+    secretName: {{ .Values.tls.secret | quote }}
     defaultMode: 0440
 {{- end }}
 {{- end }}
@@ -147,8 +156,8 @@ capabilities:
 - name: SHAREBROKER_REDIS
   valueFrom:
     secretKeyRef:
-      name: {{ $redis.urlSecret.name }}
-      key: {{ $redis.urlSecret.key }}
+      name: {{ $redis.urlSecret.name | quote }}
+      key: {{ $redis.urlSecret.key | quote }}
 {{- else if $redis.url -}}
 - name: SHAREBROKER_REDIS
   value: {{ $redis.url | quote }}
@@ -158,8 +167,8 @@ capabilities:
 - name: REDIS_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ .secret }}
-      key: {{ .key }}
+      name: {{ .secret | quote }}
+      key: {{ .key | quote }}
 {{ end }}
 {{- end -}}
 - name: SHAREBROKER_REDIS

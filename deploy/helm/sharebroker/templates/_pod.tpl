@@ -1,7 +1,7 @@
 {{- define "sharebroker.podSpec" -}}
 {{- $root := .root }}
 {{- $values := .values -}}
-serviceAccountName: {{ include "sharebroker.serviceAccount" $root }}
+serviceAccountName: {{ include "sharebroker.serviceAccount" $root | quote }}
 automountServiceAccountToken: false
 # A Service's name must not turn into variables of ours.
 enableServiceLinks: false
@@ -13,7 +13,7 @@ imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with $values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- if ne $values.spread "None" }}
 topologySpreadConstraints:
@@ -48,7 +48,7 @@ volumes:
   {{- if $root.Values.redis.ca.secret }}
   - name: redis-ca
     secret:
-      secretName: {{ $root.Values.redis.ca.secret }}
+      secretName: {{ $root.Values.redis.ca.secret | quote }}
   {{- end }}
   {{- with $values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
@@ -60,7 +60,7 @@ volumes:
 {{- $values := .values }}
 {{- $kafka := and (eq .role "gateway") $root.Values.kafka.enabled }}
 {{- $numbered := eq (include "sharebroker.kind" (list $root .role)) "StatefulSet" -}}
-image: {{ include "sharebroker.image" $root }}
+image: {{ include "sharebroker.image" (list $root $root.Values.image) }}
 imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 args:
   - serve
@@ -89,7 +89,7 @@ args:
   {{- range $name, $level := $root.Values.features }}
   - --feature={{ $name }}={{ $level }}
   {{- end }}
-  {{- range $key, $value := merge (deepCopy $values.settings) $root.Values.settings }}
+  {{- range $key, $value := include "sharebroker.settings" (list $root $values) | fromYaml }}
   - {{ printf "--set=%s=%s" $key (include "sharebroker.scalar" $value) | quote }}
   {{- end }}
 env:
