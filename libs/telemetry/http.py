@@ -12,7 +12,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
 
-MOST_CONNECTIONS: Final = 32
+MOST_CONNECTIONS: Final = 128
 PATIENCE: Final = 10.0
 """Seconds that a connection has for its request and for taking the answer."""
 
@@ -40,12 +40,15 @@ Page = Callable[[], Awaitable[Reply]]
 
 
 class HttpServer:
-    """Serves `pages` by their path. More than `MOST_CONNECTIONS` at a time are closed as they come."""
+    """Serves `pages` by their path, to `MOST_CONNECTIONS` at a time: one more, and the oldest is cut off.
+
+    So those who dawdle keep no probe out.
+    """
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # in the order in which they came
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port; 0 takes a free one. Raises KafkaError INVALID_CONFIG."""
@@ -70,11 +73,15 @@ class HttpServer:
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._serving) >= MOST_CONNECTIONS:
-            writer.transport.abort()
-            return
+            self._end(next(iter(self._serving)))
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._serving[task] = writer
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        if (writer := self._serving.pop(task, None)) is not None:
+            writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -88,8 +95,6 @@ class HttpServer:
                 await writer.wait_closed()
         except (OSError, asyncio.IncompleteReadError):  # TimeoutError is an OSError
             pass
-        finally:
-            writer.transport.abort()
 
     async def _reply(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
         try:
