@@ -49,7 +49,7 @@ class Target:
         local = parts.scheme == "unix"
         db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
         if not db.isdigit():
-            raise RedisUrlInvalid(f"{db!r} is no Redis database number")
+            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: the database is no number")
         return cls(
             host=parts.hostname or "127.0.0.1",
             port=port,
@@ -174,6 +174,7 @@ class Server:
 
 
 def shown(url: str) -> str:
-    """A URL for people to read: whoever it logs in as, how is left out."""
+    """A URL for people to read: how it logs in is left out, also where nothing says where that begins."""
     before, at, address = url.rpartition("@")
-    return f"{before.partition('//')[0]}//***@{address}" if at else url
+    scheme, begun, _ = before.partition("://")
+    return f"{scheme}{begun}***@{address}" if begun else f"{at and '***@'}{address}"

@@ -51,8 +51,10 @@ def serve(
     redis: Annotated[
         str | None,
         typer.Option(
+            envvar="SHAREBROKER_REDIS",
             help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one: redis://, "
-            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://."
+            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://. With a password rather as a variable, "
+            "which no list of processes shows.",
         ),
     ] = None,
     advertise: Annotated[

@@ -13,12 +13,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
 import grpc
 import pytest
 
 from libs.testkit.brokers import Serve
-from libs.testkit.servers import answers
+from libs.testkit.servers import answers, running
 from libs.testkit.waiting import until
 from tests.support.client import connected
 
@@ -114,6 +115,19 @@ def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
     assert facts["metrics"] == "127.0.0.1:9100"
     assert facts["properties"]["cluster.id"] == "orders"
     assert not (tmp_path / "data").exists()
+
+
+def test_redis_is_named_where_no_list_of_processes_shows_it(tmp_path: Path) -> None:
+    with running("valkey", "--requirepass", "hush") as redis:
+        serve = Serve(tmp_path, [])
+        with patch.dict(os.environ, SHAREBROKER_REDIS=f"redis://:hush@127.0.0.1:{redis.port}"):
+            serve.start()
+        try:
+            assert serve.process is not None
+            assert b"hush" not in Path(f"/proc/{serve.process.pid}/cmdline").read_bytes()
+        finally:
+            assert serve.stop() == 0
+        assert Failing(SHAREBROKER_REDIS=":hush@here").sentence().startswith("'***@here' is no Redis URL")
 
 
 def test_sentinels_are_printed_without_secrets() -> None:

@@ -65,7 +65,6 @@ imagePullPolicy: {{ $root.Values.image.pullPolicy }}
 args:
   - serve
   - --roles={{ .role }}
-  - --redis=$(SHAREBROKER_REDIS)
   - --grpc=0.0.0.0:9090
   - --advertise=$(POD_IP):9090
   - --metrics=0.0.0.0:9100
