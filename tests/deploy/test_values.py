@@ -123,3 +123,27 @@ def test_names_that_yaml_reads_otherwise_stay_names() -> None:
     assert set(strings(objects, "secretName")) == {"2", "3"}
     assert set(strings(objects, "priorityClassName")) == {"4"}
     assert set(strings(objects, "serviceAccountName")) == {"5"}
+
+
+@pytest.mark.parametrize(
+    ("values", "meant"),
+    [
+        ("roleDefaults", {"test", "gateway", "group-coordinator", "share-coordinator"}),
+        ("redis.builtIn", {"valkey"}),
+        ("pipeline", {"pipeline"}),
+    ],
+)
+def test_every_pod_can_be_told_where_to_run(values: str, meant: set[str]) -> None:
+    """Also that of `helm test`: where nodes are of several kinds, its image may run on few."""
+    objects = made(
+        f"--set={values}.nodeSelector.pool=queues,{values}.tolerations[0].key=queues",
+        f"--set={values}.priorityClassName=high,pipeline.enabled=true",
+        "--set=roles.share-partition-leader.nodeSelector.pool=others",
+    )
+    told = set()
+    for _, pod in pods(objects):
+        if pod.get("nodeSelector") == {"pool": "queues"}:
+            assert pod["tolerations"] == [{"key": "queues"}]
+            assert pod["priorityClassName"] == "high"
+            told.add(pod["containers"][0]["name"])
+    assert told == meant

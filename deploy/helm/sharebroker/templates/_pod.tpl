@@ -1,3 +1,12 @@
+{{- /* Which nodes a pod may run on, and what it may push away there; nothing where nothing is said. */}}
+{{- define "sharebroker.placement" -}}
+{{- $said := dict }}
+{{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
+{{- with index $ $field }}{{ $_ := set $said $field . }}{{ end }}
+{{- end }}
+{{- with $said }}{{ toYaml . }}{{ end }}
+{{- end }}
+
 {{- define "sharebroker.podSpec" -}}
 {{- $root := .root }}
 {{- $values := .values -}}
@@ -12,9 +21,6 @@ securityContext:
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.priorityClassName }}
-priorityClassName: {{ . | quote }}
-{{- end }}
 {{- if ne $values.spread "None" }}
 topologySpreadConstraints:
   {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
@@ -27,11 +33,8 @@ topologySpreadConstraints:
         app.kubernetes.io/component: {{ $.role }}
   {{- end }}
 {{- end }}
-{{- range $field := list "nodeSelector" "tolerations" "affinity" }}
-{{- with index $values $field }}
-{{ $field }}:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
+{{- with include "sharebroker.placement" $values }}
+{{ . }}
 {{- end }}
 containers:
   - name: {{ .role }}
