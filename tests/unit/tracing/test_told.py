@@ -85,13 +85,26 @@ def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
     assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
 
 
+TRACES = {
+    "/few": b'{"data": [{}]}',
+    "/number": b'{"data": 5}',
+    "/odd": b'{"data": [{"processes": {}, "spans": [{"spanID": 1}]}]}',
+}
+"""Traces that are none, by the place they are at."""
+
+
 class Answers(BaseHTTPRequestHandler):
     """What answers may be, by the path."""
 
     def do_GET(self) -> None:
-        status, body = {"/html": (200, b"<html>"), "/list": (200, b"[]")}.get(
-            self.path.removesuffix("/api/services"), (404, b"no")
-        )
+        about, _, path = self.path.partition("/api/")
+        if about == "/rude":
+            self.wfile.write(b"good day\r\n\r\n")
+            return
+        pages = {"/html": b"<html>", "/list": b"[]", "/text": b'{"data": "a"}'} | TRACES
+        status, body = (200, pages[about]) if about in pages else (404, b"no")
+        if about in TRACES and path == "services":
+            body = b'{"data": ["a"]}'
         self.send_response(status)
         self.end_headers()
         self.wfile.write(body)
@@ -120,6 +133,9 @@ def test_what_is_no_jaeger_is_told(website: str) -> None:
     for path, what in (
         ("/html", "does not answer as Jaeger"),
         ("/list", "does not answer as Jaeger"),
+        ("/text", "does not answer as Jaeger"),
+        ("/rude", "does not answer as Jaeger"),
+        *((place, "does not answer as Jaeger") for place in TRACES),
         ("/none", "answers 404 to /api/services"),
     ):
         code, text = said(website + path)
@@ -132,4 +148,29 @@ def test_nobody_there_is_told() -> None:
     code, text = said(f"http://127.0.0.1:{free_port()}")
     assert code == 2
     assert "refused" in text
-    assert said("localhost:16686")[0] == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:16686",
+        "http://",
+        "http://[::1",
+        "http://a:port",
+        "http://a:99999",
+        "http://a/b c",
+        "http://me:hush@a",
+    ],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    code, text = said(url)
+    assert code == 2
+    assert text.startswith("sharebroker: --jaeger takes http://HOST:PORT, not ")
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize("hours", ["inf", "1e300", "nan", "-1"])
+def test_it_looks_back_as_far_as_can_be(hours: str) -> None:
+    result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--hours", hours])
+    assert result.exit_code == 2
+    assert "--hours" in result.stderr

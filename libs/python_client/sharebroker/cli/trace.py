@@ -21,6 +21,7 @@ EXAMPLES: Final = (
     "sharebroker trace orders 0 4711",
     "sharebroker trace orders 0 4711 --group billing --jaeger http://127.0.0.1:16686",
 )
+_MOST_HOURS: Final = 100_000.0
 _COLUMNS: Final = (
     Column("AFTER", "after", number=True),
     Column("TOOK", "took", number=True),
@@ -43,7 +44,9 @@ def trace(
         str,
         typer.Option("--jaeger", envvar="SHAREBROKER_JAEGER", metavar="URL", help="Jaeger's query API."),
     ] = "http://127.0.0.1:16686",
-    hours: Annotated[float, typer.Option("--hours", min=0, help="How far to look back.")] = 48.0,
+    hours: Annotated[
+        float, typer.Option("--hours", min=0, max=_MOST_HOURS, help="How far to look back.")
+    ] = 48.0,
     as_json: AsJson = False,
 ) -> None:
     """Tell a record's way from Jaeger: who made, appended, acquired, lost and settled it, and when.

@@ -47,7 +47,7 @@ def _of_trace(trace: Mapping[str, Any]) -> Iterator[Told]:
     for span in trace["spans"]:
         tags = {tag["key"]: tag["value"] for tag in span.get("tags") or ()}
         named = [
-            (one["refType"], SpanName(one["traceID"], one["spanID"])) for one in span["references"] or ()
+            (one["refType"], SpanName(one["traceID"], one["spanID"])) for one in span.get("references") or ()
         ]
         own = [name for kind, name in named if kind == _CHILD and name.trace == span["traceID"]]
         failed = tags.get("error") in (True, "true")
