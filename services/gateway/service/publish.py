@@ -21,6 +21,7 @@ from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.records.batch_builder import HEADER_BYTES, BatchBuilder, Header
 from sharebroker.records.compression import CODECS
 from sharebroker.records.partitioner import Partitioner
+from sharebroker.tracing.context import BYTES as TRACE_BYTES
 
 _RECORD_OVERHEAD = 40  # of a record beside its key, value and headers, at most; and of each header
 
@@ -76,16 +77,18 @@ def _placed(
     size = min(PUBLISH_BATCH_BYTES, limit)
     partitioner = Partitioner(size, random.randrange)
     timestamp_ms = round(now() * 1000)
+    weights = [_checked_weight(index, record, topic, limit) for index, record in enumerate(records)]
     placed: dict[int, _Batches] = {}
-    for index, record in enumerate(records):
-        weight = _checked_weight(index, record, topic, limit)
+    for index, (record, weight) in enumerate(zip(records, weights, strict=True)):
         if record.HasField("partition"):
             partition = record.partition
         else:
             key = record.key if record.HasField("key") else None
             partition = partitioner.partition(key, weight, topic.partitions)
         batches = placed.setdefault(partition, _Batches(size))
-        traced = [] if traces is None else traces.begin(record, partition, len(batches.indexes))
+        traced: list[Header] = []
+        if traces is not None and weight + HEADER_BYTES + TRACE_BYTES <= limit:
+            traced = traces.begin(record, partition, len(batches.indexes))
         batches.add(index, record, timestamp_ms, traced)
     return placed
 

@@ -194,6 +194,14 @@ async def test_a_caller_has_its_calls_in_its_trace(collected: Traced) -> None:
     ]
 
 
+async def test_a_record_that_fits_is_taken_with_traces_and_without(collected: Traced) -> None:
+    """Headers of a trace would make a batch too large that is not."""
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create(max_message_bytes="1000")
+        await client.publish(topic, ["x" * 890, "y"], partition=0)
+    assert len(by_operation(story(collected, topic, "create", "send", "append"), topic)["create"]) == 1
+
+
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
     mine = TraceContext(int(uuid4()), 7)

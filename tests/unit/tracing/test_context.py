@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from opentelemetry.trace import TraceState
 
 from sharebroker.tracing.context import TraceContext, of_headers, parse
 
@@ -44,8 +45,28 @@ def test_a_later_version_may_say_more() -> None:
     assert parse("cc" + PARENT[2:] + "-what-will-be") == CONTEXT
 
 
-def test_a_state_too_long_is_left_out() -> None:
-    assert parse(PARENT, "a=" + "b" * 511) == CONTEXT
+@pytest.mark.parametrize("state", ["a=b", "a=b,c=d", "a@v=b , ", "1x/y@z=~ !"])
+def test_a_state_is_passed_on_as_it_came(state: str) -> None:
+    assert parse(PARENT, state) == CONTEXT._replace(state=state)
+    assert len(TraceState.from_header([state])) == sum("=" in part for part in state.split(","))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "a=" + "b" * 511,
+        "a",
+        "a=",
+        "A=b",
+        "a=b=c",
+        "a=\xff",
+        "\xff\xfe=",
+        "a=b,a=c",
+        ",".join(f"a{number}=b" for number in range(33)),
+    ],
+)
+def test_a_state_that_nobody_can_read_is_left_out(state: str) -> None:
+    assert parse(PARENT, state) == CONTEXT
 
 
 def test_the_last_header_counts() -> None:

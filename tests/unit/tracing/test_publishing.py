@@ -14,6 +14,7 @@ from opentelemetry.trace import SpanKind
 from services.gateway.service.tracing import PublishTraces
 from sharebroker.aio import Producer
 from sharebroker.gateway.v1.produce_pb2 import PublishRecord
+from sharebroker.producer.config import ProducerConfig
 from sharebroker.share_partition_leader.v1.share_partition_leader_pb2 import ProduceResponse
 from sharebroker.tracing import switch
 from sharebroker.tracing.limit import SpanLimit
@@ -93,6 +94,18 @@ def test_without_room_nobody_asks_again_for_a_moment() -> None:
     assert traces.full_until == 0.0
     assert traces.begin("orders", (), 5.0) is None
     assert 5.0 < traces.full_until < 5.1
+
+
+async def test_a_record_is_not_traced_where_that_would_be_too_much_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = Told(1.0)
+    monkeypatch.setattr(switch, "on", told.tracer)
+    config = ProducerConfig(max_request_size=1000)
+    async with FakeGateway() as gateway, Producer(gateway.address, config) as producer:
+        for size in (950, 200):
+            await producer.publish("orders", b"x" * size, partition=0)
+    assert told.spans["create orders"] == 1
 
 
 @pytest.mark.parametrize(("ratio", "spans"), [(1.0, 1 << 30), (0.1, 1 << 30), (1.0, 20), (0.0, 1 << 30)])

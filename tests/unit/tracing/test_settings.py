@@ -105,6 +105,8 @@ def test_a_queue_follows_the_variables() -> None:
         ("OTEL_METRICS_EXEMPLAR_FILTER", "zzz"),
         ("OTEL_BSP_EXPORT_TIMEOUT", "abc"),
         ("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.namespace"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "a=b,=c"),
         ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc"),
         ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-5"),
         ("OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES", "UNAVAILABLE,TIRED"),
@@ -172,7 +174,6 @@ def test_what_opentelemetry_takes_is_taken(tmp_path: Path) -> None:
 
 def test_names_that_nobody_knows_are_told_and_those_of_other_tools_are_not() -> None:
     others = (
-        "OTEL_RESOURCE_ATTRIBUTES",
         "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
         "OTEL_SERVICE_NAME",
         "OTEL_LOG_LEVEL",

@@ -20,6 +20,7 @@ from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker.records.batch_builder import Header
 from sharebroker.tracing.application import record_traces
+from sharebroker.tracing.context import BYTES as TRACE_BYTES
 
 if TYPE_CHECKING:
     from sharebroker.tracing.publishing import RecordTraces
@@ -81,7 +82,8 @@ class Publishing:
     ) -> Publication:
         self._untraced = traces.left_out()
         timestamp, key, value, headers = record
-        span = traces.begin(topic, headers, now)
+        fits = len(key or b"") + len(value or b"") + TRACE_BYTES <= self._config.max_request_size
+        span = traces.begin(topic, headers, now) if fits else None
         if span is None:
             return self._buffer.append(topic, partition, record, now)
         told = (timestamp, key, value, (*headers, *traces.headers(span)))

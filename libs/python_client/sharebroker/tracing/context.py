@@ -11,8 +11,16 @@ STATE: Final = "tracestate"
 LENGTH: Final = 55
 """Characters of a `traceparent` of version 00."""
 
+BYTES: Final = 768
+"""What the headers of a context add to a record at most."""
+
 _SAMPLED: Final = 1
 _LONGEST_STATE: Final = 512
+_MOST_MEMBERS: Final = 32
+_MEMBER: Final = re.compile(
+    r"([a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    r"=[ !-+\--<>-~]{0,255}[!-+\--<>-~]"
+)
 _FORM: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 
 
@@ -49,7 +57,14 @@ def parse(parent: str, state: str = "") -> TraceContext | None:
     trace_id, span_id = int(form[2], 16), int(form[3], 16)
     if not trace_id or not span_id:
         return None
-    return TraceContext(trace_id, span_id, int(form[4], 16), state if len(state) <= _LONGEST_STATE else "")
+    return TraceContext(trace_id, span_id, int(form[4], 16), state if state and _is_state(state) else "")
+
+
+def _is_state(text: str) -> bool:
+    """Whether it is a `tracestate` that can be passed on; who reads it complains of others."""
+    members = [member for part in text.split(",") if (member := part.strip(" \t"))]
+    names = {member.partition("=")[0] for member in members if _MEMBER.fullmatch(member)}
+    return len(text) <= _LONGEST_STATE and len(members) == len(names) <= _MOST_MEMBERS
 
 
 def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> TraceContext | None:

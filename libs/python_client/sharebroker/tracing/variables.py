@@ -87,6 +87,10 @@ def _codes(text: str) -> bool:
     return all(code.strip().upper() in _CODES for code in text.split(",") if code.strip())
 
 
+def _attributes(text: str) -> bool:
+    return all(part.partition("=")[0].strip() and "=" in part for part in text.split(","))
+
+
 _HEADERS: Final[Check] = (_headers, "NAME=VALUE, several with commas between, values URL-encoded")
 _FILE: Final[Check] = (_file, "a file that can be read")
 _SWITCH: Final = _one_of("true", "false")
@@ -119,6 +123,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
         "explicit_bucket_histogram", "base2_exponential_bucket_histogram"
     ),
     "OTEL_METRICS_EXEMPLAR_FILTER": _one_of("always_on", "always_off", "trace_based"),
+    "OTEL_RESOURCE_ATTRIBUTES": (_attributes, "NAME=VALUE, several with commas between"),
     "OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES": (
         _codes,
         "gRPC's status codes, with commas between",
@@ -139,7 +144,6 @@ _KNOWN: Final = frozenset(
         "OTEL_NODE_IP",
         "OTEL_POD_IP",
         "OTEL_PROPAGATORS",
-        "OTEL_RESOURCE_ATTRIBUTES",
         "OTEL_SDK_DISABLED",
         "OTEL_SEMCONV_STABILITY_OPT_IN",
         "OTEL_SERVICE_NAME",
