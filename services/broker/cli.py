@@ -95,6 +95,7 @@ def serve(
     metrics: Annotated[
         str | None,
         typer.Option(
+            envvar="SHAREBROKER_METRICS",
             help="HOST:PORT for Prometheus (/metrics) and probes (/startedz, /readyz, /livez), over plain "
             "HTTP; nowhere if not set."
         ),

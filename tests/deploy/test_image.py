@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from libs.testkit.brokers import Serve
+from sharebroker.cli.probe import DEFAULT_URL, probe
 from tests.architecture.sources import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -69,6 +73,19 @@ def test_nobody_is_root_in_it_and_sigterm_drains() -> None:
     assert "\nSTOPSIGNAL SIGTERM\n" in FINAL
     assert re.search(r'^HEALTHCHECK .*CMD \["sharebroker", "probe", "live"\]$', FINAL, re.MULTILINE)
     assert '\nENTRYPOINT ["sharebroker"]\n' in FINAL
+
+
+def test_whatever_serves_in_it_tells_the_health_check_how_it_is(tmp_path: Path) -> None:
+    """Also as the README has it: `serve` with options of one's own, of which none is --metrics."""
+    (address,) = re.findall(r"SHAREBROKER_METRICS=(\S+)", FINAL)
+    assert address.rpartition(":")[2] == DEFAULT_URL.rpartition(":")[2]
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
+    with patch.dict(os.environ, SHAREBROKER_METRICS="127.0.0.1:0"):
+        serve.start()
+    try:
+        assert probe(["live", "--url", f"http://{serve.facts['metrics']}"]) == 0
+    finally:
+        assert serve.stop() == 0
 
 
 def test_only_what_is_needed_is_sent_to_the_builder() -> None:

@@ -1,0 +1,84 @@
+"""What `helm install` says at its end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.deploy.chart import CHART, HELM, KUBERNETES, NO_HELM, helm
+
+pytestmark = pytest.mark.skipif(HELM is None, reason=NO_HELM)
+
+TLS = "tls.secret=certificate,tls.clientAuth=required"
+BY_NAME = "kafka.external.advertise=kafka-$(POD_INDEX).example.com:443"
+
+
+@pytest.fixture(scope="module")
+def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart with its notes in an object: without a cluster helm tells them nobody."""
+    folder = shutil.copytree(CHART, tmp_path_factory.mktemp("chart") / "sharebroker")
+    shutil.copy(folder / "templates" / "NOTES.txt", folder / "files" / "NOTES.txt")
+    (folder / "templates" / "notes.yaml").write_text(
+        '{{ dict "notes" (tpl (.Files.Get "files/NOTES.txt") .) | toJson }}\n'
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            "",
+            [
+                "deployment/sharebroker-gateway",
+                "gRPC   sharebroker.queues:9090",
+                "Kafka  sharebroker.queues:9092",
+            ],
+        ),
+        (
+            "kafka.external.type=NodePort",
+            ["statefulset/", "from outside: NODE:31090 to NODE:31091, NODE as kubectl"],
+        ),
+        ("kafka.external.type=NodePort,roles.gateway.replicas=1", ["from outside: NODE:31090, NODE as"]),
+        (
+            f"kafka.external.type=LoadBalancer,{BY_NAME}",
+            [
+                "kafka-0.example.com:443 to kafka-1.example.com:443, which have to lead to Services "
+                "sharebroker-kafka-0 to sharebroker-kafka-1\n"
+            ],
+        ),
+        (
+            f"kafka.external.type=ClusterIP,kafka.external.ingress.className=nginx,{BY_NAME},{TLS}",
+            ["have to lead to Ingress sharebroker-kafka\n", "of Secret certificate; clients need one"],
+        ),
+        ("service.type=LoadBalancer", ["from outside: kubectl -n queues get service sharebroker\n"]),
+        ("redis.builtIn.persistence.enabled=false", ["It has no volume"]),
+        (
+            "networkPolicy.clients[0].podSelector.matchLabels.uses=queues,keda.scaledObjects[0].name=a,"
+            "keda.scaledObjects[0].group=b,keda.scaledObjects[0].target.name=c",
+            ["KEDA's operator has to be among networkPolicy.clients"],
+        ),
+        (
+            "networkPolicy.restrictEgress=true,env.OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317",
+            ["Spans reach nobody outside their pod", "opens no way to http://jaeger:4317."],
+        ),
+    ],
+)
+def test_notes_say_where_it_serves_and_what_is_missing(chart: Path, values: str, said: list[str]) -> None:
+    done = helm(
+        *("template", "sharebroker", str(chart), "--namespace=queues", f"--kube-version={KUBERNETES}"),
+        *("--show-only=templates/notes.yaml", f"--set={values}"),
+    )
+    assert done.returncode == 0, done.stderr
+    (notes,) = (one["notes"] for one in yaml.safe_load_all(done.stdout) if one)
+    assert all(one in notes for one in said), notes
+    assert "$(" not in notes
+    assert "<no value>" not in notes
+
+
+def test_notes_without_kafka_name_no_port_of_it(chart: Path) -> None:
+    done = helm("template", "a", str(chart), "--show-only=templates/notes.yaml", "--set=kafka.enabled=false")
+    assert "9092" not in done.stdout
