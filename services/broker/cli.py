@@ -97,7 +97,7 @@ def serve(
         typer.Option(
             envvar="SHAREBROKER_METRICS",
             help="HOST:PORT for Prometheus (/metrics) and probes (/startedz, /readyz, /livez), over plain "
-            "HTTP; nowhere if not set."
+            "HTTP; nowhere if not set.",
         ),
     ] = None,
     tls_cert: Annotated[
