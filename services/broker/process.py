@@ -15,6 +15,7 @@ import orjson
 import structlog
 
 from libs.leases.holder import LeaseHolder
+from libs.leases.tidings import Tidings
 from libs.rpc.limits import UnderWay
 from libs.rpc.server import GrpcServer
 from libs.rpc.tls import Tls
@@ -83,6 +84,8 @@ class Process:
         kafka = self._bind_kafka(self.address, tls)
         base = await lay(self._settings, self.address, Edge(kafka, tls), watching, self._stack)
         follow_level(base.catalog)
+        tidings = Tidings(base.holder)
+        self._stack.push_async_callback(tidings.stop)
         watching.metrics.add(server.counts.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):
@@ -97,6 +100,7 @@ class Process:
             metrics=self.watched_at,
             roles=sorted(self._settings.roles),
         )
+        tidings.start()
 
     def _reachable(self, host: str) -> str:
         """What other processes can use: a host that stands for every address names no machine."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
 
+import structlog
+
 from libs.rpc.in_band import refusal
 from services.group_coordinator.core.commands import (
     AlterOffsets,
@@ -19,6 +21,8 @@ from services.group_coordinator.service.shards import Shards
 from services.group_coordinator.service.share_states import Failures, ShareStates
 from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+
+_events = structlog.get_logger()
 
 Changed = Callable[[str, Collection[TopicPartition]], Awaitable[None]]
 """Gets a group id, and partitions."""
@@ -60,6 +64,7 @@ class Administration:
             await to_the_end(self._delete_group(DeleteGroup(group_id, group_epoch)))
         except KafkaError as error:
             return _DeletedGroup(group_id=group_id, **refusal(error))
+        _events.info("group deleted", group=group_id)
         return _DeletedGroup(group_id=group_id)
 
     async def _alter_offsets(
@@ -75,6 +80,11 @@ class Administration:
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
             await self._changed(request.group_id, plan.initialize.start_offsets)
+            _events.info(
+                "offsets of a group altered",
+                group=request.group_id,
+                partitions=len(plan.initialize.start_offsets),
+            )
         return pb.AlterShareGroupOffsetsResponse(
             responses=[self._altered(topic, plan, failures) for topic in request.topics]
         )
@@ -100,6 +110,9 @@ class Administration:
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan)
             await self._changed(request.group_id, plan.partitions)
+            _events.info(
+                "offsets of a group deleted", group=request.group_id, topics=list(request.topic_names)
+            )
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
         return pb.DeleteShareGroupOffsetsResponse(
             responses=[self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]

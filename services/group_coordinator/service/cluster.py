@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+import structlog
+
 from libs.catalog.codec import CatalogCodec
 from libs.catalog.commands import (
     AlterConfigs,
@@ -33,6 +35,7 @@ from sharebroker.errors import ErrorCode, KafkaError
 CatalogHost = ShardHost[CatalogCommand, CatalogRecord, CatalogReply]
 
 _logger = logging.getLogger(__name__)
+_events = structlog.get_logger()
 _NAMING_PAUSE: Final = 0.1
 
 _RESOURCE_TYPES: Final[Mapping[int, ResourceType]] = {int(kind): kind for kind in ResourceType}
@@ -111,6 +114,8 @@ class Cluster(ClusterServiceServicer):
         )
         if not isinstance(topic, Topic):
             return pb.CreateTopicsResponse.Topic(name=asked.name, **_in_band(topic))
+        if not validate_only:
+            _events.info("topic created", topic=topic.name, id=topic.topic_id, partitions=topic.partitions)
         return pb.CreateTopicsResponse.Topic(
             name=topic.name,
             topic_id=topic.topic_id,
@@ -122,12 +127,15 @@ class Cluster(ClusterServiceServicer):
         topic = await self._ask(DeleteTopic(asked.name, asked.topic_id))
         if not isinstance(topic, Topic):
             return pb.DeleteTopicsResponse.Topic(name=asked.name, topic_id=asked.topic_id, **_in_band(topic))
+        _events.info("topic deleted", topic=topic.name, id=topic.topic_id)
         return pb.DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
 
     async def _grow(
         self, asked: pb.CreatePartitionsRequest.Topic, validate_only: bool
     ) -> pb.CreatePartitionsResponse.Topic:
         outcome = await self._ask(CreatePartitions(asked.name, asked.count, validate_only))
+        if not isinstance(outcome, KafkaError) and not validate_only:
+            _events.info("partitions added to a topic", topic=asked.name, partitions=asked.count)
         return pb.CreatePartitionsResponse.Topic(name=asked.name, **_in_band(outcome))
 
     async def _alter(
@@ -137,7 +145,11 @@ class Cluster(ClusterServiceServicer):
             command = _alteration(asked, validate_only)
         except KafkaError as error:
             return _altered(asked, error)
-        return _altered(asked, await self._ask(command))
+        outcome = await self._ask(command)
+        if isinstance(outcome, Mapping) and outcome and not validate_only:
+            kind, name = command.resource.type.name.lower(), command.resource.name
+            _events.info("settings changed", of=kind, name=name, settings=dict(outcome))
+        return _altered(asked, outcome)
 
     async def _ask(self, command: CatalogCommand) -> CatalogReply | KafkaError:
         try:

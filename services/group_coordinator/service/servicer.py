@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from libs.persister.port import Persister
 from libs.rpc.transaction_check import TransactionCheck
 from libs.tasks import Tasks
@@ -40,6 +42,7 @@ from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoo
 from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as log_pb
 
 _logger = logging.getLogger(__name__)
+_events = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     def fenced(self, group_id: str, member_id: str) -> None:
         """Takes note that a member's session ran out: it has departed as soon as that is durable."""
+        _events.info("session of a member timed out", group=group_id, member=member_id)
         self._tasks.spawn(self._fence(group_id, member_id))
 
     def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:

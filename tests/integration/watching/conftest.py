@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from libs.testkit.brokers import Serve
+from libs.testkit.plugin import TEST_PROPERTIES
 from libs.testkit.servers import Server, running
 from tests.support.client import TIMEOUT
 
@@ -87,15 +88,13 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return wanted.items() <= labels.items()
 
 
-LOCKS = "group.share.min.record.lock.duration.ms=1000"
-
-
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """One process with all roles."""
     folder: Path = tmp_path_factory.mktemp("watched")
     with running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis:
-        options = ["--redis", redis.url, "--metrics", "127.0.0.1:0", "--set", LOCKS]
+        options = ["--redis", redis.url, "--metrics", "127.0.0.1:0"]
+        options += [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
         serve = Serve(folder, options, "watched")
         serve.start()
         yield Watched(serve, redis)

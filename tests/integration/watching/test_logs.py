@@ -10,8 +10,9 @@ from pathlib import Path
 from libs.testkit.brokers import Serve
 from libs.testkit.servers import Server
 from libs.testkit.waiting import eventually
+from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
 from tests.integration.watching.conftest import Watched
-from tests.support.client import connected
+from tests.support.client import TIMEOUT, connected
 
 
 def lines(watched: Watched) -> list[dict[str, object]]:
@@ -38,6 +39,36 @@ async def test_the_level_can_be_changed_while_it_runs(watched: Watched) -> None:
         await eventually(lambda: _serves(watched), 60)
     (line, *_) = [line for line in lines(watched) if str(line["event"]).startswith(loss)]
     assert (line["level"], line["logger"]) == ("warning", "libs.redis_link.link")
+
+
+async def test_what_happens_is_told_once(watched: Watched) -> None:
+    """Topics, settings, groups; members whose session ran out."""
+    async with connected(watched.serve.address) as client:
+        topic, topic_id = await client.create(partitions=2)
+        group = await client.group(share_session_timeout_ms="1000")
+        await client.heartbeat(group, "silent", 0, [topic])
+
+        def told() -> list[tuple[object, object]]:
+            here = (topic, group)
+            return [
+                (line["event"], line["level"])
+                for line in lines(watched)
+                if not {line.get("topic"), line.get("name"), line.get("group")}.isdisjoint(here)
+            ]
+
+        await eventually(lambda: len(told()) == 3, 60)
+        await client.admin.DeleteGroups(groups.DeleteGroupsRequest(group_ids=[group]), timeout=TIMEOUT)
+        await client.delete(topic)
+    assert told() == [
+        ("topic created", "info"),
+        ("settings changed", "info"),
+        ("session of a member timed out", "info"),
+        ("group deleted", "info"),
+        ("topic deleted", "info"),
+    ]
+    created = next(line for line in lines(watched) if line.get("id") == topic_id)
+    assert created["partitions"] == 2
+    assert any(line["event"] == "leases moved" for line in lines(watched))
 
 
 def _restart(redis: Server) -> None:
