@@ -47,7 +47,7 @@ def test_lint_is_clean(case: Path) -> None:
 
 
 @pytest.mark.skipif(not TOOLS.exists(), reason=NO_TOOLS)
-@pytest.mark.parametrize("version", ["1.32", "1.34", "1.37"])
+@pytest.mark.parametrize("version", ["1.30", "1.32", "1.34", "1.37"])
 def test_kubernetes_knows_every_field(version: str) -> None:
     command = [str(TOOLS), "-m", "kubernetes_validate", "-k", version, "--strict", "--quiet", "--no-warn"]
     done = subprocess.run(

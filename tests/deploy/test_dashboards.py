@@ -23,7 +23,10 @@ from tests.support.prometheus import MISSING, PROMETHEUS, Prometheus, prometheus
 pytestmark = pytest.mark.skipif(PROMETHEUS is None, reason=MISSING)
 
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
-_GRAFANAS: Final = {"$__rate_interval": "10s", "$group": ".*", "$topic": ".*"}
+_GRAFANAS: Final = {
+    "$__rate_interval": "10s",
+    **dict.fromkeys(("$namespace", "$release", "$group", "$topic"), ".*"),
+}
 _PATIENCE: Final = 90.0
 # Nothing is told of what has never happened, and should not.
 _QUIET: Final = {("coordinator", "Appends that failed"), ("overview", "Kafka requests refused")}

@@ -100,3 +100,21 @@ def test_each_goes_off_by_itself(tmp_path: Path) -> None:
     case = tmp_path / "trouble.yml"
     case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": tests}))
     promtool("test", "rules", str(case))
+
+
+def test_what_another_release_has_hides_nothing(tmp_path: Path) -> None:
+    series = [
+        {"series": f'sharebroker_members{{release="{release}",role="{role}"}}', "values": _STAYS}
+        for release, roles in (("whole", "abcd"), ("lame", "abc"))
+        for role in roles
+    ]
+    expected = [{"labels": '{alertname="SharebrokerRoleAway",release="lame"}', "value": 1}]
+    asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
+    test = {
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": [{"expr": asked, "eval_time": "1h", "exp_samples": expected}],
+    }
+    case = tmp_path / "two.yml"
+    case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
+    promtool("test", "rules", str(case))

@@ -49,6 +49,37 @@ def test_every_metric_that_is_asked_for_exists() -> None:
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_dashboards_show_the_releases_that_are_chosen_alone(path: Path) -> None:
+    """Several may be at one Prometheus; where nothing tells them apart (Compose) all are chosen."""
+    dashboard = json.loads(path.read_text())
+    variables = {one["name"]: one for one in dashboard["templating"]["list"]}
+    assert {variables[name]["allValue"] for name in ("namespace", "release")} == {".*"}
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    asked += [variables[name]["query"]["query"] for name in ("group", "topic") if name in variables]
+    chosen = '{namespace=~"$namespace",release=~"$release"'
+    assert all(len(_NAME.findall(expression)) == expression.count(chosen) for expression in asked)
+
+
+def test_alerts_are_about_one_release() -> None:
+    for alert in ALERTS:
+        for labels in re.findall(r"\b(?:by|on) \(([^)]*)\)", alert["expr"]):
+            assert labels.startswith("namespace, release") or labels == "instance"
+
+
+@pytest.mark.skipif(HELM is None, reason=NO_HELM)
+@pytest.mark.parametrize(
+    ("kind", "endpoints"), [("podMonitor", "podMetricsEndpoints"), ("serviceMonitor", "endpoints")]
+)
+def test_monitors_tell_releases_apart(kind: str, endpoints: str) -> None:
+    done = template(f"--set=monitoring.{kind}.enabled=true", "--show-only=templates/monitoring.yaml")
+    monitor = next(one for one in manifests(done.stdout) if one["kind"].endswith("Monitor"))
+    (endpoint,) = monitor["spec"][endpoints]
+    assert endpoint["relabelings"] == [
+        {"sourceLabels": ["__meta_kubernetes_pod_label_app_kubernetes_io_instance"], "targetLabel": "release"}
+    ]
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
 def test_dashboards_can_be_provisioned(path: Path) -> None:
     dashboard = json.loads(path.read_text())
     assert dashboard["uid"] == f"sharebroker-{path.stem}"
