@@ -128,6 +128,7 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
 
 def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
     settings = facts.settings
+    lost = "the last second" if settings.get("appendfsync") == "everysec" else "the last half minute"
     if not settings:
         yield Finding(
             Level.WARNING,
@@ -146,8 +147,8 @@ def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             facts.name,
-            f"appendfsync is {settings.get('appendfsync')}: a power cut can lose what was answered last.",
-            "CONFIG SET appendfsync always, where a second of answered writes is too much to lose.",
+            f"appendfsync is {settings.get('appendfsync')}: a power cut can lose {lost} of answered writes.",
+            f"CONFIG SET appendfsync always, where {lost} of them is too much to lose.",
         )
     elif settings.get("no-appendfsync-on-rewrite") == "yes":
         yield Finding(
