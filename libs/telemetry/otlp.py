@@ -29,7 +29,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from libs.clock import now
 from libs.telemetry.exposition import Exposition
 from libs.telemetry.metrics import TURN, Family, Kind, Metrics, Sample
-from sharebroker.tracing import setup
+from sharebroker.tracing import over_http, setup
 from sharebroker.tracing.settings import TracingSettings
 
 _log = structlog.get_logger()
@@ -55,7 +55,7 @@ class MetricsExport:
         self._exposition = exposition
         self._every = settings.metrics_every
         self._resource = setup.resource(attributes)
-        self._exporter = OTLPMetricExporter(endpoint=settings.metrics)
+        self._exporter = _exporter(str(settings.metrics), settings.metrics_over_http)
         self._begun = _nanoseconds()
         self._task: asyncio.Task[None] | None = None
 
@@ -95,6 +95,10 @@ class MetricsExport:
                     turn_ends = loop.time() + _SLICE
             read.append(metric(family._replace(samples=samples), self._begun, at))
         return read
+
+
+def _exporter(endpoint: str, http: bool) -> over_http.Metrics | OTLPMetricExporter:
+    return over_http.Metrics(endpoint) if http else OTLPMetricExporter(endpoint=endpoint)
 
 
 def metric(family: Family, begun: int, at: int) -> Metric:

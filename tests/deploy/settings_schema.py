@@ -9,6 +9,7 @@ from libs.config.broker import BROKER_KEYS, ORDERED
 from libs.config.keys import LONG_MAX, Key, ValueType
 from services.gateway.kafka.features import SUPPORTED
 from sharebroker.tracing.sampling import SAMPLERS
+from sharebroker.tracing.settings import PROTOCOLS
 from tests.deploy.chart import CHART
 
 SCHEMA: Final = CHART / "values.schema.json"
@@ -21,9 +22,9 @@ _ENDPOINT: Final = {"type": "string", "pattern": "^(https?://[^@/\\s]+(/\\S*)?)?
 TRACING: Final[dict[str, dict[str, Any]]] = {
     "OTEL_TRACES_EXPORTER": {"enum": ["", "otlp", "none"]},
     "OTEL_METRICS_EXPORTER": {"enum": ["", "otlp", "none"]},
-    "OTEL_EXPORTER_OTLP_PROTOCOL": {"enum": ["", "grpc"]},
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": {"enum": ["", "grpc"]},
-    "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": {"enum": ["", "grpc"]},
+    "OTEL_EXPORTER_OTLP_PROTOCOL": {"enum": ["", *PROTOCOLS]},
+    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": {"enum": ["", *PROTOCOLS]},
+    "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": {"enum": ["", *PROTOCOLS]},
     "OTEL_EXPORTER_OTLP_ENDPOINT": _ENDPOINT,
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": _ENDPOINT,
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": _ENDPOINT,

@@ -156,7 +156,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("env.OTEL_TRACES_SAMPLER=foo", "'/env/OTEL_TRACES_SAMPLER': value must be one of"),
         ("env.OTEL_TRACES_SAMPLER_ARG=1.5", "'/env/OTEL_TRACES_SAMPLER_ARG'"),
         ("env.OTEL_EXPORTER_OTLP_ENDPOINT=collector:4317", "'/env/OTEL_EXPORTER_OTLP_ENDPOINT'"),
-        ("env.OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "'/env/OTEL_EXPORTER_OTLP_PROTOCOL'"),
+        ("env.OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "'/env/OTEL_EXPORTER_OTLP_PROTOCOL'"),
         ("env.OTEL_BSP_MAX_QUEUE_SIZE=0", "'/env/OTEL_BSP_MAX_QUEUE_SIZE': minimum"),
         (
             "monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
 
 import grpc
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
@@ -16,25 +19,30 @@ from sharebroker.tracing.told import SpanName, Told
 
 
 class Collector:
-    """Keeps all it is sent; `headers` are the metadata of the calls."""
+    """Keeps all it is sent; `headers` are the metadata of the calls, `paths` where they went over HTTP."""
 
     def __init__(self) -> None:
         self.address = ""
         self.requests: list[trace_service_pb2.ExportTraceServiceRequest] = []
         self.metrics: list[metrics_service_pb2.ExportMetricsServiceRequest] = []
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
 
     @property
     def url(self) -> str:
         return f"http://{self.address}"
 
     def Export(self, request: Any, context: grpc.ServicerContext) -> Any:
-        self.headers.append({str(name): str(value) for name, value in context.invocation_metadata()})
+        self.keep(request, {str(name): str(value) for name, value in context.invocation_metadata()})
         if isinstance(request, trace_service_pb2.ExportTraceServiceRequest):
-            self.requests.append(request)
             return trace_service_pb2.ExportTraceServiceResponse()
-        self.metrics.append(request)
         return metrics_service_pb2.ExportMetricsServiceResponse()
+
+    def keep(self, request: Any, headers: dict[str, str]) -> None:
+        """Take what was sent."""
+        self.headers.append(headers)
+        traces = isinstance(request, trace_service_pb2.ExportTraceServiceRequest)
+        (self.requests if traces else self.metrics).append(request)
 
     def spans(self) -> list[Told]:
         """All spans, in the order in which they began."""
@@ -70,6 +78,61 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 def _value(value: AnyValue) -> Any:
     return getattr(value, str(value.WhichOneof("value")))
+
+
+class _Posts(BaseHTTPRequestHandler):
+    """Takes OTLP over HTTP for the server's collector."""
+
+    server: _HttpCollector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.headers["content-encoding"] == "gzip":
+            body = gzip.decompress(body)
+        self.server.paths.append(self.path)
+        status = self.server.statuses.pop(0) if self.server.statuses else 200
+        if status == 200:
+            kind = _KINDS[self.path.partition("?")[0]]
+            self.server.collector.keep(kind.FromString(body), dict(self.headers.items()))
+        self.send_response(status)
+        if status == 302:
+            self.send_header("location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server has it
+        """Nowhere."""
+
+
+_KINDS: Final[dict[str, Any]] = {
+    "/v1/traces": trace_service_pb2.ExportTraceServiceRequest,
+    "/v1/metrics": metrics_service_pb2.ExportMetricsServiceRequest,
+}
+
+
+class _HttpCollector(ThreadingHTTPServer):
+    """`statuses` are what the next requests are answered, before all is taken; `paths` where they went."""
+
+    def __init__(self, collector: Collector) -> None:
+        super().__init__(("127.0.0.1", 0), _Posts)
+        self.collector = collector
+        self.statuses: list[int] = []
+        self.paths: list[str] = []
+
+
+@contextlib.contextmanager
+def collecting_over_http(*statuses: int) -> Iterator[Collector]:
+    """A collector on a free port; the first requests are answered with these."""
+    collector = Collector()
+    with _HttpCollector(collector) as server:
+        collector.address = f"127.0.0.1:{server.server_port}"
+        collector.paths, server.statuses = server.paths, list(statuses)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield collector
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @contextlib.contextmanager

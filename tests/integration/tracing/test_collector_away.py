@@ -37,11 +37,15 @@ def nobody_answers() -> Iterator[str]:
         yield f"http://127.0.0.1:{silent.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("away", [nobody_listens, nobody_answers])
-async def test_work_goes_on_where_nobody_takes_traces(away: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("away", "protocol"),
+    [(nobody_listens, "grpc"), (nobody_answers, "grpc"), (nobody_answers, "http/protobuf")],
+)
+async def test_work_goes_on_where_nobody_takes_traces(away: object, protocol: str, tmp_path: Path) -> None:
     assert callable(away)
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data"), "--metrics", "127.0.0.1:0"])
-    with away() as endpoint, tracing_here(endpoint, **SMALL), started(serve, endpoint, **SMALL):
+    small = {**SMALL, "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    with away() as endpoint, tracing_here(endpoint, **small), started(serve, endpoint, **small):
         async with connected(serve.address) as client, Producer(serve.address) as producer:
             topic, _ = await client.create()
             group = await client.group()

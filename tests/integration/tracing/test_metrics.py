@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from libs.testkit.brokers import Serve
 from libs.testkit.waiting import eventually
 from tests.integration.tracing.conftest import started
 from tests.support.client import connected
-from tests.support.otlp import Collector, collecting
+from tests.support.otlp import Collector, collecting, collecting_over_http
 
 
 def told(collector: Collector) -> dict[str, Any]:
@@ -23,10 +27,16 @@ def told(collector: Collector) -> dict[str, Any]:
     }
 
 
-async def test_a_collector_is_told_metrics(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("receiver", "protocol"), [(collecting, "grpc"), (collecting_over_http, "http/protobuf")]
+)
+async def test_a_collector_is_told_metrics(
+    receiver: Callable[[], AbstractContextManager[Collector]], protocol: str, tmp_path: Path
+) -> None:
     asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "200"}
+    asked["OTEL_EXPORTER_OTLP_PROTOCOL"] = protocol
     serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
-    with collecting() as collector, started(serve, collector.url, OTEL_TRACES_EXPORTER="none", **asked):
+    with receiver() as collector, started(serve, collector.url, OTEL_TRACES_EXPORTER="none", **asked):
         async with connected(serve.address) as client:
             topic, _ = await client.create()
             group = await client.group()

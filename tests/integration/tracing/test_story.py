@@ -21,7 +21,7 @@ import confluent_kafka
 import pytest
 from typer.testing import CliRunner
 
-from libs.testkit.brokers import four_processes, one_process
+from libs.testkit.brokers import Cluster, Serve, four_processes, one_process
 from libs.testkit.waiting import eventually, until
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.cli.app import app
@@ -29,10 +29,18 @@ from sharebroker.errors import ErrorCode
 from sharebroker.gateway.v1 import produce_pb2 as produce
 from sharebroker.tracing.context import TraceContext
 from sharebroker.tracing.told import Told, of_jaeger
-from tests.integration.tracing.conftest import CLIENT, LOCK, Traced, environment, serving, tracing_here
+from tests.integration.tracing.conftest import (
+    CLIENT,
+    LOCK,
+    Traced,
+    environment,
+    serving,
+    started,
+    tracing_here,
+)
 from tests.support.client import Client, connected
 from tests.support.jaeger import JAEGER, MISSING, jaeger
-from tests.support.otlp import collecting
+from tests.support.otlp import collecting, collecting_over_http
 
 PATIENCE = 30.0
 
@@ -224,6 +232,22 @@ async def test_kafka_clients_join(collected: Traced, codec: str) -> None:
     (appended,) = found
     assert (appended.operation, appended.parent) == (f"append {topic}", f"{7:016x}")
     assert appended.attributes["messaging.kafka.offset"] == 4
+
+
+async def test_a_collector_may_take_http(tmp_path: Path) -> None:
+    asked = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_EXPORTER_OTLP_HEADERS": "authorization=me"}
+    asked["OTEL_EXPORTER_OTLP_COMPRESSION"] = "gzip"
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
+    with collecting_over_http(503) as collector, started(serve, collector.url, **asked):
+        async with connected(serve.address) as client:
+            topic, _ = await client.create()
+            await client.publish(topic, ["a"], partition=0)
+        told = Traced(Cluster([serve], ""), collector.spans, collector.url)
+        spans = await asyncio.to_thread(story, told, topic, "create", "send", "append")
+    assert {span.service for span in spans} == {"sharebroker"}
+    assert set(collector.paths) == {"/v1/traces"}
+    assert {headers["Authorization"] for headers in collector.headers} == {"me"}
+    assert "telemetry does not arrive" not in serve.log
 
 
 async def test_a_refusal_says_why(collected: Traced) -> None:

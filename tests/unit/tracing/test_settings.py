@@ -56,6 +56,20 @@ def test_each_kind_may_go_elsewhere() -> None:
     assert (found.traces, found.metrics, found.metrics_every) == ("https://traces:1", "http://metrics:2", 0.5)
 
 
+def test_over_http_the_url_is_whole() -> None:
+    http = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_METRICS_EXPORTER": "otlp"}
+    found = parse({**http, ENDPOINT: "http://here:4318/otel/"})
+    assert (found.traces, found.metrics) == (
+        "http://here:4318/otel/v1/traces",
+        "http://here:4318/otel/v1/metrics",
+    )
+    assert (found.traces_over_http, found.metrics_over_http) == (True, True)
+    own = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://a/b", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}
+    found = parse({**http, **own})
+    assert (found.traces, found.metrics) == ("http://a/b", "http://127.0.0.1:4317")
+    assert (found.traces_over_http, found.metrics_over_http) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("sampler", "ratio", "found"),
     [
@@ -82,7 +96,7 @@ def test_a_queue_follows_the_variables() -> None:
     [
         ("OTEL_TRACES_EXPORTER", "zipkin"),
         ("OTEL_METRICS_EXPORTER", "prometheus"),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
         ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
         ("OTEL_TRACES_SAMPLER_ARG", "2"),
         ("OTEL_TRACES_SAMPLER_ARG", "some"),

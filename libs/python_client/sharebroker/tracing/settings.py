@@ -21,13 +21,15 @@ SAMPLER: Final = "OTEL_TRACES_SAMPLER"
 RATIO: Final = "OTEL_TRACES_SAMPLER_ARG"
 SERVICE: Final = "OTEL_SERVICE_NAME"
 
-_PROTOCOLS: Final = (
-    "OTEL_EXPORTER_OTLP_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
-    "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL",
-)
+PROTOCOL: Final = "OTEL_EXPORTER_OTLP_PROTOCOL"
+TRACES_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
+METRICS_PROTOCOL: Final = "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"
+
+PROTOCOLS: Final = ("grpc", "http/protobuf")
 _EXPORTERS: Final = ("otlp", "none")
 _DEFAULT_ENDPOINT: Final = "http://127.0.0.1:4317"
+_DEFAULT_OVER_HTTP: Final = "http://127.0.0.1:4318"
+_PATHS: Final = {TRACES_ENDPOINT: "/v1/traces", METRICS_ENDPOINT: "/v1/metrics"}
 _DEFAULT_SAMPLER: Final = "parentbased_always_on"
 
 
@@ -54,7 +56,7 @@ class Queue:
 class TracingSettings:
     """What is sent where; None instead of one: nothing is. Headers and certificates are the exporter's.
 
-    `unknown` names variables that nobody reads.
+    What goes over HTTP, not gRPC, has its whole URL here. `unknown` names variables that nobody reads.
     """
 
     traces: str | None
@@ -63,6 +65,8 @@ class TracingSettings:
     queue: Queue = field(default_factory=Queue)
     metrics_every: float = 60.0
     unknown: tuple[str, ...] = ()
+    traces_over_http: bool = False
+    metrics_over_http: bool = False
 
 
 OFF: Final = TracingSettings(None, None, Sampling(0.0, parent_based=False))
@@ -95,28 +99,37 @@ def parse(environment: Mapping[str, str]) -> TracingSettings:
     if disabled == "true":
         return OFF
     check(told)
-    for name in _PROTOCOLS:
-        if told.get(name, "grpc") != "grpc":
-            raise wrong(name, told[name], "grpc")
+    traces_over_http, metrics_over_http = (
+        _over_http(told, name) for name in (TRACES_PROTOCOL, METRICS_PROTOCOL)
+    )
     named = {name for name in (ENDPOINT, TRACES_ENDPOINT) if name in told}
     return TracingSettings(
-        _endpoint(told, TRACES, TRACES_ENDPOINT, "otlp" if named else "none"),
-        _endpoint(told, METRICS, METRICS_ENDPOINT, "none"),
+        _endpoint(told, TRACES, TRACES_ENDPOINT, "otlp" if named else "none", traces_over_http),
+        _endpoint(told, METRICS, METRICS_ENDPOINT, "none", metrics_over_http),
         _sampling(told),
         _queue(told),
         _number(told, "OTEL_METRIC_EXPORT_INTERVAL", 60_000, 100, 86_400_000) / 1000,
         unknown(told),
+        traces_over_http,
+        metrics_over_http,
     )
 
 
-def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str) -> str | None:
+def _over_http(told: Mapping[str, str], own: str) -> bool:
+    for name in (own, PROTOCOL):
+        if told.get(name, "grpc") not in PROTOCOLS:
+            raise wrong(name, told[name], " or ".join(PROTOCOLS))
+    return told.get(own, told.get(PROTOCOL)) == "http/protobuf"
+
+
+def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str, over_http: bool) -> str | None:
     kind = told.get(exporter, default)
     if kind not in _EXPORTERS:
         raise wrong(exporter, kind, " or ".join(_EXPORTERS))
     if kind == "none":
         return None
     name = own if own in told else ENDPOINT
-    address = told.get(name, _DEFAULT_ENDPOINT)
+    address = told.get(name, _DEFAULT_OVER_HTTP if over_http else _DEFAULT_ENDPOINT)
     try:
         parts = urlsplit(address)
         right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -124,7 +137,7 @@ def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str) ->
         right = False
     if not right or "@" in parts.netloc:
         raise wrong(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
-    return address
+    return address.rstrip("/") + _PATHS[own] if over_http and name == ENDPOINT else address
 
 
 def _sampling(told: Mapping[str, str]) -> Sampling:

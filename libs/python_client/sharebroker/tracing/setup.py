@@ -12,11 +12,12 @@ from typing import Final
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from sharebroker import clock
+from sharebroker.tracing import over_http
 from sharebroker.tracing.limit import SpanLimit
 from sharebroker.tracing.sampling import LOW, Sampling
 from sharebroker.tracing.settings import TracingSettings
@@ -38,7 +39,7 @@ class Exporting:
 
     tracer: Tracer
     provider: TracerProvider
-    exporter: OTLPSpanExporter
+    exporter: SpanExporter
 
     def stop(self) -> None:
         """Send what waits, for `LAST_WORDS` at most; blocks."""
@@ -62,7 +63,7 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
     """Export spans from here on. `settings.traces` must be told."""
     assert settings.traces is not None
     heed(warn)
-    exporter = OTLPSpanExporter(endpoint=settings.traces)
+    exporter = _exporter(settings.traces, settings.traces_over_http)
     queue = settings.queue
     provider = TracerProvider(
         ALWAYS_ON, resource(attributes), shutdown_on_exit=False, id_generator=_Ids(settings.sampling)
@@ -79,6 +80,10 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
     made = provider.get_tracer("sharebroker")
     tracer = Tracer(made, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
     return Exporting(tracer, provider, exporter)
+
+
+def _exporter(endpoint: str, http: bool) -> SpanExporter:
+    return over_http.Spans(endpoint) if http else OTLPSpanExporter(endpoint=endpoint)
 
 
 def heed(warn: Warn) -> None:
