@@ -3,41 +3,102 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 
 import pytest
 
 from libs.testkit.brokers import Cluster
+from libs.testkit.servers import free_port
+from libs.testkit.waiting import eventually
 from tests.languages.build import LANGUAGES, Language
-from tests.support.client import connected
+from tests.support.client import Client, connected
 
 TEXTS = [f"{'bad' if n % 10 == 3 else 'later' if n % 4 == 1 else 'good'} {n}" for n in range(40)]
 PARTITIONS = 2
 _TIME = 60.0
 
+each_language = pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.name)
-async def test_each_record_is_answered_for_and_finished(cluster: Cluster, language: Language) -> None:
+
+def start(language: Language, *words: str) -> subprocess.Popen[str]:
+    """The worker, if it is built."""
     if not language.steps:
         language.build()
     if not language.built:
         pytest.skip(f"it is not built, or older than its source: make languages LANGUAGE={language.name}")
+    command = [*language.command, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=language.folder, stdout=pipe, stderr=pipe, text=True)
+
+
+async def ended(worker: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Exit code and what it said, once it has ended."""
+    try:
+        said = await asyncio.to_thread(worker.communicate, timeout=_TIME)
+    finally:
+        worker.kill()
+    return worker.returncode, *said
+
+
+@each_language
+async def test_each_record_is_answered_for_and_finished(cluster: Cluster, language: Language) -> None:
     async with connected(cluster.address) as client:
         topic, topic_id = await client.create(PARTITIONS)
         group = await client.group()
         for number, text in enumerate(TEXTS):
             await client.publish(topic, [text], partition=number % PARTITIONS)
-        command = [*language.command, cluster.address, group, topic, str(len(TEXTS))]
-        done = await asyncio.to_thread(
-            subprocess.run, command, cwd=language.folder, capture_output=True, text=True, timeout=_TIME
-        )
-        assert (done.returncode, done.stderr) == (0, "")
-        seen = sorted((text, int(count)) for _, _, count, text in _lines(done.stdout))
+        code, out, err = await ended(start(language, cluster.address, group, topic, str(len(TEXTS))))
+        assert (code, err) == (0, "")
+        seen = sorted((text, int(count)) for _, _, count, text in _lines(out))
         tries = {text: 2 if text.startswith("later") else 1 for text in TEXTS}
         assert seen == sorted((text, count + 1) for text in TEXTS for count in range(tries[text]))
         for partition in range(PARTITIONS):
             stored = await client.finished(group, topic_id, partition)
             assert stored == set(range(len(TEXTS) // PARTITIONS))
+
+
+@each_language
+async def test_it_ends_where_more_are_finished_at_once_than_were_asked_for(
+    cluster: Cluster, language: Language
+) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create()
+        group = await client.group()
+        await client.publish(topic, [f"good {n}" for n in range(100)])
+        code, out, err = await ended(start(language, cluster.address, group, topic, "5"))
+        assert (code, err) == (0, "")
+        assert {int(offset) for _, offset, _, _ in _lines(out)} == await client.finished(group, topic_id)
+
+
+@each_language
+async def test_a_worker_that_is_told_to_stop_ends_well(cluster: Cluster, language: Language) -> None:
+    async with connected(cluster.address) as client:
+        topic, topic_id = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["good 0"])
+        worker = start(language, cluster.address, group, topic, "1000")
+        try:
+            await eventually(lambda: _worked(client, group, topic_id), _TIME)
+            worker.send_signal(signal.SIGTERM)
+        finally:
+            code, out, err = await ended(worker)
+        assert (code, out, err) == (0, "0 0 1 good 0\n", "")
+
+
+@each_language
+@pytest.mark.parametrize(
+    "words", [(), ("ADDRESS", "group", "topic", "many"), ("ADDRESS", "group", "topic", "1")]
+)
+async def test_what_is_wrong_is_told_in_a_line(language: Language, words: tuple[str, ...]) -> None:
+    nobody = f"127.0.0.1:{free_port()}"
+    code, out, err = await ended(start(language, *(nobody if word == "ADDRESS" else word for word in words)))
+    assert code != 0
+    assert (out, err.count("\n")) == ("", 1)
+
+
+async def _worked(client: Client, group: str, topic_id: str) -> bool:
+    return await client.finished(group, topic_id) == {0}
 
 
 def _lines(output: str) -> list[list[str]]:

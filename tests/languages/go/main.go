@@ -1,15 +1,19 @@
 // A work-queue consumer: worker ADDRESS GROUP TOPIC COUNT.
 //
-// Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+// Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
+// finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"log"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -21,6 +25,9 @@ import (
 const credit = 10
 
 func main() {
+	if len(os.Args) != 5 {
+		log.Fatalln("worker ADDRESS GROUP TOPIC COUNT")
+	}
 	address, group, topic := os.Args[1], os.Args[2], os.Args[3]
 	count, err := strconv.Atoi(os.Args[4])
 	check(err)
@@ -36,36 +43,65 @@ func main() {
 		},
 		Credit: credit,
 	}))
+	answers := make(chan *gateway.ConsumeResponse)
+	go receive(stream, answers)
 
+	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	final := map[uint64]bool{} // by the id of an acknowledgement: whether the record is then finished
-	for id, finished := uint64(0), 0; finished < count; {
-		answer, err := stream.Recv()
-		check(err)
-		request := &gateway.ConsumeRequest{}
-		for _, record := range answer.Records {
-			id++
-			verdict := decide(record.GetText(), record.DeliveryCount)
-			final[id] = verdict != delivery.AcknowledgeType_ACKNOWLEDGE_TYPE_RELEASE
-			fmt.Println(record.Partition, record.Offset, record.DeliveryCount, record.GetText())
-			request.Credit++
-			request.Acknowledgements = append(request.Acknowledgements, &delivery.Acknowledgement{
-				Id: id, TopicId: record.TopicId, Partition: record.Partition, FirstOffset: record.Offset,
-				LockToken: record.LockToken, Type: verdict,
-			})
-		}
-		if len(request.Acknowledgements) > 0 {
-			check(stream.Send(request))
-		}
-		for _, result := range answer.Results {
-			if result.ErrorCode != 0 {
-				log.Fatalln("not applied:", result.ErrorMessage)
+	for finished, stopping := 0, stopped.Done(); ; {
+		select {
+		case <-stopping:
+			stopping = nil
+			check(stream.CloseSend())
+		case answer, more := <-answers:
+			if !more {
+				return
 			}
-			if final[result.Id] {
-				finished++
+			for _, result := range answer.Results {
+				if result.ErrorCode != 0 {
+					log.Fatalln("not applied:", result.ErrorMessage)
+				}
+				if final[result.Id] {
+					finished++
+				}
+			}
+			if finished >= count {
+				stop()
+			}
+			if len(answer.Records) > 0 && stopped.Err() == nil {
+				check(stream.Send(answered(answer.Records, final)))
 			}
 		}
 	}
-	check(stream.CloseSend())
+}
+
+// receive passes on what comes until the stream ends.
+func receive(stream gateway.ShareService_ConsumeClient, answers chan<- *gateway.ConsumeResponse) {
+	defer close(answers)
+	for {
+		answer, err := stream.Recv()
+		if err == io.EOF {
+			return
+		}
+		check(err)
+		answers <- answer
+	}
+}
+
+// answered has a verdict for each record, and credit for as many more.
+func answered(records []*gateway.ShareRecord, final map[uint64]bool) *gateway.ConsumeRequest {
+	request := &gateway.ConsumeRequest{Credit: int32(len(records))}
+	for _, record := range records {
+		id := uint64(len(final) + 1)
+		verdict := decide(record.GetText(), record.DeliveryCount)
+		final[id] = verdict != delivery.AcknowledgeType_ACKNOWLEDGE_TYPE_RELEASE
+		fmt.Println(record.Partition, record.Offset, record.DeliveryCount, record.GetText())
+		request.Acknowledgements = append(request.Acknowledgements, &delivery.Acknowledgement{
+			Id: id, TopicId: record.TopicId, Partition: record.Partition, FirstOffset: record.Offset,
+			LockToken: record.LockToken, Type: verdict,
+		})
+	}
+	return request
 }
 
 // decide accepts, but rejects what is bad, and releases a "later" for a second try.

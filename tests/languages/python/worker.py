@@ -1,13 +1,16 @@
 """A work-queue consumer on bare stubs: worker.py ADDRESS GROUP TOPIC COUNT.
 
-Each record is answered for by itself and has its own durable result; the program ends when COUNT records are
-finished. The package `sharebroker` has a client that does all of this in three lines: this is what it does.
+Each record is answered for by itself and has its own durable result; the program ends when COUNT records or
+more are finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, the
+rest goes back. The package `sharebroker` has a client that does all of this in three lines: this is what it
+does.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from queue import SimpleQueue
 
 import grpc
@@ -29,9 +32,18 @@ def decide(text: str, deliveries: int) -> delivery.AcknowledgeType.ValueType:
 
 
 def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
-    """Work off a topic until so many records are finished."""
+    """Work off a topic until so many records are finished, or somebody says stop."""
     requests: SimpleQueue[share.ConsumeRequest | None] = SimpleQueue()
     outgoing: Iterator[share.ConsumeRequest] = iter(requests.get, None)
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+        requests.put(None)
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
     subscribe = share.ConsumeRequest.Subscribe(
         group_id=group, topics=[topic], decode=True, as_text=True, client_id="python"
     )
@@ -39,31 +51,47 @@ def work(stub: ShareServiceStub, group: str, topic: str, count: int) -> None:
     final: dict[int, bool] = {}  # by the id of an acknowledgement: whether the record is then finished
     finished = 0
     for answer in stub.Consume(outgoing):
-        request = share.ConsumeRequest(credit=len(answer.records))
-        for record in answer.records:
-            verdict = decide(record.text, record.delivery_count)
-            final[len(final) + 1] = verdict != delivery.ACKNOWLEDGE_TYPE_RELEASE
-            line = f"{record.partition} {record.offset} {record.delivery_count} {record.text}"
-            sys.stdout.write(f"{line}\n")
-            request.acknowledgements.add(
-                id=len(final),
-                topic_id=record.topic_id,
-                partition=record.partition,
-                first_offset=record.offset,
-                lock_token=record.lock_token,
-                type=verdict,
-            )
-        if answer.records:
-            requests.put(request)
         for result in answer.results:
             if result.error_code:
                 raise SystemExit(f"not applied: {result.error_message}")
             finished += final[result.id]
-        if finished == count:
-            requests.put(None)
+        if finished >= count:
+            stop()
+        if answer.records and not stopping:
+            requests.put(answered(answer.records, final))
+
+
+def answered(records: Iterable[share.ShareRecord], final: dict[int, bool]) -> share.ConsumeRequest:
+    """A verdict for each record, and credit for as many more."""
+    request = share.ConsumeRequest()
+    for record in records:
+        verdict = decide(record.text, record.delivery_count)
+        final[len(final) + 1] = verdict != delivery.ACKNOWLEDGE_TYPE_RELEASE
+        line = f"{record.partition} {record.offset} {record.delivery_count} {record.text}"
+        sys.stdout.write(f"{line}\n")
+        request.credit += 1
+        request.acknowledgements.add(
+            id=len(final),
+            topic_id=record.topic_id,
+            partition=record.partition,
+            first_offset=record.offset,
+            lock_token=record.lock_token,
+            type=verdict,
+        )
+    return request
+
+
+def main() -> None:
+    """Runs the command line."""
+    if len(sys.argv) != 5 or not sys.argv[4].isdecimal():
+        raise SystemExit("worker.py ADDRESS GROUP TOPIC COUNT")
+    _, address, group, topic, count = sys.argv
+    with grpc.insecure_channel(address) as channel:
+        try:
+            work(ShareServiceStub(channel), group, topic, int(count))
+        except grpc.RpcError as failure:
+            raise SystemExit(f"{failure.code().name}: {failure.details()}") from None
 
 
 if __name__ == "__main__":
-    _, address, group, topic, count = sys.argv
-    with grpc.insecure_channel(address) as channel:
-        work(ShareServiceStub(channel), group, topic, int(count))
+    main()

@@ -1,15 +1,21 @@
 // A work-queue consumer: node dist/main.js ADDRESS GROUP TOPIC COUNT.
 //
-// Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+// Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
+// finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
 import * as grpc from "@grpc/grpc-js";
 import * as loader from "@grpc/proto-loader";
 
 import type { Acknowledgement } from "./gen/sharebroker/delivery/v1/Acknowledgement";
 import type { ConsumeResponse__Output } from "./gen/sharebroker/gateway/v1/ConsumeResponse";
+import type { ShareRecord__Output } from "./gen/sharebroker/gateway/v1/ShareRecord";
 import type { ProtoGrpcType } from "./gen/share";
 
 const CREDIT = 10;
 const [address, group, topic, count] = process.argv.slice(2);
+if (!/^\d+$/.test(count ?? "")) {
+  console.error("main.js ADDRESS GROUP TOPIC COUNT");
+  process.exit(2);
+}
 
 const definition = loader.loadSync("sharebroker/gateway/v1/share.proto", {
   includeDirs: [new URL("../protos", import.meta.url).pathname],
@@ -24,6 +30,7 @@ const client = new sharebroker.gateway.v1.ShareService(address, grpc.credentials
 const final = new Map<string, boolean>(); // by the id of an acknowledgement: whether the record is then finished
 let id = 0;
 let finished = 0;
+let stopping = false;
 
 const stream = client.Consume();
 stream.write({ subscribe: { groupId: group, topics: [topic], decode: true, asText: true, clientId: "node" }, credit: CREDIT });
@@ -32,16 +39,6 @@ stream.on("error", (error: Error) => {
   process.exit(1);
 });
 stream.on("data", (answer: ConsumeResponse__Output) => {
-  const acknowledgements = answer.records.map((record): Acknowledgement => {
-    const verdict = decide(record.text ?? "", record.deliveryCount);
-    final.set(String(++id), verdict !== "ACKNOWLEDGE_TYPE_RELEASE");
-    console.log(record.partition, record.offset, record.deliveryCount, record.text);
-    const { topicId, partition, offset: firstOffset, lockToken } = record;
-    return { id, topicId, partition, firstOffset, lockToken, type: verdict };
-  });
-  if (acknowledgements.length > 0) {
-    stream.write({ acknowledgements, credit: acknowledgements.length });
-  }
   for (const result of answer.results) {
     if (result.errorMessage) {
       console.error(`not applied: ${result.errorMessage}`);
@@ -49,11 +46,31 @@ stream.on("data", (answer: ConsumeResponse__Output) => {
     }
     finished += final.get(result.id) ? 1 : 0;
   }
-  if (finished === Number(count)) {
-    stream.end();
+  if (finished >= Number(count)) {
+    stop();
+  }
+  if (answer.records.length > 0 && !stopping) {
+    stream.write({ acknowledgements: answer.records.map(answered), credit: answer.records.length });
   }
 });
 stream.on("end", () => client.close());
+process.on("SIGINT", stop);
+process.on("SIGTERM", stop);
+
+function stop() {
+  if (!stopping) {
+    stopping = true;
+    stream.end();
+  }
+}
+
+function answered(record: ShareRecord__Output): Acknowledgement {
+  const verdict = decide(record.text ?? "", record.deliveryCount);
+  final.set(String(++id), verdict !== "ACKNOWLEDGE_TYPE_RELEASE");
+  console.log(record.partition, record.offset, record.deliveryCount, record.text);
+  const { topicId, partition, offset: firstOffset, lockToken } = record;
+  return { id, topicId, partition, firstOffset, lockToken, type: verdict };
+}
 
 // Accepts, but rejects what is bad, and releases a "later" for a second try.
 function decide(text: string, deliveries: number) {

@@ -1,9 +1,11 @@
 //! A work-queue consumer: worker ADDRESS GROUP TOPIC COUNT.
 //!
-//! Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+//! Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
+//! finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
 use std::collections::HashMap;
 use std::error::Error;
 
+use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
@@ -11,7 +13,7 @@ use stubs::sharebroker::delivery::v1::{AcknowledgeType, Acknowledgement};
 use stubs::sharebroker::gateway::v1::consume_request::Subscribe;
 use stubs::sharebroker::gateway::v1::share_record::Payload;
 use stubs::sharebroker::gateway::v1::share_service_client::ShareServiceClient;
-use stubs::sharebroker::gateway::v1::ConsumeRequest;
+use stubs::sharebroker::gateway::v1::{ConsumeRequest, ShareRecord};
 
 mod stubs {
     include!(concat!(env!("OUT_DIR"), "/sharebroker.rs"));
@@ -41,44 +43,62 @@ async fn main() -> Result<(), Box<dyn Error>> {
         credit: CREDIT,
         ..Default::default()
     })?;
-    let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await?.into_inner();
+    let mut stream = client.consume(UnboundedReceiverStream::new(outgoing)).await.map_err(told)?.into_inner();
 
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut requests = Some(requests); // none any more: it is stopping
     let mut last = HashMap::new(); // by the id of an acknowledgement: whether the record is then finished
-    let (mut id, mut finished) = (0, 0);
-    while finished < count {
-        let answer = stream.message().await?.ok_or("the server ended the stream")?;
-        let mut acknowledgements = Vec::new();
-        for record in answer.records {
-            let text = match record.payload {
-                Some(Payload::Text(text)) => text,
-                _ => String::new(),
-            };
-            println!("{} {} {} {text}", record.partition, record.offset, record.delivery_count);
-            let verdict = decide(&text, record.delivery_count);
-            id += 1;
-            last.insert(id, verdict != AcknowledgeType::Release);
-            acknowledgements.push(Acknowledgement {
-                id,
-                topic_id: record.topic_id,
-                partition: record.partition,
-                first_offset: record.offset,
-                lock_token: record.lock_token,
-                r#type: verdict.into(),
-                ..Default::default()
-            });
-        }
-        if !acknowledgements.is_empty() {
-            let credit = acknowledgements.len() as i32;
-            requests.send(ConsumeRequest { acknowledgements, credit, ..Default::default() })?;
-        }
+    let mut finished = 0;
+    loop {
+        let answer = tokio::select! {
+            _ = interrupt.recv() => { requests = None; continue }
+            _ = terminate.recv() => { requests = None; continue }
+            answer = stream.message() => answer.map_err(told)?,
+        };
+        let Some(answer) = answer else { return Ok(()) };
         for result in answer.results {
             if result.error_code != 0 {
                 return Err(format!("not applied: {}", result.error_message).into());
             }
             finished += usize::from(last[&result.id]);
         }
+        if finished >= count {
+            requests = None;
+        }
+        if let (Some(requests), false) = (&requests, answer.records.is_empty()) {
+            requests.send(answered(answer.records, &mut last))?;
+        }
     }
-    Ok(())
+}
+
+/// A verdict for each record, and credit for as many more.
+fn answered(records: Vec<ShareRecord>, last: &mut HashMap<u64, bool>) -> ConsumeRequest {
+    let mut request = ConsumeRequest { credit: records.len() as i32, ..Default::default() };
+    for record in records {
+        let text = match record.payload {
+            Some(Payload::Text(text)) => text,
+            _ => String::new(),
+        };
+        println!("{} {} {} {text}", record.partition, record.offset, record.delivery_count);
+        let verdict = decide(&text, record.delivery_count);
+        let id = last.len() as u64 + 1;
+        last.insert(id, verdict != AcknowledgeType::Release);
+        request.acknowledgements.push(Acknowledgement {
+            id,
+            topic_id: record.topic_id,
+            partition: record.partition,
+            first_offset: record.offset,
+            lock_token: record.lock_token,
+            r#type: verdict.into(),
+            ..Default::default()
+        });
+    }
+    request
+}
+
+/// A failed call in a line.
+fn told(status: tonic::Status) -> String {
+    format!("{:?}: {}", status.code(), status.message())
 }
 
 /// Accepts, but rejects what is bad, and releases a "later" for a second try.

@@ -7,6 +7,7 @@ import io.grpc.stub.StreamObserver;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import sharebroker.delivery.v1.DeliveryOuterClass.AcknowledgeType;
 import sharebroker.delivery.v1.DeliveryOuterClass.Acknowledgement;
@@ -19,7 +20,8 @@ import sharebroker.gateway.v1.ShareServiceGrpc;
 /**
  * A work-queue consumer: Main ADDRESS GROUP TOPIC COUNT.
  *
- * <p>Each record is answered for by itself and has its own durable result; the program ends when COUNT records are finished.
+ * <p>Each record is answered for by itself and has its own durable result; the program ends when COUNT records or more are
+ * finished, or when it is told to (SIGINT, SIGTERM): what it answered for has its results then, and the rest goes back.
  */
 public final class Main implements StreamObserver<ConsumeResponse> {
     private static final int CREDIT = 10;
@@ -29,17 +31,42 @@ public final class Main implements StreamObserver<ConsumeResponse> {
     private final int count;
     private StreamObserver<ConsumeRequest> requests;
     private int finished;
+    private boolean stopping;
 
     private Main(int count) {
         this.count = count;
     }
 
-    public static void main(String[] arguments) throws Exception {
+    public static void main(String[] arguments) throws InterruptedException {
+        if (arguments.length != 4 || !arguments[3].matches("\\d{1,9}")) {
+            System.err.println("Main ADDRESS GROUP TOPIC COUNT");
+            System.exit(2);
+        }
         ManagedChannel channel = Grpc.newChannelBuilder(arguments[0], InsecureChannelCredentials.create()).build();
         Main worker = new Main(Integer.parseInt(arguments[3]));
         worker.begin(ShareServiceGrpc.newStub(channel), arguments[1], arguments[2]);
-        worker.over.get();
+        Runtime.getRuntime().addShutdownHook(new Thread(worker::drain));
+        try {
+            worker.over.get();
+        } catch (ExecutionException failure) {
+            Throwable cause = failure.getCause(); // of the status; what broke stands behind it
+            System.err.println(cause.getMessage() + (cause.getCause() == null ? "" : ": " + cause.getCause().getMessage()));
+        }
         channel.shutdown().awaitTermination(10, TimeUnit.SECONDS);
+    }
+
+    /** Runs when the program ends, also by a signal. */
+    private void drain() {
+        stop();
+        over.exceptionally(failure -> null).completeOnTimeout(null, 10, TimeUnit.SECONDS).join();
+        Runtime.getRuntime().halt(over.isCompletedExceptionally() ? 1 : 0);
+    }
+
+    private synchronized void stop() {
+        if (!stopping && !over.isDone()) {
+            stopping = true;
+            requests.onCompleted();
+        }
     }
 
     private void begin(ShareServiceGrpc.ShareServiceStub stub, String group, String topic) {
@@ -53,21 +80,19 @@ public final class Main implements StreamObserver<ConsumeResponse> {
 
     @Override
     public synchronized void onNext(ConsumeResponse answer) {
-        ConsumeRequest.Builder request = ConsumeRequest.newBuilder().setCredit(answer.getRecordsCount());
-        for (ShareRecord record : answer.getRecordsList()) {
-            request.addAcknowledgements(decided(record));
-        }
-        if (answer.getRecordsCount() > 0) {
-            requests.onNext(request.build());
-        }
         for (AcknowledgementResult result : answer.getResultsList()) {
             if (result.getErrorCodeValue() != 0) {
                 over.completeExceptionally(new IllegalStateException("not applied: " + result.getErrorMessage()));
             }
             finished += last.get(result.getId()) ? 1 : 0;
         }
-        if (finished == count) {
-            requests.onCompleted();
+        if (finished >= count) {
+            stop();
+        }
+        if (answer.getRecordsCount() > 0 && !stopping) {
+            ConsumeRequest.Builder request = ConsumeRequest.newBuilder().setCredit(answer.getRecordsCount());
+            answer.getRecordsList().forEach(record -> request.addAcknowledgements(decided(record)));
+            requests.onNext(request.build());
         }
     }
 
