@@ -165,6 +165,22 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("env.POD_IP=1.2.3.4", "env.POD_IP is a variable that the chart sets itself"),
         ("tls.serverName=a b", "'/tls/serverName'"),
         ("fullnameOverride=1a", "'/fullnameOverride'"),
+        ("networkPolicy.clients[0].podSelector.matchLabel.a=b", "'/networkPolicy/clients/0/podSelector'"),
+        ("networkPolicy.monitoring[0].ipBlock.cidr=10.0.0.1", "'/networkPolicy/monitoring/0/ipBlock/cidr'"),
+        (
+            "roleDefaults.extraEnv[0].name=A,roleDefaults.extraEnv[0].valueFrom.secretKeyRef.name=b",
+            "'/roleDefaults/extraEnv/0/valueFrom/secretKeyRef': missing property 'key'",
+        ),
+        ("roleDefaults.affinity.nodeAffinity.required=null", "'/roleDefaults/affinity/nodeAffinity'"),
+        (
+            "roleDefaults.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topology=a",
+            "'/roleDefaults/affinity/podAntiAffinity/requiredDuringSchedulingIgnoredDuringExecution/0'",
+        ),
+        (
+            "roles.gateway.extraContainers[0].name=a,roles.gateway.extraContainers[0].image=a:1,"
+            "roles.gateway.extraContainers[0].volumes[0].name=b",
+            "'/roles/gateway/extraContainers/0'",
+        ),
         ("image.digest=sha256:abc", "'/image/digest'"),
         ("image.repository=sharebroker@sha256", "'/image/repository'"),
         ("redis=null", "missing property 'redis'"),
@@ -301,7 +317,7 @@ def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> No
         r"settings.group\.share\.max\.record\.lock\.duration\.ms=120000",
         "env.OTEL_TRACES_SAMPLER=parentbased_traceidratio,env.OTEL_TRACES_SAMPLER_ARG=0.01",
         "env.OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317,env.OTEL_BSP_MAX_QUEUE_SIZE=2048",
-        "roleDefaults.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution=null",
+        "roleDefaults.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=a",
         "roleDefaults.extraEnvFrom[0].secretRef.name=a,roleDefaults.extraEnv[0].name=SSL_CERT_FILE",
         "tls.serverName=queues.example.com",
     ],

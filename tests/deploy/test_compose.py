@@ -81,6 +81,16 @@ def test_what_is_mounted_is_there(name: str) -> None:
         assert (ROOT / source).exists() if source.startswith("./") else source in COMPOSE["volumes"]
 
 
+def test_whoever_clicks_on_a_line_gets_to_its_traces() -> None:
+    """Grafana shows Explore, where links of panels lead, to editors; since 12 nothing gives it to viewers."""
+    environment = SERVICES["grafana"]["environment"]
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Editor"
+    (provider,) = yaml.safe_load((ROOT / "deploy/compose/grafana/dashboards/sharebroker.yml").read_text())[
+        "providers"
+    ]
+    assert not provider.get("allowUiUpdates", False)
+
+
 def test_prometheus_asks_every_broker() -> None:
     (job,) = yaml.safe_load((ROOT / "deploy/compose/prometheus.yml").read_text())["scrape_configs"]
     (found,) = job["dns_sd_configs"]
