@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from libs.testkit.brokers import Cluster, one_process
+from libs.testkit.certificates import Authority
 from libs.testkit.servers import free_port
 from libs.testkit.waiting import until
 from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
@@ -25,6 +26,7 @@ from tests.support.client import connected
 ENVOY = ROOT / ".cache" / "bin" / "envoy"
 SECONDS = 60.0
 _EXAMPLE = re.compile(r"^```sh http\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_TLS = re.compile(r"^```yaml tls\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _DOCUMENTED = "127.0.0.1:8080"
 
 needs_envoy = pytest.mark.skipif(
@@ -59,10 +61,12 @@ def door(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @contextmanager
-def envoy(server: str, folder: Path) -> Iterator[str]:
-    """Where Envoy listens, for a server."""
+def envoy(server: str, folder: Path, tls: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Where Envoy listens, for a server; `tls` is what its cluster says of it."""
     door, config = f"127.0.0.1:{free_port()}", folder / "envoy.yaml"
-    config.write_text(yaml.safe_dump(configuration(server, int(door.rpartition(":")[2]))))
+    said = configuration(server, int(door.rpartition(":")[2]))
+    said["static_resources"]["clusters"][0] |= tls or {}
+    config.write_text(yaml.safe_dump(said))
     command = [str(ENVOY), "-c", str(config), "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
@@ -158,6 +162,21 @@ def test_a_server_that_is_away_is_told_as_other_refusals_are(tmp_path: Path) -> 
     with envoy(f"127.0.0.1:{free_port()}", tmp_path) as door:
         status, refusal = curl(f"{door}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
     assert (status, refusal["code"], reason_of(refusal)) == (503, 14, "NETWORK_EXCEPTION")
+
+
+@needs_envoy
+def test_a_server_with_certificates_is_reached_as_the_readme_says(tmp_path: Path) -> None:
+    (example,) = _TLS.findall((FOLDER / "README.md").read_text())
+    authority = Authority.make(tmp_path / "certificates")
+    ours = authority.issue("ours", "broker.example", "127.0.0.1")
+    for documented, file in (("ca.crt", authority.file), ("me.crt", ours.certificate), ("me.key", ours.key)):
+        example = example.replace(f"filename: {documented}", f"filename: {file}")
+    options = (f"--tls-cert={ours.certificate}", f"--tls-key={ours.key}", f"--tls-ca={authority.file}")
+    with (
+        one_process(*options, "--set=ssl.client.auth=required") as cluster,
+        envoy(cluster.address, tmp_path, yaml.safe_load(example)) as door,
+    ):
+        until(lambda: curl(f"{door}/v1/metadata")[0] == 200, SECONDS)
 
 
 def reason_of(refusal: dict[str, Any]) -> str:

@@ -20,6 +20,8 @@ from libs.testkit.certificates import Authority, Identity
 from libs.testkit.waiting import until
 from sharebroker import Admin, Producer, ShareConsumer
 from sharebroker.errors import KafkaError
+from sharebroker.keda import externalscaler_pb2 as keda
+from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerStub
 from tests.support.java_share_consumer import compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, is_there
 
@@ -88,6 +90,19 @@ def test_python(place: Place, topic: str) -> None:
         (result,) = consumer.commit()
     assert record.value == b"over TLS"
     assert result.error is None
+
+
+def test_keda(place: Place, topic: str) -> None:
+    """What a TriggerAuthentication gives KEDA: caCert, tlsClientCert and tlsClientKey."""
+    files = place.authority.file, place.someone.key, place.someone.certificate
+    credentials = grpc.ssl_channel_credentials(*(file.read_bytes() for file in files))
+    ref = keda.ScaledObjectRef(scalerMetadata={"group": topic, "topic": topic, "enableTLS": "true"})
+    with (
+        Producer(place.address(shown=place.someone)) as producer,
+        grpc.secure_channel(place.cluster.address, credentials) as channel,
+    ):
+        producer.send(topic, b"over TLS").result(SECONDS)
+        assert ExternalScalerStub(channel).IsActive(ref, timeout=SECONDS).result
 
 
 def test_command_line(place: Place, topic: str) -> None:
