@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -33,11 +33,18 @@ from services.broker.core.diagnosis import (
     of_versions,
 )
 from services.broker.settings import parse_config
+from sharebroker.address import Address
 from sharebroker.aio.admin import Admin
+from sharebroker.aio.connection import call
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import AsJson, examples
 from sharebroker.cli.output import Column, print_rows, say
-from sharebroker.errors import KafkaError
+from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker.keda.externalscaler_pb2 import GetMetricsRequest, ScaledObjectRef
+from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerStub
+
+if TYPE_CHECKING:
+    from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerAsyncStub
 
 _EXAMPLES: Final = (
     "sharebroker doctor --redis redis://127.0.0.1:6379",
@@ -72,6 +79,8 @@ def doctor(
 ) -> None:
     """Look for what endangers a cluster: exit code 1 where something is wrong, 0 for warnings at most."""
     try:
+        if server is not None:
+            Address.parse(server)
         findings = asyncio.run(examine(redis, parse_config(set_ or ()), server))
     except (RedisError, KafkaError) as error:
         say(f"sharebroker doctor: {error}")
@@ -138,21 +147,37 @@ async def _groups(gateways: Iterable[str]) -> list[Finding]:
     reason = ""
     for address in gateways:
         try:
-            async with asyncio.timeout(_LAG_WITHIN), Admin(address) as admin:
-                return [finding for facts in await _lags(admin) for finding in of_group(facts)]
+            async with (
+                asyncio.timeout(_LAG_WITHIN),
+                Admin(address) as admin,
+                Address.parse(address).open(()) as channel,
+            ):
+                lags = await _lags(admin, ExternalScalerStub(channel))
+                return [finding for facts in lags for finding in of_group(facts)]
         except (KafkaError, TimeoutError) as error:
             reason = str(error) or f"{address} did not answer within {_LAG_WITHIN:.0f} s."
     return [of_gateways(reason)] if reason else []
 
 
-async def _lags(admin: Admin) -> list[GroupFacts]:
+async def _lags(admin: Admin, scaler: ExternalScalerAsyncStub) -> list[GroupFacts]:
     found = []
     for group in (await admin.list_groups())[:_MOST_GROUPS]:
-        offsets = await admin.group_offsets(group.group_id)
-        described = await admin.describe_group(group.group_id)
-        lag = sum(offset.lag or 0 for offset in offsets.values())
-        found.append(GroupFacts(group.group_id, len(described.members), lag))
+        try:
+            described = await admin.describe_group(group.group_id)
+            lag = await _backlog(scaler, group.group_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # it was deleted meanwhile
+                raise
+        else:
+            found.append(GroupFacts(group.group_id, len(described.members), lag))
     return found
+
+
+async def _backlog(scaler: ExternalScalerAsyncStub, group_id: str) -> int:
+    """Records that wait, as KEDA hears of them: also where nothing is stored of the group yet."""
+    asked = ScaledObjectRef(name="doctor", scalerMetadata={"group": group_id})
+    answer = await call(scaler.GetMetrics, GetMetricsRequest(scaledObjectRef=asked), _LAG_WITHIN)
+    return sum(value.metricValue for value in answer.metricValues)
 
 
 def _resources(config: BrokerConfig) -> list[str]:

@@ -73,10 +73,15 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
         await client.publish(topic, "abc")
         first, *_ = await client.acquire_all(group, topic, 3, "m")
         await client.acknowledge(group, "m", [first])
+        begun = await client.group()  # of which nothing is stored
+        await client.acquire_all(begun, topic, 3, "m")
     said = await doctor("--redis", watched.redis.url, "--json")
     rows = {row["subject"]: row for row in json.loads(said.stdout)}
     assert rows["versions"]["what"] == f"{release()}: {watched.serve.address}."
     assert rows[f"group {group}"]["what"] == "2 records wait for it, and it has no member."
+    assert rows[f"group {begun}"]["what"] == "3 records wait for it, and it has no member."
+    nonsense = await doctor("--redis", watched.redis.url, "--server", "nowhere")
+    assert (nonsense.returncode, "not 'nowhere'" in nonsense.stderr) == (2, True)
     nobody = f"127.0.0.1:{free_port()}"
     said = await doctor("--redis", watched.redis.url, "--server", nobody, "--json")
     assert [row["subject"] for row in json.loads(said.stdout)] == ["redis 0", "gateway", "versions"]
