@@ -44,6 +44,7 @@ from services.share_partition_leader.service.leadership import Leadership, Ports
 from services.share_partition_leader.service.metrics import LeaderMetrics
 from services.share_partition_leader.service.retention import RetentionTask
 from services.share_partition_leader.service.servicer import SharePartitionLeaderServicer
+from services.share_partition_leader.service.set_aside import SetAside
 from sharebroker.cluster.v1 import cluster_pb2_grpc
 from sharebroker.gateway.v1 import admin_pb2_grpc, plan_pb2_grpc, produce_pb2_grpc, share_pb2_grpc
 from sharebroker.group_coordinator.v1 import group_coordinator_pb2_grpc
@@ -88,6 +89,9 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     stack.push_async_callback(leadership.close)
     base.watching.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
+    aside = SetAside(leadership.tallies)
+    aside.start()
+    stack.push_async_callback(aside.stop)
     interval = base.settings.config.log_retention_check_interval_ms / 1000
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()

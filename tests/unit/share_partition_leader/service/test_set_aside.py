@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from libs.testkit.waiting import eventually
+from services.share_partition_leader.service import set_aside
+from services.share_partition_leader.service.set_aside import SetAside
+from services.share_partition_leader.service.tallies import REST, Tallies
+
+
+def told(aside: SetAside) -> list[tuple[str, str, int]]:
+    with capture_logs() as said:
+        aside.look()
+    assert all(line["log_level"] == "warning" for line in said)
+    return [(line["group"], line["topic"], line["records"]) for line in said]
+
+
+def test_each_record_is_told_once() -> None:
+    tallies = Tallies(lambda: 1)
+    aside = SetAside(tallies)
+    billing = tallies.of("billing", "orders", list)
+    assert told(aside) == []
+    billing.exhausted += 3
+    assert told(aside) == [("billing", "orders", 3)]
+    assert told(aside) == []
+    audit = tallies.of("audit", "orders", list)  # for which the other, that nobody uses, makes room
+    audit.exhausted += 1
+    assert told(aside) == [("audit", "orders", 1)]
+    dict(tallies.all())[REST].exhausted += 2
+    assert told(aside) == [(*REST, 2)]
+
+
+async def test_it_looks_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_aside, "EVERY", 0.01)
+    tallies = Tallies(lambda: 1)
+    counts, aside = tallies.of("billing", "orders", list), SetAside(tallies)
+    with capture_logs() as said:
+        aside.start()
+        counts.exhausted += 1
+        await eventually(lambda: said, 30)
+        counts.exhausted += 2
+        await aside.stop()
+    assert [line["records"] for line in said] in ([1, 2], [3])
+    assert said[0]["which"] == "sharebroker verify billing orders --offsets"
