@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 from unittest.mock import patch
@@ -86,6 +89,19 @@ def test_whatever_serves_in_it_tells_the_health_check_how_it_is(tmp_path: Path) 
         assert probe(["live", "--url", f"http://{serve.facts['metrics']}"]) == 0
     finally:
         assert serve.stop() == 0
+
+
+def test_nothing_of_the_standard_library_is_compiled_at_each_start(tmp_path: Path) -> None:
+    """Python's image has it uncompiled: a start, and each health check, took twice the time."""
+    (words,) = re.findall(r"^RUN (export PYTHONDONTWRITEBYTECODE= .+)$", FINAL, re.MULTILINE)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    compiled = tmp_path / "compiled"
+    unwritten = {**os.environ, "PATH": path, "PYTHONPYCACHEPREFIX": str(compiled)}
+    subprocess.run(["sh", "-ec", words], env=unwritten, cwd=tmp_path, check=True, timeout=100)
+    library = sysconfig.get_path("stdlib")
+    there = {str(file.relative_to(compiled)) for file in compiled.rglob("*.pyc")}
+    for needed in ("asyncio/base_events", "http/client", "ssl"):
+        assert any(f"{library}/{needed}.".removeprefix("/") in file for file in there)
 
 
 def test_only_what_is_needed_is_sent_to_the_builder() -> None:
