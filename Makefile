@@ -9,7 +9,7 @@ SPARK := .venv-spark
 .PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
 
 setup: $(READY) ## make the virtual environment from the lock file
 

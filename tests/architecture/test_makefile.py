@@ -1,0 +1,26 @@
+"""The Makefile's targets are told, and what documents say of them is there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import ROOT, files, name
+
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([^\s.:#]+):", MAKEFILE, re.MULTILINE))
+_MAKE = re.compile(r"(?:`|^)make ([a-z][a-z0-9-]*)", re.MULTILINE)
+
+
+def test_help_tells_every_target() -> None:
+    told = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    explained = set(re.findall(r"^(\S+):.*## ", MAKEFILE, re.MULTILINE))
+    assert {line.split()[0] for line in told.splitlines()} == explained
+
+
+@pytest.mark.parametrize("document", [path for path in files() if path.suffix == ".md"], ids=name)
+def test_documents_name_targets_that_there_are(document: Path) -> None:
+    assert set(_MAKE.findall(document.read_text())) <= TARGETS
