@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeVar
 
-from libs.clock import now
 from libs.record_log.appends import Appended
 from libs.record_log.core.producers import Marker
 from libs.record_log.partition_log import PartitionLog
@@ -61,17 +60,11 @@ async def _append(
     led: LedPartition, appends: TransactionalAppends, data: bytes, claim: Claim | None
 ) -> Appended:
     """Tells of traced records, where this process traces."""
-    traced = led.traces.find(data) if led.traces is not None else ()
-    if led.traces is None or not traced:
+    traces = led.traces
+    traced = traces.find(data) if traces is not None else ()
+    if traces is None or not traced:
         return await appends.append(led, data, claim)
-    begun = now()
-    try:
-        appended = await appends.append(led, data, claim)
-    except KafkaError as error:
-        led.traces.appended(traced, error, begun)
-        raise
-    led.traces.appended(traced, appended, begun)
-    return appended
+    return await traces.told(traced, appends.append(led, data, claim))
 
 
 async def list_offsets(

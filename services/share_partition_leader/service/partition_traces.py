@@ -7,10 +7,13 @@ the trace of the first; the others name it. Nothing of this is made in a process
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from opentelemetry.trace import Span, SpanKind
 
+from libs.clock import now
 from libs.record_log.appends import Appended
 from libs.record_log.core.batch import Buffer, StoredBatch
 from libs.telemetry.tracing.finding import LOOKED_INTO, Finder, Traced
@@ -44,10 +47,28 @@ class PartitionTraces:
         self.partition = partition
         self.offsets = offsets
         self._finder = leader.finder
+        self._under_way: set[asyncio.Task[Appended]] = set()
 
     def find(self, data: Buffer) -> list[Traced]:
         """What is traced of the batches of a produce request."""
         return self._finder.find(data)
+
+    async def told(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+        """The outcome of an append of traced records. It is told also where who asked gives up before."""
+        task = asyncio.create_task(self._told(found, append))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(task)
+
+    async def _told(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+        begun = now()
+        try:
+            appended = await append
+        except KafkaError as error:
+            self.appended(found, error, begun)
+            raise
+        self.appended(found, appended, begun)
+        return appended
 
     def appended(self, found: Sequence[Traced], outcome: Appended | KafkaError, begun: float) -> None:
         """They are durable, or refused. A record that was appended before is told once."""

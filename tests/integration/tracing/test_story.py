@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +19,7 @@ from urllib.request import urlopen
 from uuid import uuid4
 
 import confluent_kafka
+import grpc
 import pytest
 from typer.testing import CliRunner
 
@@ -208,6 +210,28 @@ async def test_a_record_that_fits_is_taken_with_traces_and_without(collected: Tr
         topic, _ = await client.create(max_message_bytes="1000")
         await client.publish(topic, ["x" * 890, "y"], partition=0)
     assert len(by_operation(story(collected, topic, "create", "send", "append"), topic)["create"]) == 1
+
+
+async def test_a_record_goes_on_in_its_trace_whose_producer_gave_up(collected: Traced) -> None:
+    redis = collected.cluster.redis
+    assert redis is not None
+    async with connected(collected.cluster.address) as client:
+        topic, _ = await client.create()
+        group = await client.group()
+        await client.publish(topic, ["a"], partition=0)
+        redis.process.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(grpc.aio.AioRpcError, match="could not answer in time"):
+                await client.publish(topic, ["b"], partition=0, timeout=1)
+        finally:
+            redis.process.send_signal(signal.SIGCONT)
+        await client.acquire_all(group, topic, 2, "worker")
+    spans = story(collected, topic, *["create", "send", "append", "acquire"] * 2)
+    named = by_operation(spans, topic)
+    (late,) = [span for span in named["create"] if "in time" in span.error]
+    for operation in ("append", "acquire"):
+        (span,) = [span for span in named[operation] if span.attributes["messaging.kafka.offset"] == 1]
+        assert (span.parent, span.error) == (late.name.span, "")
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
