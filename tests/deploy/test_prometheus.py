@@ -118,3 +118,21 @@ def test_what_another_release_has_hides_nothing(tmp_path: Path) -> None:
     case = tmp_path / "two.yml"
     case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
     promtool("test", "rules", str(case))
+
+
+def test_where_no_process_is_left_an_alert_says_so(tmp_path: Path) -> None:
+    roles = ("gateway", "group-coordinator", "share-partition-leader", "share-coordinator")
+    series = [
+        {"series": f'sharebroker_members{{release="gone",role="{role}"}}', "values": "1x20 stale"}
+        for role in roles
+    ]
+    asked = 'count by (alertname, release) (ALERTS{alertstate="firing"})'
+    away = [{"labels": '{alertname="SharebrokerRoleAway",release="gone"}', "value": 1}]
+    expected = [
+        {"expr": asked, "eval_time": time, "exp_samples": samples}
+        for time, samples in (("19m", []), ("23m", away), ("1h", away))
+    ]
+    case = tmp_path / "gone.yml"
+    test = {"interval": "1m", "input_series": series, "promql_expr_test": expected}
+    case.write_text(yaml.safe_dump({"rule_files": [str(RULES)], "tests": [test]}))
+    promtool("test", "rules", str(case))
