@@ -158,6 +158,16 @@ def test_refusals_have_a_status_and_a_reason(
 
 
 @needs_envoy
+@pytest.mark.parametrize("header", ["Expect:", "Transfer-Encoding: chunked"])
+def test_a_body_that_is_too_large_is_refused_and_not_kept(door: str, tmp_path: Path, header: str) -> None:
+    body = tmp_path / "body"
+    body.write_text(json.dumps({"records": [{"text": "x" * 1_000_000}] * 20}))
+    status, refusal = curl(f"{door}/v1/topics/a/records", "-H", header, "--data-binary", f"@{body}")
+    assert (status, refusal["code"], reason_of(refusal)) == (413, 3, "MESSAGE_TOO_LARGE")
+    assert "16777216" in refusal["message"]
+
+
+@needs_envoy
 def test_a_server_that_is_away_is_told_as_other_refusals_are(tmp_path: Path) -> None:
     with envoy(f"127.0.0.1:{free_port()}", tmp_path) as door:
         status, refusal = curl(f"{door}/v1/groups/a/acquire", "-d", '{"topics": ["a"]}')
