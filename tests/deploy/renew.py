@@ -1,16 +1,17 @@
-"""`python -m tests.deploy.renew`: the schema's server parts, the cases and the README's table anew."""
+"""`python -m tests.deploy.renew`: the schema's server parts, comments, cases and the README's table anew."""
 
 from __future__ import annotations
 
 from tests.deploy.chart import CASES, GOLDEN, golden, rendered
 from tests.deploy.settings_schema import ORDER, SCHEMA, order, with_settings
-from tests.deploy.values_table import README, with_table
+from tests.deploy.values_table import README, VALUES, with_comments, with_table
 
 
 def main() -> None:
     """Write them; look at the difference."""
     SCHEMA.write_text(with_settings(SCHEMA.read_text()))
     ORDER.write_text(order())
+    VALUES.write_text(with_comments(VALUES.read_text()))
     for old in GOLDEN.glob("*.yaml"):
         old.unlink()
     for case in CASES:

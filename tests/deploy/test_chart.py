@@ -27,7 +27,7 @@ from tests.deploy.chart import (
     template,
 )
 from tests.deploy.settings_schema import ORDER, SCHEMA, TRACING, order, with_settings
-from tests.deploy.values_table import README, with_table
+from tests.deploy.values_table import README, VALUES, with_comments, with_table
 
 needs_helm = pytest.mark.skipif(HELM is None, reason=NO_HELM)
 case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
@@ -336,3 +336,9 @@ def test_a_group_arrives_as_it_is_called() -> None:
 
 def test_every_value_is_in_the_readme() -> None:
     assert README.read_text() == with_table(README.read_text()), "`make chart` writes it anew"
+
+
+def test_every_value_says_what_it_means() -> None:
+    text = VALUES.read_text()
+    assert text == with_comments(text), "`make chart` writes it anew"
+    assert "\n  # Which; the chart's appVersion if empty.\n  tag:" in text

@@ -1,8 +1,9 @@
-"""The table of the chart's values: paths and defaults from values.yaml, meanings from the schema."""
+"""What the chart's values mean, of the schema: a table in the README, and comments for `helm show values`."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,13 +13,20 @@ from tests.deploy.chart import CHART
 
 BEGIN, END = "<!-- values -->\n", "<!-- end -->\n"
 README = CHART / "README.md"
+VALUES = CHART / "values.yaml"
+_KEY = re.compile(r"^( *)([\w-]+):")
+
+
+def resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A node of the schema with what it refers to."""
+    return {**schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], {}), **node}
 
 
 def rows(values: Mapping[str, Any], node: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
     """A line for each value that has no values within."""
 
     def lines(path: str, value: object, node: Mapping[str, Any]) -> Iterator[str]:
-        whole = {**schema["$defs"].get(node.get("$ref", "").rpartition("/")[2], {}), **node}
+        whole = resolved(node, schema)
         inner = whole.get("properties", {})
         if isinstance(value, dict) and value and inner and not path.startswith("roles."):
             for name in value:
@@ -32,7 +40,7 @@ def rows(values: Mapping[str, Any], node: Mapping[str, Any], schema: Mapping[str
 def table() -> str:
     """The table as Markdown."""
     schema = json.loads((CHART / "values.schema.json").read_text())
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    values = yaml.safe_load(VALUES.read_text())
     return "\n".join(["| Value | Default | |", "|---|---|---|", *rows(values, schema, schema)]) + "\n"
 
 
@@ -41,3 +49,24 @@ def with_table(text: str) -> str:
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"
+
+
+def with_comments(text: str) -> str:
+    """values.yaml with what each value means above it; what a role has of its own is said in roleDefaults."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    open_nodes: list[tuple[int, Mapping[str, Any]]] = []
+    lines = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("#"):
+            continue
+        if key := _KEY.match(line):
+            depth, name = len(key[1]), key[2]
+            open_nodes = [one for one in open_nodes if one[0] < depth]
+            parent = open_nodes[-1][1] if open_nodes else schema
+            node = resolved(parent.get("properties", {}).get(name, {}), schema)
+            if "description" in node:
+                lines.append(f"{key[1]}# {node['description']}")
+            own = node.get("$ref") == "#/$defs/role" and parent is not schema
+            open_nodes.append((depth, {} if own else node))
+        lines.append(line)
+    return "\n".join(lines) + "\n"
