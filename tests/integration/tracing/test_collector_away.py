@@ -68,6 +68,19 @@ async def test_work_goes_on_where_nobody_takes_traces(away: object, protocol: st
     assert [line["level"] for line in told if WARNING in line["event"]] == ["warning"]
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_a_process_ends_whose_collector_stands_still(protocol: str, tmp_path: Path) -> None:
+    asked = {"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"}
+    asked |= {"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_TIMEOUT": "3600"}
+    serve = Serve(tmp_path, ["--data", str(tmp_path / "data")])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with started(serve, endpoint, OTEL_TRACES_EXPORTER="none", **asked):
+            connection, _ = silent.accept()
+            connection.recv(1)
+        connection.close()
+
+
 SECRETS = ("pass-of-redis", "token-of-collector", "what-is-in-it", "whose-it-is", "header-of-theirs")
 
 
