@@ -165,6 +165,9 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("env.POD_IP=1.2.3.4", "env.POD_IP is a variable that the chart sets itself"),
         ("tls.serverName=a b", "'/tls/serverName'"),
         ("fullnameOverride=1a", "'/fullnameOverride'"),
+        ("redis.builtIn.persistence.size=8K", "'/redis/builtIn/persistence/size'"),
+        ("monitoring.podMonitor.interval=15", "'/monitoring/podMonitor/interval'"),
+        ("monitoring.podMonitor.interval=1s1m", "'/monitoring/podMonitor/interval'"),
         ("networkPolicy.clients[0].podSelector.matchLabel.a=b", "'/networkPolicy/clients/0/podSelector'"),
         ("networkPolicy.monitoring[0].ipBlock.cidr=10.0.0.1", "'/networkPolicy/monitoring/0/ipBlock/cidr'"),
         (
@@ -320,6 +323,8 @@ def test_egress_is_open_to_every_port_of_redis(said: str, ports: set[int]) -> No
         "roleDefaults.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey=a",
         "roleDefaults.extraEnvFrom[0].secretRef.name=a,roleDefaults.extraEnv[0].name=SSL_CERT_FILE",
         "tls.serverName=queues.example.com",
+        "redis.builtIn.persistence.size=1.5Ti,pipeline.persistence.size=500M",
+        "monitoring.podMonitor.interval=1m30s,monitoring.podMonitor.enabled=true",
     ],
 )
 def test_what_is_right_is_taken(said: str) -> None:
