@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -162,6 +163,8 @@ def test_a_broker_of_an_unknown_authority_is_not_trusted(place: Place) -> None:
 def test_a_client_without_a_certificate_is_refused(place: Place) -> None:
     assert refused(place.address())
     assert refused(place.cluster.address)  # not even TLS
+    # Nor does who knocks write lines of another form.
+    assert all(json.loads(line) for line in place.cluster.process("gateway").log.splitlines())
 
 
 def complaint(place: Place, settings: dict[str, str]) -> LibrdError:

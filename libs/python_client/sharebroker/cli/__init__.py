@@ -5,6 +5,7 @@ import sys
 
 # Before gRPC is imported: it warns on the terminal at every command that `work` starts otherwise.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # its core tells of failed handshakes; we say what failed
 
 
 def main() -> None:
