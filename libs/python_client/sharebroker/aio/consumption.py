@@ -19,6 +19,7 @@ from sharebroker.aio.heartbeats import Heartbeats
 from sharebroker.aio.mailbox import Mailbox, Turn
 from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
+from sharebroker.aio.trouble import Trouble
 from sharebroker.cancellation import end
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.appetite import Appetite
@@ -266,15 +267,16 @@ class Consumption:
 
     async def _stream_on(self) -> None:
         """One stream after the other, for as long as the consumer is subscribed."""
-        wait = self._config.retry_backoff_ms / 1000
+        wait, trouble = self._config.retry_backoff_ms / 1000, Trouble()
         while not self._leaving:
             self._accumulator = self._new_accumulator()
-            self._stream = ConsumeStream(self, self._accumulator, self._writer_wake)
-            self._stream.assignment = self.membership.assigned
+            self._stream = stream = ConsumeStream(self, self._accumulator, self._writer_wake)
+            stream.assignment = self.membership.assigned
             started = self._loop.time()
             try:
-                await self._stream.run(self._connection.share, self._opening())
+                await stream.run(self._connection.share, self._opening())
             except KafkaError as error:
+                trouble.over() if stream.heard else trouble.goes_on(error, self._loop.time())
                 if _fatal(error):
                     self.membership.fail(error)
                     self._mailbox.notify()

@@ -60,6 +60,8 @@ class ConsumeStream:
         self.on_the_way = 0
         """Records that were asked for and have not come; below 0 when some came that were taken back."""
         self.assignment: Partitions = frozenset()
+        self.heard = False
+        """Whether the server has answered."""
 
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
         """Until the stream ends; raises the KafkaError that ended it, all acknowledgements settled."""
@@ -68,6 +70,7 @@ class ConsumeStream:
         error: KafkaError = ConnectionLostError("the server ended the stream")
         try:
             async for response in call:
+                self.heard = True
                 self._handle(response)
         except grpc.aio.AioRpcError as failure:
             error = from_rpc_error(failure)
