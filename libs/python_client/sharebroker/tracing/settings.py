@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from sharebroker.tracing.sampling import SAMPLERS, Sampling
-from sharebroker.tracing.variables import check, unknown, wrong
+from sharebroker.tracing.variables import UNCOMPRESSED, check, unknown, wrong
 
 DISABLED: Final = "OTEL_SDK_DISABLED"
 TRACES: Final = "OTEL_TRACES_EXPORTER"
@@ -74,12 +74,14 @@ OFF: Final = TracingSettings(None, None, Sampling(0.0, parent_based=False))
 
 
 def read(environment: MutableMapping[str, str] = os.environ) -> TracingSettings:
-    """What this process's variables say; empty ones go, and spaces around values: the SDK stumbles over both.
+    """What this process's variables say; empty ones go, and spaces around values: the SDK stumbles over both,
+    and over a compression of `none`.
 
     Raises KafkaError as `parse` does.
     """
     for name in [name for name in environment if name.startswith("OTEL_")]:
-        if value := environment[name].strip():
+        value = environment[name].strip()
+        if value and not (name.endswith("_COMPRESSION") and value.lower() == UNCOMPRESSED):
             environment[name] = value
         else:
             del environment[name]

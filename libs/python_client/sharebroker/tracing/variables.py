@@ -22,6 +22,9 @@ _MOST_SECONDS: Final = 3_600_000
 _OTLP: Final = ("OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_METRICS_")
 _HEADER: Final = re.compile(r"[0-9A-Za-z_.-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 _BINARY: Final = "-bin"
+UNCOMPRESSED: Final = "none"
+"""A compression of the specification's that the SDK for Python does not know: for it there is no variable then."""
+
 _NEAR: Final = 0.85
 """How like one another two names are, 1 for equal ones, where one may be meant for the other."""
 
@@ -97,7 +100,7 @@ _SWITCH: Final = _one_of("true", "false")
 _OF_OTLP: Final[Mapping[str, Check]] = {
     "HEADERS": _HEADERS,
     "TIMEOUT": (_seconds, f"seconds, more than 0 to {_MOST_SECONDS}"),
-    "COMPRESSION": _one_of("gzip"),
+    "COMPRESSION": _one_of("gzip", UNCOMPRESSED),
     "INSECURE": _SWITCH,
     "CERTIFICATE": _FILE,
     "CLIENT_CERTIFICATE": _FILE,
