@@ -23,7 +23,7 @@ _OTLP: Final = ("OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPOR
 _HEADER: Final = re.compile(r"[0-9A-Za-z_.-]+[ \t]*=[ \t]*[ !#-+\--:<-\[\]-~]*")
 _BINARY: Final = "-bin"
 UNCOMPRESSED: Final = "none"
-"""A compression of the specification's that the SDK for Python does not know: for it there is no variable then."""
+"""A compression that the SDK for Python does not know: it is to find no variable then."""
 
 _NEAR: Final = 0.85
 """How like one another two names are, 1 for equal ones, where one may be meant for the other."""
