@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -44,9 +44,13 @@ class Language:
         return BUILT / self.name
 
     @property
-    def sources(self) -> list[Path]:
-        """What it is built from."""
-        return [path for path in (HERE / self.name).rglob("*") if path.is_file()]
+    def sources(self) -> dict[Path, Path]:
+        """What it is built from, by the copy in its folder."""
+        protos = ROOT / "protos" / "sharebroker"
+        found = {self.folder / path.relative_to(HERE / self.name): path for path in _files(HERE / self.name)}
+        return found | {
+            self.folder / path.relative_to(ROOT): path for path in _files(protos) if path.suffix == ".proto"
+        }
 
     @property
     def missing(self) -> list[str]:
@@ -55,23 +59,26 @@ class Language:
 
     @property
     def built(self) -> bool:
-        """Whether the program is there, and no older than what it is built from."""
-        done = self.folder / "built"
-        protos = (ROOT / "protos" / "sharebroker").rglob("*.proto")
-        return done.exists() and done.stat().st_mtime > max(
-            path.stat().st_mtime for path in (*self.sources, *protos)
+        """Whether the program is there, made of what it would be made of now."""
+        return (self.folder / "built").exists() and all(
+            copy.exists() and copy.read_bytes() == source.read_bytes()
+            for copy, source in self.sources.items()
         )
 
     def build(self) -> None:
         """Generate, compile. Raises CalledProcessError."""
-        shutil.copytree(HERE / self.name, self.folder, dirs_exist_ok=True)
-        shutil.copytree(
-            ROOT / "protos" / "sharebroker", self.folder / "protos" / "sharebroker", dirs_exist_ok=True
-        )
+        (self.folder / "built").unlink(missing_ok=True)
+        for copy, source in self.sources.items():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, copy)
         environment = {**os.environ, "GOBIN": str(BIN), "PATH": f"{BIN}:{os.environ['PATH']}"}
         for step in self.steps:
             subprocess.run(step, cwd=self.folder, env=environment, check=True, timeout=_TIME)
         (self.folder / "built").touch()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file())
 
 
 LANGUAGES: Final = (
