@@ -19,7 +19,7 @@ from tests.architecture.sources import ROOT
 
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
-FINAL = DOCKERFILE.partition("\nFROM ${BASE} AS server\n")[2].partition("\nFROM ")[0]
+FINAL = DOCKERFILE.partition("\nFROM scratch AS server\n")[2].partition("\nFROM ")[0]
 _PINNED = re.compile(r"^([a-z0-9.-]+)==(\S+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -66,9 +66,16 @@ def test_the_image_gets_what_the_projects_need_and_no_test_tools() -> None:
 def test_the_image_is_built_from_a_named_release() -> None:
     (base,) = re.findall(r"^ARG BASE=(\S+)$", DOCKERFILE, re.MULTILINE)
     assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", base)
-    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${BASE}", "server"}
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${BASE}", "scratch", "server"}
     assert DOCKERFILE.count("--require-hashes") == 3
     assert DOCKERFILE.endswith("\nFROM server\n"), "without a target it is the server"
+
+
+def test_what_is_removed_is_in_no_layer() -> None:
+    assert FINAL.count("COPY --from=base / /\n") == 1
+    assert "rm -" not in FINAL
+    removed = DOCKERFILE.partition("\nFROM ${BASE} AS base\n")[2].partition("\nFROM ")[0]
+    assert {"bin/pip*", "lib/python3.11/site-packages/*", "lib/python3.11/ensurepip"} <= set(removed.split())
 
 
 def test_nobody_is_root_in_it_and_sigterm_drains() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -26,6 +27,13 @@ def commands(root: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
 
 
 COMMANDS = dict(commands(get_command(app)))
+
+
+def test_the_installed_versions_are_told() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+    assert shown.exit_code == 0
+    for distribution in ("sharebroker", "sharebroker-server"):
+        assert f"{distribution} {version(distribution)}\n" in shown.stdout
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
-from typing import Final
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +17,9 @@ from sharebroker.cli.output import say
 MORE_COMMANDS: Final = "sharebroker.commands"
 """Entry points of other distributions: a function, whose attribute `epilog` follows its help, or a Typer."""
 
+DISTRIBUTIONS: Final = ("sharebroker", "sharebroker-server", "sharebroker-spark")
+"""What there is of Sharebroker; one machine seldom has all."""
+
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -23,6 +27,26 @@ app = typer.Typer(
     add_completion=False,
     help="Share groups over gRPC: many workers on the same partitions, each record answered for by itself.",
 )
+
+
+def _tell_version(wanted: bool) -> None:
+    if not wanted:
+        return
+    for distribution in DISTRIBUTIONS:
+        with suppress(PackageNotFoundError):
+            typer.echo(f"{distribution} {version(distribution)}")
+    raise typer.Exit
+
+
+@app.callback()
+def _common(
+    versions: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show versions and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command("produce", epilog=examples(*produce.EXAMPLES))(produce.produce)
 app.command("consume", epilog=examples(*consume.EXAMPLES))(consume.consume)
 app.command("work", epilog=examples(*work.EXAMPLES))(work.work)
@@ -38,7 +62,7 @@ def main() -> None:
     """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
     standard.fill()
     try:
-        if not set(sys.argv[1:2]) & _own_commands():  # others cost the import of a server
+        if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # others cost the import of a server
             _add_other_commands()
         app(prog_name="sharebroker")
     except Exception as failure:
