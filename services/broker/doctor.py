@@ -19,6 +19,7 @@ from libs.redis_link.errors import RedisError, RedisRefused
 from libs.redis_link.keys import Keys
 from libs.redis_link.link import LinkSettings
 from libs.redis_link.port import Link
+from libs.redis_link.target import Server
 from libs.rpc.router import GATEWAY, ROLES
 from services.broker.core.diagnosis import (
     ClusterFacts,
@@ -117,11 +118,12 @@ async def examine(url: str, config: BrokerConfig, server: str | None = None) -> 
 async def _redis(name: str, node: Link) -> RedisFacts:
     seconds, micros = await node.call("TIME", timeout=_WITHIN)
     skew = int(seconds) + int(micros) / 1e6 - now()
-    info = (await node.call("INFO", "replication", "memory", timeout=_WITHIN)).decode()
-    lines = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    info = await node.call("INFO", *Server.SECTIONS, timeout=_WITHIN)
+    server = Server.from_info(info)
+    lines = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
     replicas = int(lines.get("connected_slaves", "0"))
-    eviction = lines.get("maxmemory_policy", "noeviction").strip()
-    return RedisFacts(name, await _settings(node), replicas, skew, eviction)
+    release = f"{server.product.title()} {server.version}"
+    return RedisFacts(name, await _settings(node), replicas, skew, server.eviction, release)
 
 
 async def _settings(node: Link) -> dict[str, str]:

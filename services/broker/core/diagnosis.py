@@ -33,7 +33,8 @@ class Finding:
 class RedisFacts:
     """What a server says of itself; `settings` as CONFIG GET names them, none where it may not be asked.
 
-    `skew` is its clock less ours, in seconds; `eviction` is its maxmemory-policy.
+    `skew` is its clock less ours, in seconds; `eviction` is its maxmemory-policy; `release` its product and
+    version.
     """
 
     name: str
@@ -41,6 +42,7 @@ class RedisFacts:
     replicas: int
     skew: float
     eviction: str = "noeviction"
+    release: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
             f"Its clock is {facts.skew:+.1f} s from the one here.",
             "Have both machines synchronised (NTP).",
         )
+    if facts.release:
+        yield Finding(Level.NOTE, facts.name, f"{facts.release}.", "")
 
 
 def _of_durability(facts: RedisFacts) -> Iterator[Finding]:

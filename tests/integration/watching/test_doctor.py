@@ -30,6 +30,7 @@ async def test_what_is_well_gets_advice_at_most(watched: Watched) -> None:
         rows = json.loads(said.stdout)
         return said.returncode == 0 and [(row["level"], row["subject"]) for row in rows] == [
             ("warning", "redis 0"),  # it has no replica
+            ("note", "redis 0"),  # its version
             ("note", "versions"),
         ]
 
@@ -84,7 +85,12 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
     assert (nonsense.returncode, "not 'nowhere'" in nonsense.stderr) == (2, True)
     nobody = f"127.0.0.1:{free_port()}"
     said = await doctor("--redis", watched.redis.url, "--server", nobody, "--json")
-    assert [row["subject"] for row in json.loads(said.stdout)] == ["redis 0", "gateway", "versions"]
+    assert [row["subject"] for row in json.loads(said.stdout)] == [
+        "redis 0",
+        "redis 0",
+        "gateway",
+        "versions",
+    ]
 
 
 async def test_an_update_that_was_left_half_done_is_told(watched: Watched) -> None:

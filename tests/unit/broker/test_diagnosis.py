@@ -65,6 +65,11 @@ def test_of_cluster(facts: ClusterFacts, found: list[str]) -> None:
     assert [finding.subject for finding in of_cluster(facts)] == found
 
 
+def test_a_release_is_told() -> None:
+    (told,) = of_redis(RedisFacts("r", SAFE, 1, 0.0, release="Valkey 9.1.0"))
+    assert (told.level, told.what, told.remedy) == (Level.NOTE, "Valkey 9.1.0.", "")
+
+
 def test_of_many_shards_some_are_named() -> None:
     (finding,) = of_cluster(ClusterFacts(EVERY, ROLES, dict.fromkeys("dcba")))
     assert finding.what == "4 shards have no owner that lives: a, b, c, ..."
