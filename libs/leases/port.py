@@ -7,7 +7,7 @@ rises, over releases and expiries too: what carries an older epoch comes from a 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 LEAVING: Final = "leaving"
@@ -29,7 +29,7 @@ class Member:
     """A process of the cluster: `address` is the gRPC host:port others reach it at.
 
     `kafka` is the host:port of its Kafka door for clients, "" where it has none; `version` that of its
-    program, "" where it does not say.
+    program, "" where it does not say; `skew` the seconds by which its clock is ahead of the store's.
     """
 
     owner: str
@@ -38,6 +38,7 @@ class Member:
     address: str
     kafka: str = ""
     version: str = ""
+    skew: float = field(default=0.0, compare=False)
 
     @property
     def gone(self) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import orjson
 
+from libs.clock import now
 from libs.leases.port import Lease, LeasesUnavailable, Member
 from libs.redis_link.errors import RedisError, RedisOutcomeUnknown
 from libs.redis_link.keys import Keys
@@ -20,6 +22,9 @@ from libs.redis_link.lua import lua
 from libs.redis_link.port import Link, Part, Script, within
 
 HERE: Final = Path(__file__).parent
+
+_PROMPT: Final = 0.5
+"""Seconds; an answer that took longer tells no time worth comparing."""
 
 
 class RedisLeaseStore:
@@ -50,6 +55,7 @@ class RedisLeaseStore:
         self._depose = link.script(lua(HERE, "now", "depose", flags="allow-oom"))
         self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
         self._generation = link.script(lua(HERE, "generation", flags="allow-oom"))
+        self._skew = 0.0
 
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
         """As the port says."""
@@ -91,9 +97,13 @@ class RedisLeaseStore:
 
     async def announce(self, member: Member, ttl: float) -> bool:
         """As the port says."""
-        facts = (member.node_id, member.owner, _ms(ttl), _facts(member), _facts(member.left()))
-        [reply] = await self._run(self._announce, [self._keys.members()], *facts)
-        return bool(reply)
+        said = replace(member, skew=self._skew)
+        facts = (member.node_id, member.owner, _ms(ttl), _facts(said), _facts(member.left()))
+        sent = now()
+        [[deposed, theirs]] = await self._run(self._announce, [self._keys.members()], *facts)
+        if (took := now() - sent) < _PROMPT:
+            self._skew = round(sent + took / 2 - theirs / 1000, 1)
+        return bool(deposed)
 
     async def members(self) -> list[Member]:
         """As the port says."""
@@ -154,10 +164,10 @@ def _lease(resource: str, reply: list[Any]) -> Lease:
 
 def _facts(member: Member) -> bytes:
     facts = [member.owner, member.node_id, sorted(member.roles), member.address, member.kafka]
-    return orjson.dumps([*facts, member.version] if member.version else facts)
+    return orjson.dumps([*facts, member.version, member.skew] if member.version else facts)
 
 
 def _member(announcement: bytes) -> Member:
     # What later versions add comes behind.
     owner, node_id, roles, address, kafka, *more = orjson.loads(announcement)
-    return Member(owner, node_id, frozenset(roles), address, kafka, *more[:1])
+    return Member(owner, node_id, frozenset(roles), address, kafka, *more[:2])

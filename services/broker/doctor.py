@@ -27,6 +27,7 @@ from services.broker.core.diagnosis import (
     GroupFacts,
     Level,
     RedisFacts,
+    of_clocks,
     of_cluster,
     of_gateways,
     of_group,
@@ -110,7 +111,8 @@ async def examine(url: str, config: BrokerConfig, server: str | None = None) -> 
         cluster = list(of_cluster(await _cluster(store, members, config)))
         gateways = [server] if server else [one.address for one in members if GATEWAY in one.roles]
         versions = of_versions({member.address: member.version for member in members})
-        return [*findings, *cluster, *await _groups(gateways), *versions]
+        clocks = of_clocks({member.address: member.skew for member in members})
+        return [*findings, *cluster, *clocks, *await _groups(gateways), *versions]
     finally:
         await link.close()
 

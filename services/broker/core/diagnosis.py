@@ -92,6 +92,18 @@ def of_versions(versions: Mapping[str, str]) -> Iterator[Finding]:
         )
 
 
+def of_clocks(skews: Mapping[str, float]) -> Iterator[Finding]:
+    """How many seconds the clocks of processes, by address, are ahead of Redis's."""
+    for address, skew in sorted(skews.items()):
+        if abs(skew) > SKEW:
+            yield Finding(
+                Level.WARNING,
+                f"process {address}",
+                f"Its clock is {skew:+.1f} s from Redis's: times of records, and retention, go by it.",
+                "Have both machines synchronised (NTP), and start it anew: it takes the time at its start.",
+            )
+
+
 def of_gateways(reason: str) -> Finding:
     """No gateway could be asked about groups."""
     return Finding(

@@ -7,6 +7,9 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from libs import clock
 from libs.leases.port import Member
 from libs.leases.redis import RedisLeaseStore
 from libs.redis_link.connection import connect
@@ -91,6 +94,28 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
         "gateway",
         "versions",
     ]
+
+
+async def test_a_process_with_another_clock_is_told(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("libs.leases.redis.now", lambda: clock.now() + 90.0)
+    link = await connect(watched.redis.url)
+    ahead = Member("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
+    store = RedisLeaseStore(link)
+
+    async def told() -> bool:
+        await store.announce(ahead, 60.0)  # each tells what the one before found out
+        said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
+        rows = {row["subject"]: row["what"] for row in json.loads(said.stdout)}
+        assert f"process {watched.serve.address}" not in rows
+        return "its clock is +90." in rows.get("process 127.0.0.1:9", "").lower()
+
+    try:
+        await eventually(told, 60)
+    finally:
+        await store.withdraw(ahead.owner)
+        await link.close()
 
 
 async def test_an_update_that_was_left_half_done_is_told(watched: Watched) -> None:

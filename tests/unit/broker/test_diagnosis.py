@@ -7,6 +7,7 @@ from services.broker.core.diagnosis import (
     GroupFacts,
     Level,
     RedisFacts,
+    of_clocks,
     of_cluster,
     of_gateways,
     of_group,
@@ -103,6 +104,12 @@ def test_each_process_tells_its_version(versions: dict[str, str], level: Level, 
     (finding,) = of_versions(versions)
     assert (finding.level, finding.subject, finding.what) == (level, "versions", what)
     assert bool(finding.remedy) is (level is Level.WARNING)
+
+
+def test_clocks_that_go_wrong_are_told() -> None:
+    (finding,) = of_clocks({"a:1": 0.9, "b:1": -61.3})
+    assert (finding.level, finding.subject) == (Level.WARNING, "process b:1")
+    assert finding.what.startswith("Its clock is -61.3 s from Redis's")
 
 
 def test_where_nobody_is_there_are_no_versions() -> None:
