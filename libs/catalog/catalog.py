@@ -28,11 +28,22 @@ _NONE: Final[Mapping[str, str]] = {}
 class TopicCatalog:
     """What the cluster consists of, as of the record at `position` of the catalog's log."""
 
-    __slots__ = ("_configs", "_deleted", "_ids", "_metric_names", "_topics", "cluster_id", "position")
+    __slots__ = (
+        "_configs",
+        "_deleted",
+        "_ids",
+        "_metric_names",
+        "_topics",
+        "cluster_id",
+        "partitions",
+        "position",
+    )
 
     def __init__(self) -> None:
         self.cluster_id = ""
         self.position = 0
+        self.partitions = 0
+        """Of all topics together."""
         self._topics: dict[str, Topic] = {}
         self._ids: dict[str, str] = {}
         self._metric_names: dict[str, str] = {}
@@ -85,6 +96,10 @@ class TopicCatalog:
         """Names of groups or brokers that have settings, whether or not they exist (Kafka RPC 74)."""
         return sorted(resource.name for resource in self._configs if resource.type is kind)
 
+    def configured_count(self) -> int:
+        """How many groups and brokers have settings."""
+        return len(self._configs)
+
     def settings(self) -> set[tuple[ConfigResource, str]]:
         """Every setting of a group or a broker, without its value."""
         return {(resource, key) for resource, configs in self._configs.items() for key in configs}
@@ -96,7 +111,7 @@ class TopicCatalog:
     @_apply.register
     def _(self, record: TopicRecord) -> None:
         topic = record.topic
-        self._topics[topic.topic_id] = topic
+        self._put(topic)
         self._ids[topic.name] = topic.topic_id
         self._metric_names[metric_name(topic.name)] = topic.name
 
@@ -105,12 +120,13 @@ class TopicCatalog:
     def _(self, record: PartitionsRecord) -> None:
         topic = self._topics.get(record.topic_id)
         if topic is not None:
-            self._topics[topic.topic_id] = replace(topic, partitions=record.partitions)
+            self._put(replace(topic, partitions=record.partitions))
 
     @_apply.register
     def _(self, record: TopicDeletedRecord) -> None:
         topic = self._topics.pop(record.topic_id, None)
         if topic is not None:
+            self.partitions -= topic.partitions
             del self._ids[topic.name]
             del self._metric_names[metric_name(topic.name)]
         self._deleted.pop(self.forgotten_by(record.topic_id), None)
@@ -135,6 +151,11 @@ class TopicCatalog:
     @_apply.register
     def _(self, record: ClusterRecord) -> None:
         self.cluster_id = record.cluster_id
+
+    def _put(self, topic: Topic) -> None:
+        before = self._topics.get(topic.topic_id)
+        self.partitions += topic.partitions - (before.partitions if before is not None else 0)
+        self._topics[topic.topic_id] = topic
 
 
 def metric_name(topic: str) -> str:

@@ -42,6 +42,10 @@ CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
 
 MAX_PARTITIONS: Final = 10_000
+"""Of a topic."""
+
+MAX_CONFIGURED: Final = 100_000
+"""So many groups and brokers may have settings of their own, whether or not they exist."""
 
 _KEYS: Final[Mapping[ResourceType, tuple[Mapping[str, Key], str]]] = {
     ResourceType.TOPIC: (TOPIC_KEYS, "topic config name"),
@@ -54,7 +58,8 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
     """What `command` changes; `static` is what this process was started with, `now` in seconds.
 
     Raises INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION,
-    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, TOPIC_DELETION_DISABLED.
+    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, TOPIC_DELETION_DISABLED; POLICY_VIOLATION where the
+    catalog would become too large.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
@@ -65,7 +70,7 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
         return _create_topic(state, broker, command, now)
     if isinstance(command, DeleteTopic):
         return _delete_topic(state, broker, command)
-    return _create_partitions(state, command)
+    return _create_partitions(state, broker, command)
 
 
 def effective_broker(state: TopicCatalog, static: BrokerConfig, node: str | None = None) -> BrokerConfig:
@@ -88,6 +93,7 @@ def _create_topic(
     _check_new_name(state, command.name)
     partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
     _check_count(partitions)
+    _check_room(state, broker, partitions)
     check_topic(command.configs)
     topic = Topic(command.topic_id, command.name, partitions, dict(command.configs), int(now * 1000))
     return Decision(() if command.validate_only else (TopicRecord(topic),), topic)
@@ -121,6 +127,15 @@ def _check_count(partitions: int) -> None:
         )
 
 
+def _check_room(state: TopicCatalog, broker: BrokerConfig, more: int) -> None:
+    most = broker.cluster_max_partitions
+    if state.partitions + more > most:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"There are {state.partitions} partitions; {more} more pass cluster.max.partitions, {most}.",
+        )
+
+
 def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopic) -> CatalogDecision:
     if bool(command.name) == bool(command.topic_id):
         raise KafkaError(
@@ -137,7 +152,9 @@ def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopi
     return Decision((TopicDeletedRecord(topic.topic_id, topic.partitions),), topic)
 
 
-def _create_partitions(state: TopicCatalog, command: CreatePartitions) -> CatalogDecision:
+def _create_partitions(
+    state: TopicCatalog, broker: BrokerConfig, command: CreatePartitions
+) -> CatalogDecision:
     check_not_internal(command.name)
     topic = _existing(state, command.name)
     if command.count == topic.partitions:
@@ -149,6 +166,7 @@ def _create_partitions(state: TopicCatalog, command: CreatePartitions) -> Catalo
             f"{command.count} would not be an increase.",
         )
     _check_count(command.count)
+    _check_room(state, broker, command.count - topic.partitions)
     records = () if command.validate_only else (PartitionsRecord(topic.topic_id, command.count),)
     return Decision(records, topic)
 
@@ -167,6 +185,8 @@ def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConf
     _check_resource(
         state, static, resource, {key: value for key, value in merged.items() if value is not None}
     )
+    if merged and not present and resource.type is not ResourceType.TOPIC:
+        _check_configured(state)
     # A setting that does not exist cannot be put back to its default either: that would hide a misspelling.
     for key in command.changes:
         _key(resource, key)
@@ -178,6 +198,14 @@ def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConf
         ),
         changes,
     )
+
+
+def _check_configured(state: TopicCatalog) -> None:
+    if state.configured_count() >= MAX_CONFIGURED:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{MAX_CONFIGURED} groups and brokers have settings, and no more may: take those of some away.",
+        )
 
 
 def _changes(command: AlterConfigs, present: Mapping[str, str]) -> dict[str, str | None]:

@@ -91,6 +91,9 @@ class BrokerConfig:
     )
     delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.", dynamic=True)
     num_partitions: int = integer(1, 1, 10_000, "Partitions of a topic that does not say.", dynamic=True)
+    cluster_max_partitions: int = integer(
+        100_000, 1, INT_MAX, "Most partitions of all topics together (Kafka: no limit).", dynamic=True
+    )
     message_max_bytes: int = integer(
         1_048_588, 0, INT_MAX, "Largest record batch that is appended.", dynamic=True
     )
@@ -200,6 +203,13 @@ class BrokerConfig:
     )
     transaction_max_timeout_ms: int = integer(
         15 * _MINUTE, 1, INT_MAX, "Longest transaction timeout a producer may ask for.", dynamic=True
+    )
+    transaction_max_transactional_ids: int = integer(
+        20_000,
+        1,
+        INT_MAX,
+        "Most transactional ids of a coordinator's shard (Kafka: no limit).",
+        dynamic=True,
     )
     transactional_id_expiration_ms: int = integer(
         168 * _HOUR, 1, INT_MAX, "A transactional id that nobody uses is forgotten after this.", dynamic=True

@@ -97,6 +97,33 @@ def test_illegal_number_of_partitions(asked: int) -> None:
     assert Catalog().refuses(CreateTopic("a", "T1", asked)).code is ErrorCode.INVALID_PARTITIONS
 
 
+def test_all_topics_together_have_so_many_partitions_at_most() -> None:
+    catalog = Catalog("cluster.max.partitions=10")
+    catalog(CreateTopic("a", "T1", 4))
+    assert catalog.refuses(CreateTopic("b", "T2", 7)).code is ErrorCode.POLICY_VIOLATION
+    catalog(CreateTopic("b", "T2", 5))
+    assert catalog.refuses(CreatePartitions("a", 6)).code is ErrorCode.POLICY_VIOLATION
+    catalog(CreatePartitions("a", 5))
+    assert catalog.refuses(CreateTopic("c", "T3", 1)).code is ErrorCode.POLICY_VIOLATION
+    catalog(DeleteTopic("b"))
+    catalog(AlterConfigs(BROKERS, {"cluster.max.partitions": "11"}))
+    catalog(CreateTopic("b", "T4", 6))
+    assert catalog.machine.catalog.partitions == 11
+
+
+def test_so_many_groups_have_settings_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("libs.catalog.decide.MAX_CONFIGURED", 1)
+    catalog = Catalog()
+    other = ConfigResource(ResourceType.GROUP, "other")
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "50000"}))
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "51000"}))
+    assert catalog.refuses(AlterConfigs(other, {"share.session.timeout.ms": "50000"})).code is (
+        ErrorCode.POLICY_VIOLATION
+    )
+    catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": None}))
+    catalog(AlterConfigs(other, {"share.session.timeout.ms": "50000"}))
+
+
 @pytest.mark.parametrize("name", ["a", "A.b", "a_b", "a-b", "0", "...", "x" * 249])
 def test_legal_name(name: str) -> None:
     assert Catalog()(CreateTopic(name, "T1"))[0]

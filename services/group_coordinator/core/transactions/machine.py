@@ -171,8 +171,19 @@ class TransactionMachine:
                 f"{command.timeout_ms} ms is not within 1 and transaction.max.timeout.ms, {longest}.",
             )
         before = self.transactions.get(command.transactional_id)
+        if before is None:
+            self._check_room()
         after, reply = rules.initialize(before, command, self._new_id, now_ms)
         return self._changed(command.transactional_id, after, reply)
+
+    def _check_room(self) -> None:
+        most = self._view.broker.transaction_max_transactional_ids
+        if len(self.transactions) >= most:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"This shard of the coordinator has {most} transactional ids, and no more may be "
+                "(transaction.max.transactional.ids): one that nobody uses is forgotten in time.",
+            )
 
     def _add_partitions(self, command: AddPartitions, now_ms: int) -> _Decision:
         before = self.transactions.get(command.transactional_id)

@@ -47,6 +47,13 @@ def shard() -> TransactionShard:
 # Producer ids
 
 
+def test_a_shard_has_so_many_transactional_ids_at_most(shard: TransactionShard) -> None:
+    shard.cluster.broker = shard.cluster.broker.override({"transaction.max.transactional.ids": "1"})
+    shard.ask(Initialize("a", MINUTE), Producer)
+    assert shard.refuses(Initialize("b", MINUTE)) is ErrorCode.POLICY_VIOLATION
+    shard.ask(Initialize("a", MINUTE), Producer)
+
+
 def test_ids_of_different_shards_never_meet() -> None:
     drawn = []
     for ids in [ProducerIds(shard, 3) for shard in range(3)]:
