@@ -20,6 +20,9 @@ from sharebroker.errors import ErrorCode, KafkaError
 MOST_UNPACKED: Final = 16 << 20
 """Bytes of records a compressed batch may have; more would hold everybody else up while they are read."""
 
+MOST_RECORDS: Final = 250_000
+"""Records of a batch, for the same reason. Java's producer halves a batch that is refused so, and goes on."""
+
 _CODEC_MASK: Final = 0x07
 _FEW: Final = 16
 """Times its size that a batch unpacks to, as a rule."""
@@ -34,8 +37,10 @@ def check_records(header: BatchHeader, batch: Buffer) -> None:
     Kafka's LogValidator does.
 
     Raises KafkaError: INVALID_RECORD for what is no record, or not the one its header promises;
-    MESSAGE_TOO_LARGE for a compressed batch of more than MOST_UNPACKED bytes.
+    MESSAGE_TOO_LARGE for more than MOST_RECORDS, or a compressed batch of more than MOST_UNPACKED bytes.
     """
+    if header.record_count > MOST_RECORDS:
+        raise _too_large(f"The batch has more than {MOST_RECORDS} records.")
     if header.codec:
         plain = header._replace(attributes=header.attributes & ~_CODEC_MASK)
         batch = sealed(plain, _unpacked(header.codec, memoryview(batch)[HEADER_SIZE:]))
@@ -101,7 +106,5 @@ def _into_room(codec: Any, packed: memoryview) -> Buffer:
     raise _too_large()
 
 
-def _too_large() -> KafkaError:
-    return KafkaError(
-        ErrorCode.MESSAGE_TOO_LARGE, f"The batch unpacks to more than {MOST_UNPACKED} bytes of records."
-    )
+def _too_large(why: str = f"The batch unpacks to more than {MOST_UNPACKED} bytes of records.") -> KafkaError:
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)

@@ -8,7 +8,7 @@ import struct
 import cramjam
 import pytest
 
-from libs.record_log.contents import MOST_UNPACKED, check_records
+from libs.record_log.contents import MOST_RECORDS, MOST_UNPACKED, check_records
 from libs.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, sealed
 from libs.record_log.settings import LogSettings
 from sharebroker.errors import ErrorCode, KafkaError
@@ -91,6 +91,12 @@ def test_what_unpacks_to_too_much_is_refused_unread() -> None:
     for codec, some in contents.items():
         for content in some:
             assert refusal(packed(codec, content, batch())) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_has_so_many_records_at_most() -> None:
+    good = batch()
+    header = header_of(good)._replace(record_count=MOST_RECORDS + 1, last_offset_delta=MOST_RECORDS)
+    assert refusal(sealed(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
