@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from opentelemetry.trace import TraceState
 
+from sharebroker.tracing import context
 from sharebroker.tracing.context import TraceContext, of_headers, parse
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -67,6 +68,11 @@ def test_a_state_is_passed_on_as_it_came(state: str) -> None:
 )
 def test_a_state_that_nobody_can_read_is_left_out(state: str) -> None:
     assert parse(PARENT, state) == CONTEXT
+
+
+def test_a_state_of_a_megabyte_is_not_even_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "_MEMBER", None)
+    assert parse(PARENT, "a=b," * 250_000) == CONTEXT
 
 
 def test_the_last_header_counts() -> None:

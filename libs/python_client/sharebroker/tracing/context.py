@@ -62,9 +62,11 @@ def parse(parent: str, state: str = "") -> TraceContext | None:
 
 def _is_state(text: str) -> bool:
     """Whether it is a `tracestate` that can be passed on; who reads it complains of others."""
+    if len(text) > _LONGEST_STATE:  # first, for a header may have a megabyte, which would be looked through
+        return False
     members = [member for part in text.split(",") if (member := part.strip(" \t"))]
     names = {member.partition("=")[0] for member in members if _MEMBER.fullmatch(member)}
-    return len(text) <= _LONGEST_STATE and len(members) == len(names) <= _MOST_MEMBERS
+    return len(members) == len(names) <= _MOST_MEMBERS
 
 
 def of_headers(headers: Iterable[tuple[str, bytes | None]]) -> TraceContext | None:
