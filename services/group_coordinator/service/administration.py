@@ -80,11 +80,8 @@ class Administration:
         failures = await self._states.initialize(plan.initialize)
         if plan.initialize.start_offsets:
             await self._changed(request.group_id, plan.initialize.start_offsets)
-            _events.info(
-                "offsets of a group altered",
-                group=request.group_id,
-                partitions=len(plan.initialize.start_offsets),
-            )
+        if altered := plan.initialize.start_offsets.keys() - failures.keys():
+            _events.info("offsets of a group altered", group=request.group_id, partitions=len(altered))
         return pb.AlterShareGroupOffsetsResponse(
             responses=[self._altered(topic, plan, failures) for topic in request.topics]
         )
@@ -110,13 +107,11 @@ class Administration:
         if plan.partitions:
             _, failures = await self._states.delete(request.group_id, plan)
             await self._changed(request.group_id, plan.partitions)
-            _events.info(
-                "offsets of a group deleted", group=request.group_id, topics=list(request.topic_names)
-            )
         by_topic = {topic_id: error for (topic_id, _), error in failures.items()}
-        return pb.DeleteShareGroupOffsetsResponse(
-            responses=[self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
-        )
+        results = [self._deleted(name, plan, by_topic) for name in dict.fromkeys(request.topic_names)]
+        if deleted := [result.topic_name for result in results if not result.error_code]:
+            _events.info("offsets of a group deleted", group=request.group_id, topics=deleted)
+        return pb.DeleteShareGroupOffsetsResponse(responses=results)
 
     def _deleted(self, name: str, plan: DeletePlan, failures: dict[str, KafkaError]) -> _DeletedTopic:
         topic = self._view.topic(name)

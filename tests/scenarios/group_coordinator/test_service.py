@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from libs.coordinator_runtime.hashing import shard_of
 from libs.persister.port import ShareKey, StateSummary
@@ -405,6 +406,22 @@ async def test_alter_that_fails_at_the_share_coordinator_says_so(world: World, p
     world.states.refuse.clear()
     (topic,) = (await alter(process, ("a", 0, 41))).responses
     assert not topic.partitions[0].error_code
+
+
+async def test_the_log_tells_what_was_done_of_it(world: World, process: Process) -> None:
+    """Some was refused, some failed."""
+    topic_id = await process.create("a", 2)
+    await process.create("b", 1)
+    await process.create("c", 1)
+    world.states.refuse[ShareKey("g", topic_id, 0)] = KafkaError(ErrorCode.FENCED_STATE_EPOCH, "stale")
+    deletion = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a", "b", "c"])
+    with capture_logs() as said:
+        await alter(process, ("a", 0, 40), ("zzz", 0, 1))
+        await alter(process, ("a", 0, 40), ("a", 1, 40), ("b", 0, 40))
+        await process.groups.DeleteShareGroupOffsets(deletion, CONTEXT)
+    altered, deleted = [line for line in said if "offsets of a group" in line["event"]]
+    assert (altered["event"], altered["partitions"]) == ("offsets of a group altered", 2)
+    assert (deleted["event"], deleted["topics"]) == ("offsets of a group deleted", ["b"])
 
 
 async def test_alter_of_a_group_with_members_is_refused_as_a_whole(process: Process) -> None:
