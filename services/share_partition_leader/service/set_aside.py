@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from shlex import join
 from typing import Final
 
 import structlog
 
+from services.share_partition_leader.core.counts import Counts
 from services.share_partition_leader.service.tallies import REST, Pair, Tallies
 from sharebroker.cancellation import end
 
@@ -21,6 +23,7 @@ class SetAside:
 
     def __init__(self, tallies: Tallies) -> None:
         self._tallies = tallies
+        self._counted: dict[Pair, Counts] = {}
         self._told: dict[Pair, int] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -37,19 +40,18 @@ class SetAside:
     def look(self) -> None:
         """Tell what was not told yet."""
         counted = dict(self._tallies.all())
-        for pair in [pair for pair in self._told if pair not in counted]:  # goes on among the rest
+        # A pair that made room goes on among the rest, also where it is counted by itself again since.
+        for pair in [pair for pair in self._told if counted.get(pair) is not self._counted[pair]]:
             self._told[REST] = self._told.get(REST, 0) + self._told.pop(pair)
+        self._counted = counted
         for pair, counts in counted.items():
             records = counts.exhausted - self._told.get(pair, 0)
             if records:
                 self._told[pair] = counts.exhausted
                 group, topic = pair
+                which = {} if pair == REST else {"which": f"sharebroker verify {join(pair)} --offsets"}
                 _log.warning(
-                    "records used up their attempts",
-                    group=group,
-                    topic=topic,
-                    records=records,
-                    which=f"sharebroker verify {group} {topic} --offsets",
+                    "records used up their attempts", group=group, topic=topic, records=records, **which
                 )
 
     async def _run(self) -> None:

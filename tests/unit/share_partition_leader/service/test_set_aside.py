@@ -31,6 +31,25 @@ def test_each_record_is_told_once() -> None:
     assert told(aside) == [(*REST, 2)]
 
 
+def test_a_pair_that_made_room_and_came_back_is_told_of_what_is_new() -> None:
+    tallies = Tallies(lambda: 1)
+    aside = SetAside(tallies)
+    tallies.of("billing", "orders", list).exhausted += 3
+    assert told(aside) == [("billing", "orders", 3)]
+    tallies.of("audit", "orders", list).exhausted += 2
+    tallies.of("billing", "orders", list).exhausted += 1
+    assert told(aside) == [("billing", "orders", 1), (*REST, 2)]
+
+
+def test_a_command_that_says_which_is_one_for_a_shell_and_none_names_the_rest() -> None:
+    tallies = Tallies(lambda: 1)
+    tallies.of("night shift", "orders", list).exhausted += 1
+    dict(tallies.all())[REST].exhausted += 1
+    with capture_logs() as said:
+        SetAside(tallies).look()
+    assert [line.get("which") for line in said] == ["sharebroker verify 'night shift' orders --offsets", None]
+
+
 async def test_it_looks_now_and_then_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_aside, "EVERY", 0.01)
     tallies = Tallies(lambda: 1)
