@@ -103,8 +103,8 @@ async def test_a_record_is_not_traced_where_that_would_be_too_much_for_it(
     monkeypatch.setattr(switch, "on", told.tracer)
     config = ProducerConfig(max_request_size=1000)
     async with FakeGateway() as gateway, Producer(gateway.address, config) as producer:
-        for size in (950, 200):
-            await producer.publish("orders", b"x" * size, partition=0)
+        for size, header in ((950, 0), (200, 0), (200, 750)):
+            await producer.publish("orders", b"x" * size, partition=0, headers=[("h", b"x" * header)])
     assert told.spans["create orders"] == 1
 
 

@@ -82,7 +82,9 @@ class Publishing:
     ) -> Publication:
         self._untraced = traces.left_out()
         timestamp, key, value, headers = record
-        fits = len(key or b"") + len(value or b"") + TRACE_BYTES <= self._config.max_request_size
+        size = len(key or b"") + len(value or b"")
+        size += sum(len(name) + len(header or b"") for name, header in headers)
+        fits = size + TRACE_BYTES <= self._config.max_request_size
         span = traces.begin(topic, headers, now) if fits else None
         if span is None:
             return self._buffer.append(topic, partition, record, now)
