@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,12 @@ async def publish(gateway: Gateway, request: pb.PublishRequest, deadline: Deadli
         Part(topic_id=topic.topic_id, partition=index, record_batches=batches.build())
         for index, batches in placed.items()
     ]
-    answers = await append(gateway, parts, deadline)
+    try:
+        answers = await append(gateway, parts, deadline)
+    except asyncio.CancelledError:
+        if traces is not None:
+            traces.given_up()
+        raise
     if traces is not None:
         traces.answered(answers)
     _raise_failure(answers, [batches.indexes for batches in placed.values()])

@@ -65,6 +65,12 @@ class PublishTraces:
                 placed.error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
             traces.settled()
 
+    def given_up(self) -> None:
+        """Who asked waits no longer: what became of the records nobody hears."""
+        for placed, traces in self._batches.values():
+            placed.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Whoever published it gave up waiting.")
+            traces.settled()
+
 
 def publish_traces(topic: str) -> PublishTraces | None:
     """None where this process does not trace."""

@@ -93,7 +93,8 @@ class Leader:
         return self._play(request)
 
     async def Produce(self, request: leader.ProduceRequest, context: Any) -> Any:
-        return self._play(request)
+        answer = self._play(request)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     async def Fetch(self, request: leader.FetchRequest, context: Any) -> Any:
         answer = self._play(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -16,8 +17,10 @@ from sharebroker.gateway.v1 import produce_pb2 as pb
 from sharebroker.records.murmur2 import partition_of
 from sharebroker.rpc_status import from_rpc_error
 from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker.tracing import switch
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.fakes import TOPIC, Leader, refusing
+from tests.unit.tracing.test_publishing import Told
 
 
 def records(*some: tuple[bytes | None, str]) -> list[pb.PublishRecord]:
@@ -79,6 +82,22 @@ async def test_wrong_records(bench: Bench, some: list[pb.PublishRecord], field: 
     assert error.code is code
     assert [violation.field for violation in error.violations] == [field]
     assert bench.leader.asked == []
+
+
+async def test_a_record_whose_publisher_goes_away_is_told_of(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its trace goes on where it is appended, below the span that made it."""
+    told = Told(1.0)
+    monkeypatch.setattr(switch, "on", told.tracer)
+    bench.leader.answer = lambda _: asyncio.Event().wait()
+    some = [pb.PublishRecord(value=b"x", partition=index) for index in (0, 1)]
+    call = bench.produce.Publish(pb.PublishRequest(topic="flights", records=some))
+    waiting = asyncio.ensure_future(refused(call))
+    await eventually(lambda: bench.leader.asked)
+    waiting.cancel()
+    await eventually(lambda: told.spans["create flights"] == 2)
+    assert told.spans["send flights"] == 2
 
 
 async def test_a_failure_says_what_was_published_all_the_same(bench: Bench) -> None:
