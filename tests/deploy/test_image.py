@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from libs.testkit.brokers import Serve
+from libs.testkit.waiting import until
 from sharebroker.cli.probe import DEFAULT_URL, probe
 from tests.architecture.sources import ROOT
 
@@ -93,7 +94,7 @@ def test_whatever_serves_in_it_tells_the_health_check_how_it_is(tmp_path: Path) 
     with patch.dict(os.environ, SHAREBROKER_METRICS="127.0.0.1:0"):
         serve.start()
     try:
-        assert probe(["live", "--url", f"http://{serve.facts['metrics']}"]) == 0
+        until(lambda: probe(["live", "--url", f"http://{serve.facts['metrics']}"]) == 0, 60)
     finally:
         assert serve.stop() == 0
 

@@ -70,7 +70,9 @@ class Language:
         (self.folder / "built").unlink(missing_ok=True)
         for copy, source in self.sources.items():
             copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, copy)
+            fresh = copy.with_name(f"{copy.name}.{os.getpid()}")
+            shutil.copy2(source, fresh)
+            fresh.replace(copy)  # another process may be running what is there
         environment = {**os.environ, "GOBIN": str(BIN), "PATH": f"{BIN}:{os.environ['PATH']}"}
         for step in self.steps:
             subprocess.run(step, cwd=self.folder, env=environment, check=True, timeout=_TIME)

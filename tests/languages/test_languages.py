@@ -25,7 +25,7 @@ def start(language: Language, *words: str) -> subprocess.Popen[str]:
     """The worker, if it is built."""
     if not language.steps:
         language.build()
-    if not language.built:
+    elif not language.built:
         pytest.skip(f"it is not built of what is here now: make languages LANGUAGE={language.name}")
     command = [*language.command, *words]
     pipe = subprocess.PIPE

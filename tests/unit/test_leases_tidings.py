@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from libs.leases import tidings
 from libs.leases.holder import LeaseHolder
 from libs.leases.memory import MemoryLeaseStore
 from libs.leases.port import Member
@@ -85,7 +86,10 @@ async def test_who_leaves_and_who_dies(scene: Scene, leaves: bool, event: str, l
     assert line["roles"] == [ROLE]
 
 
-async def test_who_is_there_at_the_start_is_no_news_and_what_is_handed_over_is_told(scene: Scene) -> None:
+async def test_who_is_there_at_the_start_is_no_news_and_what_is_handed_over_is_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidings, "EVERY", 600.0)  # no look in the midst of a hand-over
     await scene.holder.start()
     with capture_logs() as said:
         scene.tidings.start()

@@ -78,11 +78,19 @@ async def test_a_page_that_fails_fails_alone(port: int) -> None:
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time alone cuts nobody off, however long this process stands still."""
+    monkeypatch.setattr(module, "PATIENCE", 600.0)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_a_crowd_is_served(port: int) -> None:
     answers = await asyncio.gather(*(ask(port, b"GET /page HTTP/1.1\r\n\r\n") for _ in range(100)))
     assert all(b" 200 " in answer for answer in answers)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_who_dawdles_keeps_nobody_out(server: HttpServer, port: int) -> None:
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 5)]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")

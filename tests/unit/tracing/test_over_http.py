@@ -15,8 +15,9 @@ from tests.support.otlp import collecting_over_http
 
 
 @pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pauses_and_time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(over_http, "_PAUSE", 0.01)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,7 @@ def test_nobody_there_is_told_when_time_is_over(
 
 
 def test_who_stops_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(over_http, "_PAUSE", 9.0)
+    monkeypatch.setattr(over_http, "_PAUSE", 1800.0)
     post = Post(f"http://127.0.0.1:{free_port()}/v1/traces", TRACES)
     post.stop()
     assert not post.send(b"")
