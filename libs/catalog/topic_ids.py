@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64encode
 from itertools import count
-
-from sharebroker.errors import ErrorCode, KafkaError
 
 
 def topic_id_text(raw: bytes) -> str:
     """The text of 16 bytes."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
-
-
-def topic_id_bytes(text: str) -> bytes:
-    """The 16 bytes of a text. Raises UNKNOWN_TOPIC_ID where it is none."""
-    try:
-        raw = urlsafe_b64decode(f"{text}==".encode("ascii"))
-    except ValueError:
-        raw = b""
-    if len(raw) != 16 or topic_id_text(raw) != text:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"{text!r} is not a topic id.")
-    return raw
 
 
 def new_topic_id() -> str:

@@ -8,9 +8,9 @@ OffsetCommitValue.json, Kafka 4.3).
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64decode
 from typing import Final
 
+from libs.kafka_wire.ids import id_bytes
 from libs.kafka_wire.writing import put_uvarint
 from libs.shard_topic.batches import KafkaRecord
 from services.group_coordinator.core.consumers.commands import Committed
@@ -53,7 +53,7 @@ def _value(committed: Committed, topic_id: str) -> bytes:
     value += metadata
     value += _INT64.pack(committed.at_ms)
     value += _TOPIC_ID
-    value += urlsafe_b64decode(topic_id + "==")
+    value += id_bytes(topic_id)
     return bytes(value)
 
 

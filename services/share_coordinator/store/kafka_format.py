@@ -9,10 +9,10 @@ has its own (source: ShareSnapshotKey.json and its three neighbours, Kafka 4.3).
 from __future__ import annotations
 
 import struct
-from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from libs.kafka_wire.ids import id_bytes
 from libs.kafka_wire.writing import put_uvarint
 from libs.shard_topic.batches import KafkaRecord
 from services.share_coordinator.core.combine import StateBatch
@@ -53,7 +53,7 @@ def _key(record_type: int, key: ShareKey) -> bytes:
             _INT16.pack(record_type),
             _INT16.pack(len(group_id)),
             group_id,
-            urlsafe_b64decode(key.topic_id + "=="),
+            id_bytes(key.topic_id),
             _PARTITION.pack(key.partition),
         )
     )

@@ -346,10 +346,6 @@ class SharePartition:
         self._in_flight.drop_before(offset)
         return True
 
-    def archive_missing(self, first: int, last: int) -> None:
-        """Archive the available records in first..last: the log has compacted them away. In memory only."""
-        self._in_flight.archive(first, last, Event.COMPACT)
-
     def _mark(
         self, member: str, batches: Sequence[AckBatch], transition: Transition
     ) -> list[tuple[Run, Lock]]:

@@ -24,8 +24,8 @@ from libs.catalog.internal import (
     internal_topic,
 )
 from libs.catalog.records import ConfigResource, ResourceType
-from libs.catalog.topic_ids import topic_id_bytes
 from libs.config.broker import BrokerConfig
+from libs.kafka_wire.ids import id_bytes
 from sharebroker.errors import ErrorCode, KafkaError
 
 RESOURCE = ConfigResource(ResourceType.TOPIC, STATE_TOPIC)
@@ -51,7 +51,7 @@ def test_nobody_changes_it(command: CatalogCommand, code: ErrorCode) -> None:
 
 
 def test_its_id_is_one_and_no_drawn_one() -> None:
-    assert {topic_id_bytes(topic_id)[6] >> 4 for topic_id in IDS.values()} == {5}
+    assert {id_bytes(topic_id)[6] >> 4 for topic_id in IDS.values()} == {5}
     assert [internal_topic(name, BrokerConfig()).topic_id for name in IDS] == [*IDS.values()]
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from libs.leases.port import Member
 from libs.persister.default import DefaultPersister, PersisterSettings
-from libs.persister.noop import NoOpPersister
 from libs.persister.port import (
     Begun,
     Changes,
@@ -319,16 +318,6 @@ async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptu
     error = await refusal(DefaultPersister(Coordinators(answer), QUICK).write(KEY, Change()))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "a fault of ours" in caplog.text
-
-
-async def test_persister_that_keeps_nothing() -> None:
-    persister: Persister = NoOpPersister()
-    await persister.initialize(KEY, 1, 0)
-    assert persister.begin(persister.shard(KEY), [(KEY, Change())]) is None
-    await persister.write(KEY, Change())
-    await persister.delete(KEY, 1)
-    assert await persister.read(KEY, 1) == SharePartitionState(0, -1, ())
-    assert await persister.read_summary(KEY) == StateSummary(0, 0, -1, -1)
 
 
 async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() -> None:

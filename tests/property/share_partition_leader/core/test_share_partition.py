@@ -25,7 +25,7 @@ from tests.property.share_partition_leader.core.model import (
     Model,
     RefusedError,
 )
-from tests.unit.share_partition_leader.core.support import Store, check
+from tests.unit.share_partition_leader.core.support import Store, check, compact
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
 KINDS = st.sampled_from([0, 1, 1, 1, 2, 2, 2, 3, 4])
@@ -308,7 +308,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     def _compact(self, at: int, size: int) -> None:
         first = self.share.start_offset + at
-        self.share.archive_missing(first, first + size - 1)
+        compact(self.share, first, first + size - 1)
         self.model.archive(range(first, first + size), {AVAILABLE})
 
     def _change_leader(self) -> None:

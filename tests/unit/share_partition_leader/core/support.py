@@ -10,7 +10,7 @@ from libs.share_calls.values import AckBatch, Acquired, AcquireMode
 from services.share_partition_leader.core.acquire import LogBatch
 from services.share_partition_leader.core.in_flight import Run, Transition
 from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.states import RecordState
+from services.share_partition_leader.core.states import Event, RecordState
 from services.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -107,6 +107,11 @@ def show(written: StateWrite | None) -> str:
     if written is None:
         return ""
     return f"{written.start_offset}: {', '.join(_text(b) for b in written.batches)}".strip()
+
+
+def compact(share: SharePartition, first: int, last: int) -> None:
+    """As a fetch that finds them gone from the log."""
+    share._in_flight.archive(first, last, Event.COMPACT)
 
 
 def picture(share: SharePartition, members: bool = False) -> str:

@@ -21,6 +21,7 @@ from tests.unit.share_partition_leader.core.support import (
     ack,
     acks,
     check,
+    compact,
     done,
     fetch,
     opened,
@@ -128,7 +129,7 @@ def _pending() -> SharePartition:
 
 def _compacted() -> SharePartition:
     share = _after_ack(RELEASE)
-    share.archive_missing(5, 5)
+    compact(share, 5, 5)
     return share
 
 

@@ -12,6 +12,7 @@ from tests.unit.share_partition_leader.core.support import (
     ack,
     acks,
     check,
+    compact,
     fetch,
     log_of,
     opened,
@@ -173,7 +174,7 @@ def test_missing_records_are_archived(first: int, last: int, window: str) -> Non
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     ack(share, "0-9", RELEASE)
-    share.archive_missing(first, last)
+    compact(share, first, last)
     check(share)
     assert picture(share) == window
 
