@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import redis
@@ -22,7 +23,8 @@ from libs.testkit.proxy import FaultProxy
 from libs.testkit.servers import Server, binaries, running
 from libs.testkit.waiting import eventually
 
-QUICK = LinkSettings(stall=0.5, attempt=0.5, backoff=0.01, backoff_max=0.05)
+QUICK = LinkSettings(stall=2.0, attempt=0.5, backoff=0.01, backoff_max=0.05)
+PATIENT = replace(QUICK, stall=600.0)
 
 
 @pytest.fixture(params=sorted(binaries()))
@@ -40,6 +42,14 @@ async def proxy(redis_url: str) -> AsyncIterator[FaultProxy]:
 @pytest.fixture
 async def link(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
     link = await RedisLink.connect(proxy.url, settings=QUICK)
+    yield link
+    await link.close()
+
+
+@pytest.fixture
+async def patient(proxy: FaultProxy) -> AsyncIterator[RedisLink]:
+    """A link whose silence ends when a test says so, whatever the machine does meanwhile."""
+    link = await RedisLink.connect(proxy.url, settings=PATIENT)
     yield link
     await link.close()
 
@@ -92,12 +102,20 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
     assert await link.call("PING", timeout=5.0) == b"PONG"
 
 
-async def test_slow_answers_that_keep_coming_do_not(proxy: FaultProxy, link: RedisLink) -> None:
-    proxy.delay = QUICK.stall / 10
-    wire = link._wire
-    for _ in range(12):
-        assert await link.send("PING") == b"PONG"
-    assert link._wire is wire
+async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
+    wire = patient._wire
+    assert wire is not None
+    first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
+    wire._last_heard -= PATIENT.stall  # the first answer takes that long, and the second has not come then
+    assert await first == b"PONG"
+    assert wire._watchdog is not None
+    wire._watchdog.cancel()
+    wire._watch()
+    other = await RedisLink.connect(proxy.url, settings=PATIENT)
+    await other.send("LPUSH", "list", "a")
+    assert await second == [b"list", b"a"]
+    assert patient._wire is wire
+    await other.close()
 
 
 async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
@@ -109,18 +127,18 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     assert await link.send("PING") == b"PONG"
 
 
-async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, link: RedisLink) -> None:
-    wire = link._wire
+async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
+    wire = patient._wire
     assert wire is not None
-    await link.send("PING")
+    await patient.send("PING")
     assert wire._watchdog is not None
     wire._watchdog.cancel()
-    wire._last_heard -= QUICK.stall  # nobody asked for anything for so long
-    proxy.delay = QUICK.stall / 10
-    reply = link.send("PING")
+    wire._last_heard -= PATIENT.stall  # nobody asked for anything for so long
+    proxy.delay = 0.05
+    reply = patient.send("PING")
     wire._watch()  # the watchdog of the first command comes while the second is on its way
     assert await reply == b"PONG"
-    assert link._wire is wire
+    assert patient._wire is wire
 
 
 async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
