@@ -35,7 +35,7 @@ from tests.unit.record_log.batches import batch, stored
 
 NAME = "partition:7f3c:0"
 SIZE = len(stored(0).data)
-QUICK = LinkSettings(stall=0.3, attempt=1.0, backoff=0.01, backoff_max=0.05)
+QUICK = LinkSettings(stall=2.0, attempt=1.0, backoff=0.01, backoff_max=0.05)
 
 
 @dataclass

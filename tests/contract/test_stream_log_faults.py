@@ -24,7 +24,7 @@ from libs.testkit.proxy import FaultProxy
 from libs.testkit.servers import Server, binaries, running
 
 SHARD = "share-coordinator:7"
-QUICK = LinkSettings(stall=0.3, attempt=1.0, backoff=0.01, backoff_max=0.05)
+QUICK = LinkSettings(stall=2.0, attempt=1.0, backoff=0.01, backoff_max=0.05)
 
 
 @pytest.fixture(params=sorted(binaries()))
