@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from urllib.parse import unquote, urlsplit
 
+from libs.hosts import nameable
 from libs.redis_link.errors import (
     RedisError,
     RedisPrimaryUnknown,
@@ -76,7 +77,7 @@ class Named:
 def _sentinel(host: str, login: Target) -> Target:
     """Raises ValueError where that is no address."""
     parts = urlsplit(f"//{host}")
-    if not parts.hostname:
+    if not parts.hostname or not nameable(parts.hostname):
         raise ValueError(host)
     return replace(login.at(parts.hostname, parts.port or PORT), db=0)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from libs.hosts import nameable
 from libs.redis_link.errors import (
     RedisInCluster,
     RedisRefused,
@@ -46,6 +47,8 @@ class Target:
             port = parts.port or 6379
         except ValueError as error:
             raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: the port is no number") from error
+        if not nameable(parts.hostname or ""):
+            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: no machine has such a name")
         local = parts.scheme == "unix"
         db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
         if not db.isdigit():

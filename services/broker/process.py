@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import orjson
 import structlog
@@ -187,6 +187,7 @@ async def run(settings: ServeSettings) -> None:
     """Serves until SIGTERM or SIGINT. Raises KafkaError INVALID_CONFIG where it cannot start."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(report)
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopping.set)
     process = Process(settings)
@@ -197,3 +198,12 @@ async def run(settings: ServeSettings) -> None:
     await stopping.wait()
     _log.info("stopping")
     await process.stop()
+
+
+def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what nobody waited for, as asyncio does, but for look-ups.
+
+    uvloop goes on looking a name up that whoever connects has given up, and said so.
+    """
+    if not isinstance(context.get("exception"), socket.gaierror):
+        loop.default_exception_handler(context)

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import orjson
 
 from libs.config.broker import BROKER_KEYS, BrokerConfig
+from libs.hosts import nameable
 from libs.redis_link.errors import RedisUrlInvalid
 from libs.redis_link.sentinel import addresses
 from libs.rpc.router import GATEWAY, ROLES
@@ -79,7 +80,7 @@ def parse_roles(text: str) -> frozenset[str]:
 def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     """HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not lowest <= int(port) <= 65_535:
+    if not host or not nameable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
         )

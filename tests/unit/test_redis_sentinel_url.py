@@ -45,6 +45,7 @@ def test_who_logs_in_where() -> None:
         ("redis+sentinel://:hush@a,,b/m", "HOST or HOST:PORT"),
         ("redis+sentinel://:hush@a:port/m", "HOST or HOST:PORT"),
         ("redis+sentinel://:hush@[::1/m", "HOST or HOST:PORT"),
+        ("redis+sentinel://:hush@a..b/m", "HOST or HOST:PORT"),
     ],
 )
 def test_urls_that_lead_nowhere(url: str, said: str) -> None:

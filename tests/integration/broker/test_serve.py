@@ -64,6 +64,9 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "advertised port 0": (["--advertise", "here:0"], "--advertise takes HOST:PORT"),
     "bad cluster id": (["--set", "cluster.id=not:legal"], "cluster.id"),
     "bad address for metrics": (["--metrics", "9100"], "--metrics takes HOST:PORT"),
+    "no name of a machine to listen at": (["--kafka", "a..b:9092"], "--kafka takes HOST:PORT"),
+    "no name of a machine for metrics": (["--metrics", f"{'x' * 64}:9100"], "--metrics takes HOST:PORT"),
+    "no name of a machine for Redis": (["--redis", "redis://a..b"], "no machine has such a name"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
     "no folder of the ready file": (
         ["--ready-file", "/no/such/folder/ready.json"],

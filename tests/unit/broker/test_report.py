@@ -1,0 +1,41 @@
+"""What nobody waited for is logged, unless who gave it up has said so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+import uvloop
+
+from libs.redis_link.target import Target
+from libs.testkit.waiting import eventually
+from services.broker.process import report
+
+
+def test_a_name_that_was_given_up_is_not_told_of_again(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[dict[str, Any]] = []
+
+    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        told.append(context)
+        report(loop, context)
+
+    async def giving_up() -> None:
+        asyncio.get_running_loop().set_exception_handler(handler)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await Target.parse("redis://no!name").open(asyncio.Protocol)
+        await eventually(lambda: told)
+
+    uvloop.run(giving_up())
+    assert [context["message"] for context in told] == ["Future exception was never retrieved"]
+    assert not caplog.records
+
+
+def test_other_trouble_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def failing() -> None:
+        report(asyncio.get_running_loop(), {"message": "lost", "exception": OSError("away")})
+
+    asyncio.run(failing())
+    assert [record.message for record in caplog.records] == ["lost"]
