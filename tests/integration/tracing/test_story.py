@@ -345,7 +345,9 @@ async def test_the_command_tells_a_records_way(in_jaeger: Traced) -> None:
     assert told.exit_code == 0
     for what in (f"{topic}-0@1, trace", "create", "append", f"group {group}, member worker, delivery 1"):
         assert what in told.stdout
+    assert "send (for several records)" in told.stdout
     assert "write state (for several records)" in told.stdout
+    assert "for several" not in (await asyncio.to_thread(run, 0, "--group", group)).stdout
     document = json.loads((await asyncio.to_thread(run, 0, "--json")).stdout)
     assert [row["operation"].partition(" ")[0] for row in document if row["depth"] == 0] == ["create"]
     missing = await asyncio.to_thread(run, 77)

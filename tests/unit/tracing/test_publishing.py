@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
@@ -43,8 +44,12 @@ class Told:
         )
 
     @property
+    def finished(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
+    @property
     def spans(self) -> Counter[str]:
-        return Counter(span.name for span in self._exporter.get_finished_spans())
+        return Counter(span.name for span in self.finished)
 
 
 def publish(told: Told, requests: int) -> None:
@@ -54,6 +59,22 @@ def publish(told: Told, requests: int) -> None:
         for index in range(RECORDS):
             traces.begin(PublishRecord(value=b"x"), 0, index)
         traces.answered([ProduceResponse.Partition(partition=0, base_offset=0)])
+
+
+def test_each_record_names_the_batch_it_was_sent_in() -> None:
+    told = Told(1.0)
+    publish(told, 1)
+    sent, first, *others = told.finished
+    assert [link.context.span_id for link in sent.links] == [span_id(other) for other in others[:128]]
+    assert sent.parent is not None
+    assert sent.parent.span_id == span_id(first)
+    assert not first.links
+    assert all([link.context.span_id for link in other.links] == [span_id(sent)] for other in others)
+
+
+def span_id(span: ReadableSpan) -> int:
+    assert span.context is not None
+    return int(span.context.span_id)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.1, 0.01])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from libs.testkit.servers import free_port
 from sharebroker.cli.app import app
+from sharebroker.tracing import names
 from sharebroker.tracing.story import details, elsewhere, lines, title
 from sharebroker.tracing.told import SpanName, Told, of_jaeger
 
@@ -83,6 +85,15 @@ def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
     assert elsewhere([accepted]) == [other]
     story = lines([accepted], [written])
     assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
+
+
+def test_what_became_of_others_that_were_written_along_is_not_of_this_record() -> None:
+    another = SpanName("f" * 32, "0a")
+    written = Told(SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,))
+    written = replace(written, attributes={names.COUNT: 2})
+    assert elsewhere([written]) == []
+    released = Told(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
+    assert [line.span for line in lines([written], [released])] == [written]
 
 
 TRACES = {

@@ -9,8 +9,8 @@ from opentelemetry.trace import Span, SpanKind
 
 from sharebroker.errors import KafkaError
 from sharebroker.tracing import names
-from sharebroker.tracing.context import PARENT, TraceContext
-from sharebroker.tracing.tracer import Tracer, context_of
+from sharebroker.tracing.context import PARENT
+from sharebroker.tracing.tracer import Tracer, context_of, link
 
 if TYPE_CHECKING:
     from sharebroker.records.batch_builder import Header
@@ -89,21 +89,25 @@ class BatchTraces:
         if not spans:
             return
         batch = self._batch
-        self._sent([context_of(span) for _, span in spans])
+        self._sent([span for _, span in spans])
         for index, span in spans:
             span.set_attribute(names.PARTITION, str(batch.partition))
             if batch.error is None:
                 span.set_attribute(names.OFFSET, batch.base_offset + index)
             self._tracer.end(span, batch.error)
 
-    def _sent(self, records: Sequence[TraceContext]) -> None:
-        """One span for all, in the trace of the first; it names the others."""
+    def _sent(self, records: Sequence[Span]) -> None:
+        """One span for all, in the trace of the first; it names the others, and they it."""
         batch = self._batch
         about = names.about(names.SEND, names.SEND, batch.topic, batch.partition)
         about[names.COUNT] = len(records)
-        links = records[1:_MOST_LINKS]
+        first, *others = map(context_of, records)
         sent = self._tracer.start(
-            f"send {batch.topic}", records[0], SpanKind.CLIENT, about, links, batch.sent_at or None
+            f"send {batch.topic}", first, SpanKind.CLIENT, about, others[:_MOST_LINKS], batch.sent_at or None
         )
-        if sent is not None:
-            self._tracer.end(sent, batch.error)
+        if sent is None:
+            return
+        named = context_of(sent)
+        for record in records[1:]:
+            link(record, named)
+        self._tracer.end(sent, batch.error)

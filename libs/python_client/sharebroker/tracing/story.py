@@ -52,17 +52,22 @@ def _below(
         if group is not None and span.attributes.get(names.GROUP, group) != group:
             continue
         yield Line(depth, span)
-        for name in span.links:
+        for name in _work(span):
             if name in others:
                 yield Line(depth + 1, others[name], shared=True)
         yield from _below(span.name.span, depth + 1, children, others, group)
 
 
 def elsewhere(spans: Sequence[Told]) -> list[SpanName]:
-    """Spans of other traces that these name, each once."""
+    """Work in other traces that these were part of, each once."""
     own = {span.name.trace for span in spans}
-    named = [name for span in spans for name in span.links if name.trace not in own]
+    named = [name for span in spans for name in _work(span) if name.trace not in own]
     return list(dict.fromkeys(named))
+
+
+def _work(span: Told) -> tuple[SpanName, ...]:
+    """What a span was done in. Links of work for many records lead the other way, to the others' spans."""
+    return () if names.COUNT in span.attributes else span.links
 
 
 def details(span: Told) -> str:
