@@ -11,11 +11,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from ipaddress import ip_address
-from threading import Thread
 from typing import Final
 
 from libs.leases.port import LeaseStore, Member
+from libs.threads import aside
 
 BEAT: Final = 0.3
 """Seconds between two announcements of a process, at most."""
@@ -58,24 +59,20 @@ class Doors:
             return str(ip_address(host))
         lookup = self._lookups.get(host)
         if lookup is None:
-            lookup = self._lookups[host] = asyncio.get_running_loop().create_future()
-            Thread(target=self._look_up, args=(lookup, host), daemon=True).start()
+            lookup = self._lookups[host] = aside(partial(_address, host), "look-up")
+            lookup.add_done_callback(lambda _: self._lookups.pop(host))
         found = await asyncio.shield(lookup)
         if not found:
             raise OSError(f"nobody knows {host}")
         return found
 
-    def _look_up(self, lookup: asyncio.Future[str], host: str) -> None:
-        try:
-            found = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-        except OSError:
-            found = ""
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            lookup.get_loop().call_soon_threadsafe(self._tell, lookup, host, found)
 
-    def _tell(self, lookup: asyncio.Future[str], host: str, found: str) -> None:
-        del self._lookups[host]
-        lookup.set_result(found)
+def _address(host: str) -> str:
+    """Nothing where nobody knows the host: who asked may have gone, and then an error would be nobody's."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except (OSError, UnicodeError):
+        return ""
 
 
 class Deaths:

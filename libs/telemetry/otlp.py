@@ -6,10 +6,8 @@ Counters are called without the `_total` that Prometheus wants at their end. Imp
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from threading import Thread
 from typing import Any, Final, cast
 
 import structlog
@@ -32,6 +30,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from libs.clock import now
 from libs.telemetry.exposition import Exposition
 from libs.telemetry.metrics import TURN, Family, Kind, Metrics, Sample
+from libs.threads import aside
 from sharebroker.tracing import over_http, setup
 from sharebroker.tracing.settings import TracingSettings
 
@@ -79,7 +78,7 @@ class MetricsExport:
             try:
                 await self._exposition.refresh()
                 data = _data(await self._read(), self._resource)
-                await _aside(partial(self._exporter.export, data))
+                await aside(partial(self._exporter.export, data), "metrics")
             except Exception:  # the next time may fare better
                 _log.exception("metrics could not be told by OTLP")
 
@@ -98,32 +97,6 @@ class MetricsExport:
                     turn_ends = loop.time() + _SLICE
             read.append(metric(family._replace(samples=samples), self._begun, at))
         return read
-
-
-async def _aside(work: Callable[[], object]) -> None:
-    """`work`, done in a thread that a process does not wait for when it ends: collectors may stand still."""
-    loop = asyncio.get_running_loop()
-    ended: asyncio.Future[None] = loop.create_future()
-
-    def tell(failure: Exception | None) -> None:
-        if ended.done():  # given up
-            return
-        if failure is None:
-            ended.set_result(None)
-        else:
-            ended.set_exception(failure)
-
-    def run() -> None:
-        failure: Exception | None = None
-        try:
-            work()
-        except Exception as error:  # whoever waits is told
-            failure = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(tell, failure)
-
-    Thread(target=run, name="metrics", daemon=True).start()
-    await ended
 
 
 def _exporter(endpoint: str, http: bool) -> over_http.Metrics | OTLPMetricExporter:
