@@ -276,7 +276,10 @@ class Consumption:
             try:
                 await stream.run(self._connection.share, self._opening())
             except KafkaError as error:
-                trouble.over() if stream.heard else trouble.goes_on(error, self._loop.time())
+                if stream.heard:
+                    trouble.over()
+                else:
+                    trouble.goes_on(error, self._loop.time())
                 if _fatal(error):
                     self.membership.fail(error)
                     self._mailbox.notify()
