@@ -1,4 +1,4 @@
-"""The README's table of the APIs that are served: `python -m services.gateway.kafka.readme` renews it."""
+"""Renews the API table of docs/kafka-compatibility.md: `python -m services.gateway.kafka.readme`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from libs.kafka_wire.schema import api_schema
 from services.gateway.kafka.call import Api
 from services.gateway.kafka.table import served
 
-README: Final = Path(__file__).parents[3] / "README.md"
+DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "kafka-compatibility.md"
 _TABLE: Final = re.compile(r"(?<=<!-- what is served -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def with_table(text: str) -> str:
-    """The README with the table of now."""
+    """Returns the document with the table of the APIs that are served."""
     rows = [_row(key, one) for key, one in sorted(served().items())]
     table = "\n".join(["| Key | API | Versions | |", "|---|---|---|---|", *rows])
     return _TABLE.sub(lambda _: f"{table}\n", text)
@@ -31,4 +31,4 @@ def _row(key: int, one: Api) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text()))
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))
