@@ -64,7 +64,14 @@ def _table(keys: Iterable[Key]) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     for key in keys:
         extra = (f"`{key.broker}`" if key.broker else "–") if inherits else ("yes" if key.dynamic else "no")
-        cells = (f"`{key.name}`", key.type.name.lower(), _value(key.default), _bounds(key), extra, _cell(key.doc))
+        cells = (
+            f"`{key.name}`",
+            key.type.name.lower(),
+            _value(key.default),
+            _bounds(key),
+            extra,
+            _cell(key.doc),
+        )
         yield f"| {' | '.join(cells)} |"
 
 
