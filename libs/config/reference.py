@@ -77,8 +77,8 @@ def _table(keys: Iterable[Key]) -> Iterator[str]:
 
 def _ignored() -> Iterator[str]:
     yield "## Accepted without effect\n"
-    yield "Kafka's tools and frameworks set these properties. They are validated, stored and shown, and change"
-    yield "nothing.\n"
+    yield "Kafka's tools and frameworks set these properties. They are validated, stored and shown, and"
+    yield "change nothing.\n"
     yield "| Property | Level | Type | Default | Bounds |"
     yield "|---|---|---|---|---|"
     levels: tuple[tuple[str, Mapping[str, Key]], ...] = (("broker", BROKER_KEYS), ("topic", TOPIC_KEYS))
