@@ -346,4 +346,4 @@ def test_every_value_is_in_the_readme() -> None:
 def test_every_value_says_what_it_means() -> None:
     text = VALUES.read_text()
     assert text == with_comments(text), "`make chart` writes it anew"
-    assert "\n  # Which; the chart's appVersion if empty.\n  tag:" in text
+    assert "\n  # Tag of the image; default: the chart's appVersion.\n  tag:" in text
