@@ -25,7 +25,9 @@ def test_a_decision_has_the_prescribed_form(decision: Path) -> None:
 
 
 def test_the_index_lists_every_decision_once_with_its_title() -> None:
-    rows = re.findall(r"^\| (\d{4}) \| \[([^]]+)\]\(([^)]+)\) \|", (FOLDER / "README.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d{4}) \| \[([^]]+)\]\(([^)]+)\) \|", (FOLDER / "README.md").read_text(), re.MULTILINE
+    )
     titles = {path.name: path.read_text().partition(": ")[2].partition("\n")[0] for path in DECISIONS}
     assert sorted(file for _, _, file in rows) == sorted(titles)
     assert all(titles[file] == title and file[:4] == number for number, title, file in rows)
