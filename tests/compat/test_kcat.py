@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import unique
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from libs.leases import names
-from libs.leases.redis import RedisLeaseStore
-from libs.record_log.core.batch import StoredBatch
-from libs.record_log.redis import RedisRecordStore
-from libs.redis_link.keys import Keys
-from libs.redis_link.link import RedisLink
-from libs.stream_log.port import LogFenced
-from libs.stream_log.redis import RedisStreamLog
+from sharebroker_server.leases import names
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.redis import RedisRecordStore
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.stream_log.port import LogFenced
+from sharebroker_server.stream_log.redis import RedisStreamLog
 
 LOGS = (
     names.partition("AAAAAAAAAAAAAAAAAAAAAA", 0),

@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from services.broker.settings import Fsync
+from sharebroker_server.broker.settings import Fsync
 from tests.perf import logic, raw_redis, report
 from tests.perf.clients import Work
 from tests.perf.figures import Figures, derived, percentile

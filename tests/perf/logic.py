@@ -7,16 +7,20 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from libs.share_calls.values import AckBatch
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Initialize, Write
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.machine import ShareCoordinatorMachine
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.core.records import ShareRecord
-from services.share_coordinator.store.codec import ShareRecordCodec
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
+from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_server.share_coordinator.core.commands import Initialize, Write
+from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from tests.support.paths import python_path
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 WORKER_SECONDS: Final = 60.0
 
@@ -30,8 +32,7 @@ def python(*words: str, profile: Path | None = None) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Environment in which the project's modules are found."""
-    paths = [str(ROOT), str(ROOT / "libs" / "python_client"), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    return {**os.environ, "PYTHONPATH": python_path()}
 
 
 def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from services.broker.settings import Fsync
+from sharebroker_server.broker.settings import Fsync
 from tests.perf.figures import CASES, Figure, Figures, medians
 
 Results = Mapping[Fsync, Sequence[Figures]]

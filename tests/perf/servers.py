@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from libs.redis_link.embedded import EmbeddedRedis
-from services.broker.settings import Fsync
+from sharebroker_server.broker.settings import Fsync
+from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
 from tests.perf.processes import ROOT, BenchFailed, end, environment, python
 
 START_SECONDS: Final = 30.0
@@ -61,7 +61,15 @@ def _cpu_seconds(pid: str) -> float:
 def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator[Serving]:
     """A server with all roles. Raises BenchFailed when it does not come up."""
     ready, log = folder / "ready.json", folder / "server.log"
-    words = ["services.broker", "--grpc", "127.0.0.1:0", "--kafka", "none", "--data", str(folder / "data")]
+    words = [
+        "sharebroker_server.broker",
+        "--grpc",
+        "127.0.0.1:0",
+        "--kafka",
+        "none",
+        "--data",
+        str(folder / "data"),
+    ]
     words += ["--ready-file", str(ready), "--fsync", fsync]
     with log.open("wb") as output:
         process = subprocess.Popen(

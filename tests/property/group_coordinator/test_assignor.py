@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.group_coordinator.core.assignor import assign
-from services.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
+from sharebroker_server.group_coordinator.core.assignor import assign
+from sharebroker_server.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
 
 topics = st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 12), min_size=1, max_size=4)
 members = st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, min_size=1, max_size=24)

@@ -13,9 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from libs.compaction import live_keys
-from services.group_coordinator.core.commands import DeleteGroup
-from services.group_coordinator.core.consumers.commands import (
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.compaction import live_keys
+from sharebroker_server.group_coordinator.core.commands import DeleteGroup
+from sharebroker_server.group_coordinator.core.consumers.commands import (
     CommitInTransaction,
     CommitOffsets,
     Committed,
@@ -25,11 +26,10 @@ from services.group_coordinator.core.consumers.commands import (
     KeptOffsets,
     MemberOf,
 )
-from services.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
-from services.group_coordinator.core.consumers.pending import Place
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.store.codec import GroupCodec
-from sharebroker.errors import KafkaError
+from sharebroker_server.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
+from sharebroker_server.group_coordinator.core.consumers.pending import Place
+from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from tests.unit.group_coordinator.consumers import Consumers
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)

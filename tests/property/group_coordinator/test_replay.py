@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from libs.compaction import live_keys
-from services.group_coordinator.core.commands import (
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.compaction import live_keys
+from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,
     AlterPlan,
     Command,
@@ -20,8 +21,7 @@ from services.group_coordinator.core.commands import (
     StateDeleted,
     StateInitialized,
 )
-from services.group_coordinator.core.model import TopicPartition
-from sharebroker.errors import KafkaError
+from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.world import Cluster, Shard
 
 GROUPS, MEMBERS, TOPICS = ("g", "h"), ("m1", "m2", "m3"), ("a", "b", "c")

@@ -7,15 +7,15 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.pipeline.core.fold import Entry, Kind, Run, Standing, fold
-from services.pipeline.core.verification import check
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Command
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
-from services.share_coordinator.core.state import ShareState
-from sharebroker.errors import KafkaError
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing, fold
+from sharebroker_server.pipeline.core.verification import check
+from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_server.share_coordinator.core.commands import Command
+from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.share_coordinator.harness import Shard
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import (
+from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopic,
@@ -15,7 +15,7 @@ from services.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from services.share_coordinator.core.key import ShareKey
+from sharebroker_server.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
 KEYS = [ShareKey("g", TOPIC, 0), ShareKey("g", TOPIC, 1), ShareKey("h", OTHER_TOPIC, 0)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.share_coordinator.core.commands import (
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopic,
@@ -17,8 +18,7 @@ from services.share_coordinator.core.commands import (
     Summary,
     Write,
 )
-from services.share_coordinator.core.key import ShareKey
-from sharebroker.errors import ErrorCode
+from sharebroker_server.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.share_coordinator.core.combine import StateBatch, combine, fold
+from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, fold
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 batches = st.builds(

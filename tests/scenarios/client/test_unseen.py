@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import ConsumerConfig, Record
 from sharebroker.aio import ShareConsumer
 from sharebroker.blocking.consumer import ShareConsumer as BlockingConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import PATIENCE, World, accept_all, nothing_comes, poll, take
 
 LOCK = 1.0

@@ -7,26 +7,32 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from libs.catalog.follower import CatalogFollower
-from libs.config.broker import BrokerConfig
-from libs.leases.holder import LeaseHolder
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import Member
-from libs.persister.port import Changes, ShareKey, SharePartitionState, StateChange, StateSummary
-from libs.rpc.local import LocalContext
-from libs.rpc.transaction_check import Claim
-from libs.stream_log.memory import MemoryStreamLog
-from services.group_coordinator.clients.log_ends import Ends as FoundEnds
-from services.group_coordinator.clients.log_ends import LogEnd, Starts
-from services.group_coordinator.config import GroupCoordinatorConfig
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.service.answers import Answers
-from services.group_coordinator.service.cluster import Cluster, make_catalog_host
-from services.group_coordinator.service.servicer import GroupCoordinator, Ports
-from services.group_coordinator.service.shards import make_host
-from sharebroker.cluster.v1 import cluster_pb2
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.cluster.v1 import cluster_pb2
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.cluster.transaction_check import Claim
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
+from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, Starts
+from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_server.group_coordinator.service.cluster import Cluster, make_catalog_host
+from sharebroker_server.group_coordinator.service.deferred_replies import Answers
+from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator, Ports
+from sharebroker_server.group_coordinator.service.shards import make_host
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Member
+from sharebroker_server.persister.port import (
+    Changes,
+    ShareKey,
+    SharePartitionState,
+    StateChange,
+    StateSummary,
+)
+from sharebroker_server.rpc.local import LocalContext
+from sharebroker_server.stream_log.memory import MemoryStreamLog
 
 CONTEXT = LocalContext()
 MOVED = (

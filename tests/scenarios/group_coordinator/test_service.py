@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from libs.coordinator_runtime.hashing import shard_of
-from libs.persister.port import ShareKey, StateSummary
-from libs.stream_log.memory import Fault
-from libs.testkit.waiting import eventually
-from services.group_coordinator.core.model import TopicPartition
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_server.persister.port import ShareKey, StateSummary
+from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.process import CONTEXT, Process, World, code
 
 

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from libs.persister.port import ShareKey
-from tests.unit.share_partition_leader.service.world import GROUP, TOPIC, World
+from sharebroker_server.persister.port import ShareKey
+from tests.unit.share_partition_leader.world import GROUP, TOPIC, World
 
 KEY = ShareKey(GROUP, TOPIC, 0)
 

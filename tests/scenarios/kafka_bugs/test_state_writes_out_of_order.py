@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from libs.persister.port import StateBatch as Kept
-from services.share_coordinator.core import recording
-from services.share_coordinator.core.commands import Write
-from services.share_coordinator.core.state import ShareState
-from services.share_partition_leader.core.states import RecordState
-from services.share_partition_leader.core.values import StateBatch, StateWrite
+from sharebroker_server.persister.port import StateBatch as Kept
+from sharebroker_server.share_coordinator.core import recording
+from sharebroker_server.share_coordinator.core.commands import Write
+from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_partition_leader.core.states import RecordState
+from sharebroker_server.share_partition_leader.core.values import StateBatch, StateWrite
 from tests.scenarios.kafka_bugs.telling import KEY, fails_without
-from tests.unit.share_partition_leader.service.world import World
+from tests.unit.share_partition_leader.world import World
 
 
 def accepted(first: int, last: int) -> StateBatch:

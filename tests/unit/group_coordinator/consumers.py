@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from services.group_coordinator.core.consumers.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.consumers.commands import (
     Answered,
     CommitOffsets,
     Committed,
@@ -22,8 +23,7 @@ from services.group_coordinator.core.consumers.commands import (
     Sync,
     Synced,
 )
-from services.group_coordinator.core.model import TopicPartition
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.world import Cluster, Shard
 
 AT = TopicPartition("id-a", 0)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core.commands import DeleteGroup, DeletePlan, Heartbeat
-from services.group_coordinator.core.consumers import pending
-from services.group_coordinator.core.consumers.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.commands import DeleteGroup, DeletePlan, Heartbeat
+from sharebroker_server.group_coordinator.core.consumers import pending
+from sharebroker_server.group_coordinator.core.consumers.commands import (
     CommitInTransaction,
     CommitOffsets,
     Committed,
@@ -20,9 +21,8 @@ from services.group_coordinator.core.consumers.commands import (
     ListConsumers,
     MemberOf,
 )
-from services.group_coordinator.core.consumers.pending import UnverifiedError
-from services.group_coordinator.core.model import TopicPartition
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.consumers.pending import UnverifiedError
+from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.consumers import AT, REBALANCE, SESSION, Consumers
 
 BESIDE = TopicPartition("id-a", 1)

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from libs.leases.port import Member
-from libs.persister.default import DefaultPersister, PersisterSettings
-from libs.persister.port import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.cluster.router import Peer
+from sharebroker_server.leases.port import Member
+from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
+from sharebroker_server.persister.port import (
     Begun,
     Changes,
     Persister,
@@ -21,10 +24,7 @@ from libs.persister.port import (
     StateChange,
     StateSummary,
 )
-from libs.rpc.router import Peer
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.testkit.waiting import eventually
 
 KEY = ShareKey("g", "T" * 22, 3)
 QUICK = PersisterSettings(call_timeout=0.5, request_timeout=0.2, first_backoff=0.001, longest_backoff=0.004)

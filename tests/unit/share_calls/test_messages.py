@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.share_calls.messages import (
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.share_calls.messages import (
     acknowledge_answers,
     acknowledge_call,
     acknowledge_request,
@@ -23,8 +25,8 @@ from libs.share_calls.messages import (
     settle_request,
     settlements,
 )
-from libs.share_calls.remote import GRACE, RemoteShareCalls
-from libs.share_calls.values import (
+from sharebroker_server.share_calls.remote import GRACE, RemoteShareCalls
+from sharebroker_server.share_calls.values import (
     AckBatch,
     AcknowledgeCall,
     Acknowledged,
@@ -40,8 +42,6 @@ from libs.share_calls.values import (
     SettlePart,
     TopicPartition,
 )
-from sharebroker.errors import ErrorCode
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 
 OFFSETS = st.integers(-1, 2**63 - 1)
 INTS = st.integers(0, 2**31 - 1)

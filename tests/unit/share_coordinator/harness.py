@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.machine import ShareCoordinatorMachine
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.core.records import ShareRecord
-from services.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
+from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.core.state import ShareState
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 OTHER_TOPIC = "EBAPDg0MCwoJCAcGBQQDAg"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.share_coordinator.core.combine import StateBatch
+from sharebroker_server.share_coordinator.core.combine import StateBatch
 
 
 class NaiveRuns:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_coordinator.core.commands import Delete, DeleteTopic, Initialize
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.machine import RECORDS_A_DEADLINE
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.core.records import (
+from sharebroker_server.share_coordinator.core.commands import Delete, DeleteTopic, Initialize
+from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_server.share_coordinator.core.machine import RECORDS_A_DEADLINE
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
     ShareCheckpoint,

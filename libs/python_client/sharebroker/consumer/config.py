@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 
 class TopicPartition(NamedTuple):

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from libs.share_calls.values import AckBatch, Acquired, AcquireMode
-from services.share_partition_leader.core.in_flight import Transition
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_calls.values import AckBatch, Acquired, AcquireMode
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
     StateWrite,
 )
-from sharebroker.errors import ErrorCode, KafkaError
 from tests.property.share_partition_leader.core.model import (
     ACQUIRED,
     AVAILABLE,

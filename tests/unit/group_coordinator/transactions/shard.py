@@ -6,9 +6,10 @@ from typing import TypeVar
 
 import pytest
 
-from libs.config.broker import BrokerConfig
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
     AskEnding,
@@ -18,12 +19,11 @@ from services.group_coordinator.core.transactions.commands import (
     Initialize,
     Producer,
 )
-from services.group_coordinator.core.transactions.ids import ProducerIds
-from services.group_coordinator.core.transactions.machine import TransactionMachine
-from services.group_coordinator.core.transactions.model import Transaction
-from services.group_coordinator.core.transactions.records import Record
-from services.group_coordinator.store.transactions import TransactionCodec
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.transactions.ids import ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.machine import TransactionMachine
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.core.transactions.records import Record
+from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 from tests.unit.group_coordinator.world import Cluster
 
 R = TypeVar("R")

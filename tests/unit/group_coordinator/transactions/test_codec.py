@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import (
+from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
+from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
     TransactionState,
     Verdict,
 )
-from services.group_coordinator.core.transactions.records import (
+from sharebroker_server.group_coordinator.core.transactions.records import (
     ProducerIdsRecord,
     Record,
     TransactionRecord,
 )
-from services.group_coordinator.store.transactions import TransactionCodec
-from sharebroker.storage.v1 import transaction_pb2 as pb
+from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 
 PARTITIONS = frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)})
 RECORDS: list[Record] = [

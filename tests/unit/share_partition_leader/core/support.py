@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from libs.share_calls.values import AckBatch, Acquired, AcquireMode
-from services.share_partition_leader.core.acquire import LogBatch
-from services.share_partition_leader.core.in_flight import Run, Transition
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.states import Event, RecordState
-from services.share_partition_leader.core.values import (
+from sharebroker_server.share_calls.values import AckBatch, Acquired, AcquireMode
+from sharebroker_server.share_partition_leader.core.acquire import LogBatch
+from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.states import Event, RecordState
+from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.share_calls.values import Acquired
-from services.share_partition_leader.core.acquire import exclude
+from sharebroker_server.share_calls.values import Acquired
+from sharebroker_server.share_partition_leader.core.acquire import exclude
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     RELEASE,

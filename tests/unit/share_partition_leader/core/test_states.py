@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from services.share_partition_leader.core.states import (
+from sharebroker_server.share_partition_leader.core.states import (
     EVENT_OF_ACK,
     TRANSITIONS,
     AckType,
