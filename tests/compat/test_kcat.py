@@ -14,7 +14,7 @@ from tests.support.client import unique
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: apt-get install kcat")
+pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing: make kcat")
 
 
 @pytest.fixture(scope="module")
