@@ -17,12 +17,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from services.broker.settings import Fsync
 from tests.perf import logic, raw_redis, report
 from tests.perf.clients import Work
 from tests.perf.figures import Figures, derived, percentile
 from tests.perf.processes import BenchFailed, run_client
-from tests.perf.servers import Serving, fsync_seconds, raw_valkey, serving
+from tests.perf.servers import Fsync, Serving, fsync_seconds, raw_valkey, serving
 
 CLIENT_SECONDS: Final = 90.0
 DURABILITIES: Final[tuple[Fsync, ...]] = ("everysec", "always")

@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from libs.testkit.waiting import eventually
 from sharebroker.delivery.v1 import delivery_pb2 as delivery
 from sharebroker.gateway.v1 import share_pb2 as share
 from tests.perf.processes import end
+from tests.perf.procfs import usage
 from tests.support.client import ACCEPT, Client, connected
 
 Call = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
@@ -39,7 +39,6 @@ HELD_SECONDS: Final = 10.0
 
 PATIENCE: Final = 300.0
 STOP_SECONDS: Final = 120.0
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -112,15 +111,6 @@ async def _accept_later(call: Call, writing: asyncio.Lock, records: list[share.S
         await call.write(share.ConsumeRequest(acknowledgements=acks, credit=len(records)))
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and its children, the server and its Valkey, have used so far."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    stats = [
-        Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2].split() for one in (str(pid), *children)
-    ]
-    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / TICKS
-
-
 @contextlib.asynccontextmanager
 async def crowd(
     address: str, options: argparse.Namespace, topics: tuple[str, str], figures: Figures
@@ -156,9 +146,9 @@ async def measure(serve: Serve, options: argparse.Namespace) -> Figures:
         beat, _ = await client.create()
         async with crowd(serve.address, options, (topic, beat), figures):
             await asyncio.sleep(options.settle)
-            before, begun = cpu_seconds(serve.process.pid), time.monotonic()
+            before, begun = usage([serve.process.pid]).cpu, time.monotonic()
             await asyncio.sleep(options.idle)
-            figures.idle_cpu = (cpu_seconds(serve.process.pid) - before) / (time.monotonic() - begun)
+            figures.idle_cpu = (usage([serve.process.pid]).cpu - before) / (time.monotonic() - begun)
             for partition in range(options.partitions):
                 await client.publish(topic, ["work"], partition=partition)
             with contextlib.suppress(AssertionError):  # the figures say what is missing

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from services.broker.settings import Fsync
 from tests.perf.figures import CASES, Figure, Figures, medians
+from tests.perf.servers import Fsync
 
 Results = Mapping[Fsync, Sequence[Figures]]
 """Figures of every run, by durability."""

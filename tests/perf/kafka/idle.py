@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import uvloop
 
-from tests.perf.servers import cpu_seconds
+from tests.perf.procfs import usage
 from tests.support.kafka_client import KafkaClient, connected, part
 
 GROUP_SIZE: Final = 100
@@ -87,9 +87,9 @@ async def measure(bootstrap: str, topic: str, members: int, seconds: float, pids
 
         await asyncio.gather(*(begin(number) for number in range(members)))
         await asyncio.sleep(HEARTBEAT_SECONDS)
-        before = sum(map(cpu_seconds, pids))
+        before = usage(pids).cpu
         await asyncio.sleep(seconds)
-        used = sum(map(cpu_seconds, pids)) - before
+        used = usage(pids).cpu - before
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
