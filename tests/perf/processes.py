@@ -6,7 +6,6 @@ import gc
 import json
 import multiprocessing
 import multiprocessing.process
-import os
 import subprocess
 import sys
 import time
@@ -14,7 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.perf.checkout import HERE
+
+ROOT: Final = HERE.folder
 WORKER_SECONDS: Final = 60.0
 
 
@@ -29,9 +30,8 @@ def python(*words: str, profile: Path | None = None) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Environment in which the project's modules are found."""
-    paths = [str(ROOT), str(ROOT / "libs" / "python_client"), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+    """Environment in which this checkout's modules are found."""
+    return HERE.environment()
 
 
 def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
