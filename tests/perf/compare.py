@@ -1,8 +1,8 @@
 """Compares the speed of two checkouts in one run: is anything slower after a change?
 
 `python -m tests.perf.compare --before DIR --after DIR`. In each pair both servers run, and each program
-drives first one and then the other; the order changes with every pair. A row's ratio is the median of its pairs'
-ratios, after to before. The servers are started by each checkout's own command, and no code of either is
+drives first one and then the other; the order changes with every pair. A row's ratio is the median of its
+pairs' ratios, after to before. The servers are started by each checkout's own command, and no code of either is
 imported, so that packages may have been renamed in between.
 """
 
@@ -63,7 +63,7 @@ FIGURES: Final[Mapping[str, tuple[str, bool]]] = {
 
 JUDGED: Final = ("rate", "server_cpu")
 TIMED: Final = ("commit",)
-"""Programs whose p50 is judged. Elsewhere a time follows from how much is in flight; a p99 is never steady."""
+"""Programs whose p50 is judged; elsewhere it follows from how much is in flight. No p99 is steady enough."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import redis.asyncio
 import typer
@@ -39,7 +39,8 @@ async def measure(rounds: int, runs: int) -> dict[str, tuple[float, float]]:
     """By case, the figure of the link and that of redis-py."""
     with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as name:
         async with raw_valkey(Path(name), "everysec") as url:
-            link, client = await RedisLink.connect(url), redis.asyncio.Redis.from_url(url)
+            link = await RedisLink.connect(url)
+            client: Any = redis.asyncio.Redis.from_url(url)
 
             async def link_together() -> None:
                 await asyncio.gather(*[link.send(*XADD) for _ in range(ROUND)])

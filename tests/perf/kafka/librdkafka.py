@@ -52,7 +52,7 @@ def write(line: str) -> None:
     sys.stdout.flush()
 
 
-def produce(bootstrap: str, topic: str, _: str, __: int, progress: Progress) -> None:
+def produce(bootstrap: str, topic: str, _group: str, _records: int, progress: Progress) -> None:
     """Records of 100 bytes, as fast as the queue takes them; a record counts once it is confirmed."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"})
     sent = 0
