@@ -2,7 +2,7 @@
 
 `python -m tests.perf.compare --before DIR --after DIR`. In each pair both servers run, and each program
 drives first one and then the other; the order changes with every pair. A row's ratio is the median of its
-pairs' ratios, after to before. The servers are started by each checkout's own command, and no code of either is
+pairs' ratios, after to before. The servers are started by each checkout's own command. No code of either is
 imported, so that packages may have been renamed in between.
 """
 

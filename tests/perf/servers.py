@@ -1,4 +1,4 @@
-"""What a run measures against: a raw Valkey, and `serve` in a process of its own; each in a fresh folder."""
+"""Starts the servers of a run, each in a fresh folder: a raw Valkey, and `serve` in its own process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FSYNC_BYTES: Final = 4096
 
 @contextlib.asynccontextmanager
 async def raw_valkey(folder: Path, fsync: Fsync) -> AsyncIterator[str]:
-    """The URL of a Valkey started exactly as the product starts its own."""
+    """Starts a Valkey exactly as the product starts its own; yields its URL."""
     server = EmbeddedRedis(folder / "raw", fsync=fsync)
     await server.start()
     try:
@@ -66,7 +66,7 @@ def serving(
     """Starts a server with all roles. Raises BenchFailed when it does not come up.
 
     `runner` are the words between the interpreter and the server's module, in place of `-m`; `options` are
-    more options of `serve`, which has no Kafka listener unless they ask for one.
+    more options of `serve`, which has no Kafka listener unless they configure one.
     """
     ready, log = folder / "ready.json", folder / "server.log"
     if runner is None:
@@ -93,7 +93,7 @@ def serving(
 
 
 def _facts(process: subprocess.Popen[bytes], ready: Path, log: Path) -> Mapping[str, object]:
-    """The contents of the ready file, once there is one."""
+    """Waits for the ready file and returns its contents."""
     deadline = time.monotonic() + START_SECONDS
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -105,7 +105,7 @@ def _facts(process: subprocess.Popen[bytes], ready: Path, log: Path) -> Mapping[
 
 
 def fsync_seconds(folder: Path) -> list[float]:
-    """How long each of some appends of 4 KB takes, forced to the disk that the servers write to."""
+    """Measures appends of 4 KB that are forced to the disk that the servers write to; seconds of each."""
     took = []
     with (folder / "fsync.probe").open("wb", buffering=0) as file:
         for _ in range(FSYNC_PROBES):
