@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
@@ -120,6 +120,9 @@ franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go
 .cache/bin/franz-go: $(wildcard tests/compat/go/*)
 	@mkdir -p $(@D)
 	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
+
+kcat: ## install kcat for the tests that use it (Debian or Ubuntu, as root)
+	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qqy --no-install-recommends kcat; }
 
 jaeger: .cache/bin/jaeger ## build Jaeger for the tests that use it (needs Go; nine minutes of CPU)
 
