@@ -28,8 +28,8 @@ run: $(READY) ## serve, and work off 336,776 flights with eight processes (ONCE=
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-test-fast: $(READY) ## run the pure tests only (seconds)
-	$(BIN)/python -m pytest tests/unit tests/property tests/scenarios -q
+test-fast: $(READY) ## run the tests without I/O only (under a minute on two cores)
+	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios -m "not slow" -n 2 -q
 
 simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000: that many; SEED=7: one, with its story)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
