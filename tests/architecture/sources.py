@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 FOLDERS = (".ci", "deploy", "docs", "libs", "protos", "services", "tests")
 CLIENT = "libs/python_client/sharebroker/"
+PROTOCOL = "libs/protocol/sharebroker_protocol/"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from services.gateway.kafka.readme import DOCUMENT, with_table
-from services.gateway.kafka.table import served
+from sharebroker_server.gateway.kafka.api_reference import DOCUMENT, with_table
+from sharebroker_server.gateway.kafka.dispatch.api_table import served
 
 
 def test_the_api_table_is_the_one_that_dispatches() -> None:
     text = DOCUMENT.read_text()
-    assert text == with_table(text), "run python -m services.gateway.kafka.readme"
+    assert text == with_table(text), "run python -m sharebroker_server.gateway.kafka.api_reference"
     assert all(f"\n| {key} | " in text for key in served())

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sharebroker.errors import KafkaError
-from sharebroker.tracing.settings import parse
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.tracing.settings import parse
 from tests.deploy.chart import (
     CASES,
     CHART,

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from libs.testkit.brokers import one_process
+from sharebroker_server.testkit.brokers import one_process
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 

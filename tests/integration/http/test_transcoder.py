@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.certificates import Authority
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import until
 from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.certificates import Authority
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 

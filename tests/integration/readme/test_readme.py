@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.architecture.sources import ROOT, files, name
 from tests.support.kafka_jars import CLIENTS, is_there
 
