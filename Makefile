@@ -75,7 +75,7 @@ load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one p
 bench-kafka: kafka ## the part beside a warm Kafka, with the same clients and the servers' CPU a record (an hour; BENCH=--quick: one short run)
 	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
 
-bench-compare: $(READY) ## is anything slower? BEFORE=DIR beside this checkout (or AFTER=DIR), in interleaved pairs (half an hour)
+bench-compare: $(READY) ## is anything slower? BEFORE=DIR beside this checkout (or AFTER=DIR), in interleaved pairs (45 minutes)
 	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)
 
 bench-link: $(READY) ## CPU a command of our Redis link, beside redis-py (half a minute)
