@@ -26,7 +26,7 @@ from rich.console import Console
 from tests.perf.checkout import HERE, Checkout, NoServer
 from tests.perf.kafka.figures import ROWS
 from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
-from tests.perf.processes import BenchFailed
+from tests.perf.processes import BenchFailed, interruptible
 from tests.perf.report import machine
 from tests.perf.servers import Fsync, Serving, serving
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
@@ -223,8 +223,8 @@ class Server:
                 check=True,
             )
         except subprocess.CalledProcessError as failure:
-            words = str(failure.stderr).strip().splitlines()
-            raise BenchFailed(f"{case}: {words[-1] if words else failure}") from None
+            lines = str(failure.stderr).strip().splitlines()
+            raise BenchFailed(f"{case}: {lines[-1] if lines else failure}") from None
         except subprocess.TimeoutExpired:
             raise BenchFailed(f"{case}: not done after {CLIENT_SECONDS:g} s") from None
         figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -276,7 +276,7 @@ class Plan:
 
 def chosen(only: Sequence[str], with_kafka: bool) -> list[str]:
     """The programs to run, in their order. Those over gRPC read what `publish` has published."""
-    kafka = (*KAFKA, *(name for name in MORE if name in only)) if with_kafka else ()
+    kafka = [*KAFKA, *(name for name in MORE if name in only)] if with_kafka else []
     names = [name for name in (LOGIC, *GRPC, *kafka) if not only or name in only]
     return ["publish", *names] if "publish" not in names and not GRPC.keys().isdisjoint(names) else names
 
@@ -324,18 +324,19 @@ def main(
 def _measure(plan: Plan, pairs: int, progress: Console) -> tuple[Found, list[str]]:
     found: Found = {}
     failures: list[str] = []
-    for turn in range(pairs):
-        order = SIDES if turn % 2 == 0 else SIDES[::-1]
-        with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as folder:
-            try:
-                for name, sides in plan.pair(Path(folder), order):
-                    if isinstance(sides, BenchFailed):
-                        failures.append(f"pair {turn + 1}, {name}: {sides}")
-                    else:
-                        add_pair(found, name, sides)
-                    progress.print(f"pair {turn + 1} of {pairs}: {name}", style="dim")
-            except BenchFailed as failure:
-                failures.append(f"pair {turn + 1}: {failure}")
+    with interruptible():
+        for turn in range(pairs):
+            order = SIDES if turn % 2 == 0 else SIDES[::-1]
+            with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as folder:
+                try:
+                    for name, sides in plan.pair(Path(folder), order):
+                        if isinstance(sides, BenchFailed):
+                            failures.append(f"pair {turn + 1}, {name}: {sides}")
+                        else:
+                            add_pair(found, name, sides)
+                        progress.print(f"pair {turn + 1} of {pairs}: {name}", style="dim")
+                except BenchFailed as failure:
+                    failures.append(f"pair {turn + 1}: {failure}")
     return found, failures
 
 

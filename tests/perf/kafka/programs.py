@@ -90,13 +90,19 @@ OVER_TLS: Final = ("producer", "implicit1", "implicit4")
 
 
 class Programs:
-    """All programs for one server. Each returns figures by their names; each raises BenchFailed."""
+    """All programs for one server. Each returns figures by their names; each raises BenchFailed.
 
-    def __init__(self, target: Target, sizes: Sizes) -> None:
+    Programs that were not steady are noted in `notes`, after the words of `prefix`.
+    """
+
+    def __init__(
+        self, target: Target, sizes: Sizes, notes: list[str] | None = None, prefix: str = ""
+    ) -> None:
         self._target = target
         self._sizes = sizes
         self._runs = 0
-        self.notes: list[str] = []
+        self.notes = [] if notes is None else notes
+        self._prefix = prefix
 
     def prepare(self, wanted: Collection[str]) -> Mapping[str, float]:
         """Creates the topics and fills the one that is read; the server's memory after that, in megabytes."""
@@ -165,9 +171,8 @@ class Programs:
         limit = sizes.warm_most + 3 * sizes.seconds + PATIENCE
         measured = drive(command, variables, self._target.usage, meter, limit, read)
         if not measured.steady:
-            self.notes.append(
-                f"{name}: not steady after {measured.warm_seconds:.0f} s, measured all the same"
-            )
+            warm = f"not steady after {measured.warm_seconds:.0f} s, measured nevertheless"
+            self.notes.append(f"{self._prefix}{name}: {warm}")
         return figures_of(measured)
 
     def _whole(self) -> Mapping[str, float]:
