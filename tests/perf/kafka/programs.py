@@ -43,12 +43,13 @@ REPORT_MS: Final = 500
 class Sizes:
     """How much each program works off. `filled`: records of the topic that is read; times in seconds."""
 
-    filled: int = 5_000_000
+    filled: int = 8_000_000
     seconds: float = 10.0
     warm_records: int = 400_000
     warm_single: int = 3_000
     warm_most: float = 40.0
     window: float = 1.0
+    settle: float = 1.0
     whole: int = 2_000_000
     idle: int = 1_000
     idle_seconds: float = 20.0
@@ -58,7 +59,17 @@ class Sizes:
         return Rule(least, most_seconds=self.warm_most, window=self.window)
 
 
-QUICK: Final = Sizes(1_000_000, 3.0, 200_000, 500, 10.0, 0.5, 500_000, 1_000, 5.0)
+QUICK: Final = Sizes(
+    filled=3_000_000,
+    seconds=3.0,
+    warm_records=200_000,
+    warm_single=500,
+    warm_most=10.0,
+    window=0.5,
+    settle=0.5,
+    whole=500_000,
+    idle_seconds=5.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +178,7 @@ class Programs:
         read: Reader = read_sample,
     ) -> Mapping[str, float]:
         sizes = self._sizes
-        meter = Meter(sizes.rule(sizes.warm_records if least is None else least), sizes.seconds)
+        meter = Meter(sizes.rule(sizes.warm_records if least is None else least), sizes.seconds, sizes.settle)
         limit = sizes.warm_most + 3 * sizes.seconds + PATIENCE
         measured = drive(command, variables, self._target.usage, meter, limit, read)
         if not measured.steady:
