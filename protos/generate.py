@@ -8,15 +8,21 @@ python -m protos.generate --baseline accept today's protos as what later ones ar
 from __future__ import annotations
 
 import filecmp
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TARGET = HERE.parent / "libs" / "python_client"
+TARGET = HERE.parent / "libs" / "protocol"
+PACKAGE = "sharebroker_protocol"
 BASELINE = HERE / "baseline.binpb"
 BIN = Path(sys.executable).parent
+# Python module names: in import statements, and where protobuf registers the generated classes.
+_MODULE = re.compile(
+    r"((?:^|\n)(?:from|import) |_builder\.BuildTopDescriptorsAndMessages\(DESCRIPTOR, ')sharebroker\."
+)
 
 
 def protos() -> list[str]:
@@ -25,10 +31,19 @@ def protos() -> list[str]:
 
 
 def generate(target: Path) -> None:
-    """Writes `*_pb2.py`, `*_pb2_grpc.py` (where there is a service) and their typed stubs below `target`."""
-    _protoc(f"--python_out={target}", f"--mypy_out=quiet:{target}", files=protos())
+    """Writes `*_pb2.py`, `*_pb2_grpc.py` (for protos with a service) and their type stubs below `target`.
+
+    protoc derives the Python package from the proto's path, `sharebroker/`. The code belongs to `PACKAGE`,
+    so the files are moved there and their imports follow. Names on the wire stay `sharebroker.…`.
+    """
     services = [name for name in protos() if "\nservice " in (HERE / name).read_text()]
-    _protoc(f"--grpc_python_out={target}", f"--mypy_grpc_out=quiet:{target}", files=services)
+    with tempfile.TemporaryDirectory() as folder:
+        _protoc(f"--python_out={folder}", f"--mypy_out=quiet:{folder}", files=protos())
+        _protoc(f"--grpc_python_out={folder}", f"--mypy_grpc_out=quiet:{folder}", files=services)
+        for path in sorted((Path(folder) / "sharebroker").rglob("*_pb2*")):
+            written = target / PACKAGE / path.relative_to(Path(folder) / "sharebroker")
+            written.parent.mkdir(parents=True, exist_ok=True)
+            written.write_text(_MODULE.sub(rf"\1{PACKAGE}.", path.read_text()))
 
 
 def check() -> bool:

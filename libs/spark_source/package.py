@@ -16,7 +16,8 @@ def main(archive: Path) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
-        command += ["--no-build-isolation", "-w", folder, str(HERE.parent / "python_client"), str(HERE)]
+        command += ["--no-build-isolation", "-w", folder]
+        command += [str(HERE.parent / "protocol"), str(HERE.parent / "python_client"), str(HERE)]
         subprocess.run(command, check=True)
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as joined:
             for wheel in sorted(Path(folder).glob("*.whl")):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import CLIENT, is_core, name, python, tree
+from tests.architecture.sources import CLIENT, PROTOCOL, is_core, name, python, tree
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,20 @@ BANS = (
     Ban(
         "time.time",
         "clocks are injected so that tests can turn them",
-        ("libs/clock.py", f"{CLIENT}clock.py"),
+        (f"{PROTOCOL}clock.py",),
     ),
-    Ban("datetime.now", "the same as time.time", ("libs/clock.py",)),
+    Ban("datetime.now", "the same as time.time", ("libs/protocol/sharebroker_protocol/clock.py",)),
     Ban("asyncio.get_event_loop", "makes a loop where none runs; use get_running_loop"),
     Ban("os._exit", "skips every clean-up"),
     Ban(
         "print",
         "servers log; only commands print",
-        (f"{CLIENT}cli/", "services/flights/", "services/pipeline/", "protos/"),
+        (
+            f"{CLIENT}cli/",
+            "services/sharebroker_server/flights/",
+            "services/sharebroker_server/pipeline/",
+            "protos/",
+        ),
     ),
 )
 

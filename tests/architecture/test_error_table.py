@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sharebroker.errors import DESCRIPTIONS, ErrorCode
-from sharebroker.status.v1 import status_pb2
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.status.v1 import status_pb2
 from tests.architecture.sources import ROOT
 
 _ROW = re.compile(r"^\| (-?\d+) \| ([A-Z_]+) \| ([A-Z_]+) \| (yes|no) \| (.+) \|$", re.MULTILINE)

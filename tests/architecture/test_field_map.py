@@ -9,12 +9,12 @@ from types import ModuleType
 import pytest
 from google.protobuf.descriptor import Descriptor
 
-from sharebroker.cluster.v1 import cluster_pb2
-from sharebroker.gateway.v1 import admin_pb2, produce_pb2, share_pb2
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2
-from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2
+from sharebroker_protocol.cluster.v1 import cluster_pb2
+from sharebroker_protocol.gateway.v1 import admin_pb2, produce_pb2, share_pb2
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2
 from tests.architecture.sources import ROOT
 
 TRANSLATED: dict[str, ModuleType] = {

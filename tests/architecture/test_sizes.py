@@ -44,7 +44,6 @@ def test_rpc_methods_only_translate() -> None:
     long = {
         f"{name(path)}:{function.name}": length(function)
         for path in python("services")
-        if "service" in path.parts
         for function in functions(path)
         if function.name[0].isupper() and length(function) > LONGEST_RPC
     }

@@ -15,7 +15,7 @@ from typing import Annotated
 import structlog
 import typer
 
-from libs.testkit.namespaces import possible
+from sharebroker_server.testkit.namespaces import possible
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE, deployed
 from tests.chaos.faults import KINDS, UNPLUG, Fault, only, schedule

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from libs.testkit.checker.events import Event, LagTold, LogsRead, Run, Share, StateRead
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.survey import survey
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from sharebroker.cli.group_snapshot import survey
 from sharebroker.verification.rules import runs_of
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from sharebroker_server.testkit.checker.events import Event, LagTold, LogsRead, Run, Share, StateRead
 from tests.support.client import TIMEOUT, Client
 
 Lag = tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]

@@ -7,12 +7,12 @@ import contextlib
 from random import Random
 from typing import Final
 
-from libs.testkit.checker.events import Delivered, Left, Share, Verdict
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.errors import KafkaError
 from sharebroker.producer.publication import Publication
-from sharebroker.records.record import Record
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.records.record import Record
+from sharebroker_server.testkit.checker.events import Delivered, Left, Share, Verdict
 from tests.chaos.history import History
 
 GRPC: Final = "billing"

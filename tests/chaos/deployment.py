@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from libs.config.broker import BrokerConfig
-from libs.redis_link.keys import Keys
-from libs.testkit.brokers import ROLES, Serve
-from libs.testkit.namespaces import Machine, machines
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, free_port, running
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.testkit.brokers import ROLES, Serve
+from sharebroker_server.testkit.namespaces import Machine, machines
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, free_port, running
 
 LOCK: Final = 5.0
 """Seconds that a record is locked."""

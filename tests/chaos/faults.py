@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from libs.testkit.brokers import ROLES
-from libs.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.brokers import ROLES
+from sharebroker_server.testkit.proxy import FaultProxy
 from tests.chaos.deployment import Deployment, Node
 
 KILL: Final = "kill"

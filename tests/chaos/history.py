@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from time import time
 from typing import NamedTuple
 
-from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import (
+from sharebroker_server.testkit.checker.checker import Checker
+from sharebroker_server.testkit.checker.events import (
     Applied,
     Asked,
     Delivered,
@@ -21,8 +21,8 @@ from libs.testkit.checker.events import (
     Stored,
     Verdict,
 )
-from libs.testkit.checker.invariants import Violation
-from libs.testkit.checker.locks import Limits
+from sharebroker_server.testkit.checker.invariants import Violation
+from sharebroker_server.testkit.checker.locks import Limits
 from tests.chaos.lanes import Lanes
 from tests.chaos.sightings import Sighting, Stalls, as_events, unheeded
 

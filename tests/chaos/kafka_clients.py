@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import AcknowledgeType, KafkaException, Producer, ShareConsumer
 
-from libs.testkit.checker.events import Share, Verdict
+from sharebroker_server.testkit.checker.events import Share, Verdict
 from tests.chaos.history import History
 from tests.chaos.sightings import Sighting
 from tests.support.java_share_consumer import JavaShareConsumer, compiled, share_consumer

@@ -10,10 +10,10 @@ from typing import Any, Final
 import redis.asyncio
 from redis.exceptions import RedisError
 
-from libs.leases import names
-from libs.testkit.checker.events import Appended, Event, Run, Share, Stored
-from services.share_coordinator.core.records import ShareCheckpoint, ShareDelta
-from services.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.leases import names
+from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
+from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.testkit.checker.events import Appended, Event, Run, Share, Stored
 from tests.chaos.history import History, LogRead
 from tests.chaos.ports import Deployed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-from libs.redis_link.keys import Keys
+from sharebroker_server.redis_link.keys import Keys
 
 
 class Doors(Protocol):

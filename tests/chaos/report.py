@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from libs.testkit.checker.events import Published, Verdict
-from libs.testkit.checker.invariants import Violation
+from sharebroker_server.testkit.checker.events import Published, Verdict
+from sharebroker_server.testkit.checker.invariants import Violation
 from tests.chaos.deployment import LEASE
 from tests.chaos.faults import FREEZE, KILL, STOP
 from tests.chaos.history import History

@@ -10,10 +10,10 @@ from typing import Final, Generic, TypeVar
 
 import grpc
 
-from libs.testkit.checker.events import Healed
-from libs.testkit.checker.locks import Limits
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_server.testkit.checker.events import Healed
+from sharebroker_server.testkit.checker.locks import Limits
+from sharebroker_server.testkit.waiting import eventually
 from tests.chaos.accounts import accounts, lags, logs_read
 from tests.chaos.clients import GRPC
 from tests.chaos.crowd import Crowd, Size

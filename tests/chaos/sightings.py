@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from libs.testkit.checker.events import Asked, Delivered, Event, Share, Verdict
+from sharebroker_server.testkit.checker.events import Asked, Delivered, Event, Share, Verdict
 
 _FIRST_TOKEN: Final = -(2**32)
 _ON_THE_WAY: Final = 2.0

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from libs.testkit.checker.events import Verdict
+from sharebroker_server.testkit.checker.events import Verdict
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import deployed
 from tests.chaos.faults import short_schedule

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from libs.testkit.checker.events import (
+from sharebroker_server.testkit.checker.events import (
     Appended,
     Applied,
     Delivered,
@@ -18,8 +18,8 @@ from libs.testkit.checker.events import (
     Stored,
     Verdict,
 )
-from libs.testkit.checker.invariants import Invariant
-from libs.testkit.checker.locks import Limits
+from sharebroker_server.testkit.checker.invariants import Invariant
+from sharebroker_server.testkit.checker.locks import Limits
 from tests.chaos.history import History, LogRead
 from tests.chaos.lanes import Lane, Lanes
 from tests.chaos.report import Outcome, Struck, percentile, report

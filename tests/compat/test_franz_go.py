@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process, three_brokers
+from sharebroker_server.testkit.brokers import Cluster, one_process, three_brokers
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import connected
 from tests.support.kafka_jars import CLIENTS
 from tests.support.kafka_tools import needs_kafka, run_tool

@@ -8,23 +8,18 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from libs.config.broker import BrokerConfig
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.coordinator_runtime.shard import ShardRuntime
-from libs.leases.holder import LeaseHolder
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import LeaseStore, Member
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.connection import connect
-from libs.stream_log.memory import MemoryStreamLog
-from libs.stream_log.port import StreamLog
-from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import kinds
-from libs.testkit.shared_servers import CLUSTER, Servers
-from libs.testkit.waiting import eventually
-from services.share_coordinator.config import ShareCoordinatorConfig
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import LeaseStore, Member
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
+from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     Initialize,
@@ -35,15 +30,19 @@ from services.share_coordinator.core.commands import (
     Reply,
     Write,
 )
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.records import ShareRecord
-from services.share_coordinator.service.servicer import Host, make_host
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.service.servicer import Host, make_host
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.stream_log.redis import RedisStreamLog
+from sharebroker_server.testkit.servers import kinds
+from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
+from sharebroker_server.testkit.waiting import eventually
 
 Shard = ShardRuntime[Command, ShareRecord, Reply]
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
-KEY = ShareKey("g", TOPIC, 0)
+KEY = SharePartitionKey("g", TOPIC, 0)
 
 
 @dataclass
@@ -87,7 +86,7 @@ async def store(request: pytest.FixtureRequest, redis_servers: Servers) -> Async
     await link.close()
 
 
-def write(first: int, last: int, start: int = -1, key: ShareKey = KEY) -> Write:
+def write(first: int, last: int, start: int = -1, key: SharePartitionKey = KEY) -> Write:
     return Write(key, 1, 1, start, 0, (StateBatch(first, last, 2, 1),))
 
 
@@ -100,7 +99,7 @@ async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
     second = Process(store, 2)
     reply = await (await second.start()).write(Read(KEY, 1), timeout=5)
     assert isinstance(reply, ReadReply)
-    assert [batch.first_offset for batch in reply.state_batches] == [2 * n for n in range(50)]
+    assert [batch.first for batch in reply.state_batches] == [2 * n for n in range(50)]
     await second.holder.stop()
 
 

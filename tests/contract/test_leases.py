@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import Lease, LeaseStore, Member
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.connection import connect
-from libs.redis_link.keys import Keys
-from libs.redis_link.port import Link
-from libs.testkit.servers import kinds
-from libs.testkit.shared_servers import CLUSTER, Servers
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Lease, LeaseStore, Member
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.redis_link.link.port import Link
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.testkit.servers import kinds
+from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
 
 A = "share-coordinator:1"
 B = "share-coordinator:2"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from libs.leases.holder import LeaseHolder
-from libs.leases.port import Member
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.link import RedisLink
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.waiting import eventually
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.waiting import eventually
 
 ROLE = "share-coordinator"
 SHARDS = {f"{ROLE}:{index}" for index in range(20)}

@@ -8,28 +8,34 @@ from dataclasses import dataclass
 
 import pytest
 
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import LeaseStore, LeasesUnavailable
-from libs.leases.redis import RedisLeaseStore
-from libs.record_log.core.producers import Marker, Verified
-from libs.record_log.core.segments import Segment
-from libs.record_log.core.view import Limits
-from libs.record_log.lifecycle import LogState
-from libs.record_log.lookup import TimedOffset
-from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import PartitionLog
-from libs.record_log.port import Bounds, RecordStore
-from libs.record_log.redis import RedisRecordStore
-from libs.record_log.settings import LogSettings
-from libs.redis_link.connection import connect
-from libs.redis_link.link import LinkSettings, RedisLink
-from libs.stream_log.memory import Fault
-from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogOutOfOrder, LogUnavailable
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, binaries, kinds, running
-from libs.testkit.shared_servers import CLUSTER, Servers
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import LeaseStore, LeasesUnavailable
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.segments import Segment
+from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.record_log.offset_for_time import TimedOffset
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.port import Bounds, RecordStore
+from sharebroker_server.record_log.redis import RedisRecordStore
+from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.stream_log.port import (
+    LogFenced,
+    LogNotWritten,
+    LogOutcomeUnknown,
+    LogOutOfOrder,
+    LogUnavailable,
+)
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, binaries, kinds, running
+from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch, stored
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import LeaseStore
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.connection import connect
-from libs.stream_log.memory import MemoryStreamLog
-from libs.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
-from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.servers import kinds
-from libs.testkit.shared_servers import CLUSTER, Servers
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import LeaseStore
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.stream_log.port import Entry, LogFenced, LogNotWritten, LogOutOfOrder, StreamLog
+from sharebroker_server.stream_log.redis import RedisStreamLog
+from sharebroker_server.testkit.servers import kinds
+from sharebroker_server.testkit.shared_servers import CLUSTER, Servers
 
 SHARD = "share-coordinator:7"
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.link import LinkSettings, RedisLink
-from libs.stream_log.memory import Fault, MemoryStreamLog
-from libs.stream_log.port import (
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
+from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
+from sharebroker_server.stream_log.port import (
     Entry,
     LogFenced,
     LogNotWritten,
@@ -19,9 +19,9 @@ from libs.stream_log.port import (
     LogRefused,
     LogUnavailable,
 )
-from libs.stream_log.redis import RedisStreamLog
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, binaries, running
+from sharebroker_server.stream_log.redis import RedisStreamLog
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, binaries, running
 
 SHARD = "share-coordinator:7"
 QUICK = LinkSettings(stall=2.0, attempt=1.0, backoff=0.01, backoff_max=0.05)

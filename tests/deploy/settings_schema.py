@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from libs.config.broker import BROKER_KEYS, ORDERED
-from libs.config.keys import LONG_MAX, Key, ValueType
-from services.gateway.kafka.features import SUPPORTED
-from sharebroker.tracing.sampling import SAMPLERS
-from sharebroker.tracing.settings import PROTOCOLS
+from sharebroker_protocol.tracing.sampling import SAMPLERS
+from sharebroker_protocol.tracing.settings import PROTOCOLS
+from sharebroker_server.config.broker import BROKER_KEYS, ORDERED
+from sharebroker_server.config.keys import LONG_MAX, Key, ValueType
+from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
 from tests.deploy.chart import CHART
 
 SCHEMA: Final = CHART / "values.schema.json"
@@ -40,7 +40,7 @@ TRACING: Final[dict[str, dict[str, Any]]] = {
     "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": {**_WHOLE, "minimum": 1, "maximum": 1_000_000},
     "OTEL_BSP_SCHEDULE_DELAY": {**_WHOLE, "minimum": 1, "maximum": 3_600_000},
 }
-"""What processes refuse of OpenTelemetry's variables at their start (sharebroker.tracing.settings)."""
+"""OTEL_* values that processes refuse at start (see `sharebroker_protocol.tracing.settings`)."""
 
 _NUMBERS: Final = (ValueType.INT, ValueType.LONG)
 

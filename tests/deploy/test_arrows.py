@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
-from libs.testkit.brokers import Cluster, Serve, four_processes
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
+from sharebroker_server.testkit.waiting import until
 from tests.deploy.test_manifests import ARROWS
 
 SECONDS = 60.0

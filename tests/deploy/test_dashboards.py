@@ -12,10 +12,10 @@ import confluent_kafka
 import grpc
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.servers import running
-from libs.testkit.waiting import eventually
 from sharebroker import aio
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.servers import running
+from sharebroker_server.testkit.waiting import eventually
 from tests.deploy.chart import CHART
 from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, unique
 from tests.support.prometheus import MISSING, PROMETHEUS, Prometheus, prometheus
@@ -28,8 +28,8 @@ _GRAFANAS: Final = {
     **dict.fromkeys(("$namespace", "$release", "$group", "$topic"), ".*"),
 }
 _PATIENCE: Final = 90.0
-# Nothing is told of what has never happened, and should not.
-_QUIET: Final = {("coordinator", "Appends that failed"), ("overview", "Kafka requests refused")}
+# These series exist only after a failure.
+_QUIET: Final = {("coordinator", "Failed appends"), ("overview", "Kafka errors")}
 
 
 def panels() -> Iterator[tuple[tuple[str, str], list[str]]]:

@@ -13,9 +13,9 @@ from unittest.mock import patch
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.waiting import until
 from sharebroker.cli.probe import DEFAULT_URL, probe
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -48,9 +48,15 @@ def test_every_package_has_hashes_and_no_index(name: str) -> None:
 def test_the_image_gets_what_the_projects_need_and_no_test_tools() -> None:
     locked = pinned(DEPLOY / "runtime.lock")
     development = set()
-    for project in (ROOT / "pyproject.toml", ROOT / "libs" / "python_client" / "pyproject.toml"):
+    for project in (
+        ROOT / "pyproject.toml",
+        *(ROOT / "libs" / name / "pyproject.toml" for name in ("protocol", "python_client")),
+    ):
         facts = tomllib.loads(project.read_text())["project"]
-        named = {re.split(r"[<>=\[; ]", one)[0] for one in facts["dependencies"]} - {"sharebroker"}
+        named = {re.split(r"[<>=\[; ]", one)[0] for one in facts["dependencies"]} - {
+            "sharebroker",
+            "sharebroker-protocol",
+        }
         assert named <= set(locked), "`make lock` brings deploy/runtime.lock up to date"
         development |= {
             re.split(r"[<>=\[; ]", one)[0]

@@ -16,13 +16,13 @@ import typer
 from typer.core import TyperGroup as Group
 from typer.main import get_command
 
-from libs.testkit.brokers import one_process
-from libs.testkit.servers import running
-from services.broker.cli import serve
-from services.broker.settings import parse_config
-from services.broker.watching import LIVE, READY, STARTED
-from services.gateway.core.scaling import Trigger, trigger_of
-from services.pipeline.command import app as pipeline
+from sharebroker_server.broker.commands.serve import serve
+from sharebroker_server.broker.observability import LIVE, READY, STARTED
+from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.gateway.core.scaling import Trigger, trigger_of
+from sharebroker_server.pipeline.command import app as pipeline
+from sharebroker_server.testkit.brokers import one_process
+from sharebroker_server.testkit.servers import running
 from tests.deploy.chart import CASES, Manifest, golden, manifests, pods
 
 ALL = {case.stem: manifests(golden(case).read_text()) for case in CASES}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sharebroker.tracing import names
+from sharebroker_protocol.tracing import names
 from tests.architecture.sources import ROOT, python
 from tests.deploy.chart import CASES, CHART, HELM, NO_HELM, golden, manifests, template
 

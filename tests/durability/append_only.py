@@ -9,7 +9,7 @@ from pathlib import Path
 
 import redis
 
-from libs.testkit.brokers import Cluster
+from sharebroker_server.testkit.brokers import Cluster
 
 SHIM = Path(__file__).with_name("synced.c")
 

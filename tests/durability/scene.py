@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import grpc
 
-from libs.testkit.waiting import eventually
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import Client, refusal_of
 
 

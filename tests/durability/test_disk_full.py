@@ -11,9 +11,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.servers import answers, running
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.servers import answers, running
+from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import Scene, accepted, acquired, published
 from tests.support.client import Client, connected, refusal_of
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Serve, one_process
+from sharebroker_server.testkit.brokers import Serve, one_process
 from tests.durability.append_only import AppendOnlyFile, embedded, fall, shim, synced
 from tests.support.client import Client, connected
 

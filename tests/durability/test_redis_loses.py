@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from libs.testkit.brokers import Serve
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, running
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, running
+from sharebroker_server.testkit.waiting import eventually
 from tests.durability.append_only import AppendOnlyFile
 from tests.durability.scene import Scene, accepted, acquired, published
 from tests.support.client import connected, unique

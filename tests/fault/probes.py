@@ -9,12 +9,12 @@ from typing import Any
 
 import grpc
 
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
-from sharebroker.errors import DESCRIPTIONS, ErrorCode
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from tests.support.client import Client, decision, refusal_of, unique
 
 TIMEOUT = 2.0

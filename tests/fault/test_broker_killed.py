@@ -9,7 +9,7 @@ from time import monotonic
 
 import pytest
 
-from libs.testkit.brokers import Cluster, three_brokers
+from sharebroker_server.testkit.brokers import Cluster, three_brokers
 from tests.support.client import connected
 from tests.support.java_share_consumer import compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, ShareConsumer, TopicPartition
 
-from libs.testkit.brokers import Cluster, Serve, three_brokers
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Cluster, Serve, three_brokers
+from sharebroker_server.testkit.waiting import eventually
 from tests.support import kafka_client
 from tests.support.client import connected
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import confluent_kafka
 import pytest
 
-from libs.testkit.brokers import Cluster, four_processes
+from sharebroker_server.testkit.brokers import Cluster, four_processes
 from tests.support.client import TIMEOUT, connected, unique
 
 RECORDS, KILLS = 30, 2

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster, four_processes, one_process
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_server.testkit.brokers import Cluster, four_processes, one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, Client, connected
 
 pytestmark = pytest.mark.xdist_group("fault-deleted-topics")  # one cluster for each kind

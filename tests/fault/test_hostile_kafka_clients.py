@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pytest
 
-from libs.kafka_wire.frames import codec, request_frame
-from libs.kafka_wire.shapes import request_shapes
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.waiting import eventually
-from services.gateway.kafka.call import ROOM_FOR_RECORDS
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.gateway.kafka.dispatch.call import ROOM_FOR_RECORDS
+from sharebroker_server.kafka_wire.frames import codec, request_frame
+from sharebroker_server.kafka_wire.message_classes import request_shapes
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.support import kafka_client
 from tests.support.client import connected, unique
 from tests.support.kafka_client import KafkaClient, part

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import REJECT, RELEASE, Client, connected
 from tests.support.planned import Driver
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import RELEASE, connected
 from tests.support.traffic import Traffic
 

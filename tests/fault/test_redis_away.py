@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster, four_processes
-from libs.testkit.servers import Server
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, four_processes
+from sharebroker_server.testkit.servers import Server
 from tests.fault.probes import Outcome, Probes
 from tests.support.client import ACCEPT, connected
 from tests.support.traffic import Traffic

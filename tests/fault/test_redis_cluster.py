@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from libs.leases import names
-from libs.redis_link.keys import Keys
-from libs.testkit.brokers import Serve
-from libs.testkit.redis_cluster import RedisCluster, redis_cluster
-from libs.testkit.waiting import eventually
+from sharebroker_server.leases import names
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.redis_cluster import RedisCluster, redis_cluster
+from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import accepted, acquired, retriable
 from tests.support.client import Client, connected
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.sentinels import watched
-from libs.testkit.waiting import eventually
-from services.broker.core.diagnosis import Level
-from services.broker.doctor import examine
-from services.broker.settings import parse_config
+from sharebroker_server.broker.commands.doctor import examine
+from sharebroker_server.broker.core.diagnosis import Level
+from sharebroker_server.broker.settings import parse_config
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.sentinels import watched
+from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import Scene, acquired, published
 from tests.support.client import connected
 

@@ -13,11 +13,11 @@ import grpc
 import pytest
 import redis
 
-from libs.testkit.brokers import Serve
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, running
-from libs.testkit.waiting import eventually, until
-from sharebroker.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, running
+from sharebroker_server.testkit.waiting import eventually, until
 from tests.durability.scene import Scene, acquired, published, retriable
 from tests.support.client import Client, connected, refusal_of
 

@@ -10,10 +10,10 @@ import grpc
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster, Serve, four_processes
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
+from sharebroker_server.testkit.waiting import eventually
 from tests.fault.probes import Probes
 from tests.support.client import TIMEOUT, Client, connected, refusal_of
 from tests.support.traffic import Traffic

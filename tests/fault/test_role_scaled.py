@@ -12,11 +12,11 @@ import grpc
 import pytest
 import redis
 
-from libs.leases.names import kind_of
-from libs.redis_link.keys import Keys
-from libs.testkit.brokers import Cluster, Serve, four_processes
-from libs.testkit.waiting import eventually
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.leases.names import kind_of
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
+from sharebroker_server.testkit.waiting import eventually
 from tests.chaos.clients import GRPC, Member, Publisher
 from tests.chaos.history import History
 from tests.support.client import Client, connected, unique

@@ -11,8 +11,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka import TopicPartition
 
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, connected, unique
 
 pytestmark = pytest.mark.xdist_group("fault-killed-transactions")  # one cluster for all

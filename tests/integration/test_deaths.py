@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from libs.leases.deaths import Doors
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import eventually
+from sharebroker_server.leases.failure_detector import Doors
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import eventually
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

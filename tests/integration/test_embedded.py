@@ -13,8 +13,8 @@ from typing import Literal
 
 import pytest
 
-from libs.redis_link.embedded import EmbeddedRedis
-from libs.redis_link.errors import (
+from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
+from sharebroker_server.redis_link.link.errors import (
     DataDirectoryInUse,
     EmbeddedRedisFailed,
     RedisOutcomeUnknown,
@@ -22,9 +22,9 @@ from libs.redis_link.errors import (
     RedisTooOld,
     RedisUnavailable,
 )
-from libs.redis_link.link import RedisLink
-from libs.testkit.servers import binaries
-from libs.testkit.waiting import eventually
+from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.testkit.servers import binaries
+from sharebroker_server.testkit.waiting import eventually
 
 
 @pytest.fixture(params=sorted(binaries()))
@@ -140,8 +140,8 @@ async def test_a_long_path_gets_its_socket_elsewhere(tmp_path: Path) -> None:
 STARTER = """
     import asyncio, sys
     from pathlib import Path
-    from libs.redis_link.embedded import EmbeddedRedis
-    from libs.redis_link.link import RedisLink
+    from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
+    from sharebroker_server.redis_link.link.link import RedisLink
 
     async def main():
         embedded = EmbeddedRedis(Path(sys.argv[1]), binary=Path(sys.argv[2]))

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from libs.redis_link.cluster import ClusterLink
-from libs.redis_link.connection import connect
-from libs.redis_link.errors import RedisError, RedisRefused, RedisUnavailable
-from libs.redis_link.port import Link
-from libs.redis_link.slots import slot_of
-from libs.testkit.redis_cluster import RedisCluster, redis_cluster
-from libs.testkit.servers import binaries, free_port, running
-from libs.testkit.waiting import eventually, until
+from sharebroker_server.redis_link.link.errors import RedisError, RedisRefused, RedisUnavailable
+from sharebroker_server.redis_link.link.port import Link
+from sharebroker_server.redis_link.topology.cluster import ClusterLink
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.topology.slots import slot_of
+from sharebroker_server.testkit.redis_cluster import RedisCluster, redis_cluster
+from sharebroker_server.testkit.servers import binaries, free_port, running
+from sharebroker_server.testkit.waiting import eventually, until
 
 pytestmark = pytest.mark.xdist_group("redis-cluster")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from libs.redis_link.errors import RedisOutcomeUnknown, RedisRefused, RedisUnavailable
-from libs.redis_link.link import RedisLink
-from libs.testkit.servers import Server, binaries, free_port, running
+from sharebroker_server.redis_link.link.errors import RedisOutcomeUnknown, RedisRefused, RedisUnavailable
+from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.testkit.servers import Server, binaries, free_port, running
 
 
 @pytest.fixture(params=sorted(binaries()))

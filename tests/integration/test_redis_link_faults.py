@@ -11,17 +11,17 @@ from dataclasses import replace
 import pytest
 import redis
 
-from libs.redis_link.errors import (
+from sharebroker_server.redis_link.link.errors import (
     RedisOutcomeUnknown,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
     RedisUnfit,
 )
-from libs.redis_link.link import LinkSettings, RedisLink
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.servers import Server, binaries, running
-from libs.testkit.waiting import eventually
+from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.servers import Server, binaries, running
+from sharebroker_server.testkit.waiting import eventually
 
 QUICK = LinkSettings(stall=2.0, attempt=0.5, backoff=0.01, backoff_max=0.05)
 PATIENT = replace(QUICK, stall=600.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.redis_link.errors import RedisTooOld, RedisUnavailable, RedisUrlInvalid
-from libs.redis_link.target import Server, Target
+from sharebroker_server.redis_link.link.errors import RedisTooOld, RedisUnavailable, RedisUrlInvalid
+from sharebroker_server.redis_link.topology.redis_url import Server, Target
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,22 @@ from contextlib import suppress
 import pytest
 import redis
 
-from libs.redis_link.connection import connect
-from libs.redis_link.errors import (
+from sharebroker_server.redis_link.link.errors import (
     RedisError,
     RedisPrimaryUnknown,
     RedisRefused,
     RedisUnavailable,
     RedisUnfit,
 )
-from libs.redis_link.link import RedisLink
-from libs.redis_link.port import Link
-from libs.redis_link.sentinel import Named, Sentinels
-from libs.redis_link.target import Target
-from libs.testkit.proxy import FaultProxy
-from libs.testkit.sentinels import NAME, Watched, watched
-from libs.testkit.servers import binaries, free_port
-from libs.testkit.waiting import eventually, until
+from sharebroker_server.redis_link.link.link import RedisLink
+from sharebroker_server.redis_link.link.port import Link
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.redis_link.topology.redis_url import Target
+from sharebroker_server.redis_link.topology.sentinel import Named, Sentinels
+from sharebroker_server.testkit.proxy import FaultProxy
+from sharebroker_server.testkit.sentinels import NAME, Watched, watched
+from sharebroker_server.testkit.servers import binaries, free_port
+from sharebroker_server.testkit.waiting import eventually, until
 
 pytestmark = [pytest.mark.xdist_group("redis-sentinel"), pytest.mark.timeout(300)]
 

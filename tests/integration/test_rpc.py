@@ -12,18 +12,18 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from libs.leases.port import LeasesUnavailable, Member
-from libs.rpc.limits import UnderWay
-from libs.rpc.local import LocalStub
-from libs.rpc.reading import MAX_MESSAGE
-from libs.rpc.remote import NOT_SENT, RemoteStub
-from libs.rpc.router import Router
-from libs.rpc.server import GrpcServer, Service
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker.rpc_status import from_rpc_error
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc as pb_grpc
+from sharebroker_server.cluster.router import Router
+from sharebroker_server.leases.port import LeasesUnavailable, Member
+from sharebroker_server.rpc.deserializers import MAX_MESSAGE
+from sharebroker_server.rpc.limits import UnderWay
+from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
+from sharebroker_server.rpc.server import GrpcServer, Service
+from sharebroker_server.testkit.waiting import eventually
 
 SERVICE = "sharebroker.share_partition_leader.v1.SharePartitionLeaderService"
 

@@ -8,7 +8,7 @@ import re
 from time import monotonic
 from typing import Any, Final
 
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.images import METRICS_SERVER as IMAGE
 from tests.k8s.kubectl import Failed, Kubectl
 from tests.k8s.parts import METRICS_SERVER, METRICS_VERSION, module_folder

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.waiting import until
 from tests.k8s import configs
 from tests.k8s.keys import NODE_NAME, write_keys
 from tests.k8s.kubectl import Kubectl

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from libs.testkit.certificates import Authority
 from sharebroker import Admin
+from sharebroker_server.testkit.certificates import Authority
 from tests.k8s.keys import NAMESPACE
 from tests.k8s.release import NAME, Release
 

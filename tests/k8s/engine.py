@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.waiting import until
 from tests.k8s.parts import CACHE, Missing
 
 _BRIDGE: Final = "172.30.77.1/24"

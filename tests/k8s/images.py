@@ -13,7 +13,7 @@ from typing import Final
 
 import yaml
 
-from libs.testkit.servers import binaries
+from sharebroker_server.testkit.servers import binaries
 from tests.architecture.sources import ROOT, files, name
 from tests.deploy.chart import CHART
 from tests.k8s.engine import Engine, engine

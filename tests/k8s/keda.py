@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.images import KEDA, KEDA_METRICS
 from tests.k8s.kubectl import Kubectl
 from tests.k8s.parts import KEDA as VERSION

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from sharebroker.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
 from tests.k8s.release import NAME, Release
 from tests.support.client import TIMEOUT, connected
 

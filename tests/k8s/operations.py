@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.release import NAME, Release
 
 LEADER: Final = "share-partition-leader"

@@ -6,8 +6,8 @@ import asyncio
 import json
 from typing import Any, Final
 
-from libs.testkit.waiting import eventually
-from services.flights.core.flight import Flight
+from sharebroker_server.flights.core.flight import Flight
+from sharebroker_server.testkit.waiting import eventually
 from tests.k8s.kubectl import Failed, Kubectl
 from tests.k8s.release import Release
 from tests.pipeline.queue import READERS, TOPIC, publish

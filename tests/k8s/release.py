@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from libs.redis_link.keys import Keys
-from sharebroker.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_server.redis_link.keys import Keys
 from tests.chaos.deployment import SETTINGS
 from tests.k8s.cluster import Node
 from tests.k8s.keys import NAMESPACE

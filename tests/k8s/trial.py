@@ -10,7 +10,7 @@ from random import Random
 from time import monotonic
 from typing import Final
 
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.waiting import until
 from tests.chaos.crowd import Size
 from tests.chaos.deployment import LEASE
 from tests.chaos.report import Outcome, percentile, report

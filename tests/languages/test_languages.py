@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from libs.testkit.brokers import Cluster
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Cluster
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import eventually
 from tests.languages.build import LANGUAGES, Language
 from tests.support.client import Client, connected
 

@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import uvloop
 
-from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker.cli.tracing import traced
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
 from tests.perf.figures import percentile
 
 POLL_SECONDS: Final = 5.0

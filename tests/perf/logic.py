@@ -7,16 +7,18 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from libs.share_calls.values import AckBatch
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Initialize, Write
-from services.share_coordinator.core.key import ShareKey
-from services.share_coordinator.core.machine import ShareCoordinatorMachine
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.core.records import ShareRecord
-from services.share_coordinator.store.codec import ShareRecordCodec
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.commands import Initialize, Write
+from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import ShareRecord
+from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
 
 RECORDS: Final = 500
 LOG_BATCH: Final = 100
@@ -68,7 +70,7 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
 def _write(encode: bool) -> Callable[[], None]:
     """Writes that alternately leave a gap and close it, as acknowledgements out of order do."""
     machine, codec = ShareCoordinatorMachine(Rules()), ShareRecordCodec()
-    key = ShareKey("group", "A" * 22, 0)
+    key = SharePartitionKey("group", "A" * 22, 0)
     position = 0
 
     def commit(records: tuple[ShareRecord, ...]) -> None:

@@ -22,10 +22,10 @@ from typing import Final
 
 import grpc
 
-from libs.testkit.brokers import Serve
-from libs.testkit.waiting import eventually
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.waiting import eventually
 from tests.perf.processes import end
 from tests.perf.procfs import usage
 from tests.support.client import ACCEPT, Client, connected

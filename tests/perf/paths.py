@@ -27,8 +27,8 @@ from typing import Any, Final, NamedTuple
 import crc32c
 import grpc
 
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from tests.perf.checkout import HERE, Checkout
 from tests.perf.servers import Serving, serving
 from tests.support.client import ACCEPT, Client, connected

@@ -14,11 +14,11 @@ from typing import Final
 
 from rich.console import Console
 
-from libs.testkit.brokers import one_process
-from libs.testkit.waiting import until
-from services.flights import dataset
-from services.pipeline.environment import NoSparkError, find_spark
 from sharebroker.aio.admin import Admin
+from sharebroker_server.flights import dataset
+from sharebroker_server.pipeline.environment import NoSparkError, find_spark
+from sharebroker_server.testkit.brokers import one_process
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.pipeline import queue
 from tests.pipeline.command import SPARK, command, micro_batches, tables

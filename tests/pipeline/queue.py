@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from libs.testkit.waiting import eventually
-from services.flights.core.flight import Answer, Flight, judge
-from services.flights.fleet import Job
-from services.flights.publish import Publisher
 from sharebroker.aio.admin import Admin
-from sharebroker.consumer.config import TopicPartition
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1.share_pb2 import ShareRecord
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.gateway.v1.share_pb2 import ShareRecord
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_server.flights.core.flight import Answer, Flight, judge
+from sharebroker_server.flights.fleet import Job
+from sharebroker_server.flights.publish import Publisher
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, REJECT, RELEASE, TIMEOUT, Client
 
 TOPIC, WORKERS, READERS = "flights", "delays", "pipeline"

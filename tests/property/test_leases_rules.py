@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.leases.port import Member
-from libs.leases.rules import FREE, Held, claimed, preferred, spread
+from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.rules import FREE, Held, claimed, preferred, spread
 
 OWNERS = st.builds(lambda node, incarnation: f"{node}/{incarnation}", st.integers(1, 3), st.integers(1, 3))
 CLAIMS = st.lists(st.tuples(OWNERS, st.floats(0.0, 20.0), st.booleans(), st.booleans()))

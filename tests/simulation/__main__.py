@@ -15,7 +15,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from libs.testkit.checker.invariants import Invariant
+from sharebroker_server.testkit.checker.invariants import Invariant
 from tests.simulation.drawing import drawn
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.shrinking import shrink

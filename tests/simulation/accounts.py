@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from libs.leases import names
-from libs.record_log.core.batch import holes
-from libs.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state_pb
-from sharebroker.verification.fates import RecordLog
+from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.rules import Evidence, runs_of
 from sharebroker.verification.runs import Span
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
+from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.batch import holes
+from sharebroker_server.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
 from tests.simulation.clients import Client
 from tests.simulation.process import ATTEMPTS, Surroundings
 

@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from libs.testkit.checker.events import Moved, Reset, Share
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_server.testkit.checker.events import Moved, Reset, Share
 from tests.simulation.clients import Client
 from tests.simulation.plan import MOST_PARTITIONS, Change, Work
 

@@ -9,7 +9,14 @@ from typing import Any, Final
 
 import grpc
 
-from libs.testkit.checker.events import (
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_server.testkit.checker.events import (
     Applied,
     Asked,
     CallBegan,
@@ -19,14 +26,7 @@ from libs.testkit.checker.events import (
     Share,
     Verdict,
 )
-from libs.testkit.simulator.outside import EPOCH
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
-from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_server.testkit.simulator.outside import EPOCH
 from tests.simulation.history import History
 from tests.simulation.plan import Temper
 from tests.simulation.process import Surroundings

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from libs.testkit.checker.events import Verdict
-from libs.testkit.simulator.faults import NO_RATES, Rates
+from sharebroker_server.testkit.checker.events import Verdict
+from sharebroker_server.testkit.simulator.faults import NO_RATES, Rates
 from tests.simulation.plan import (
     GROUPS,
     LARGE,

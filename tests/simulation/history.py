@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from libs.leases import names
-from libs.persister.port import ShareKey, StateChange
-from libs.record_log.core.batch import StoredBatch
-from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import (
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
+from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
+from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.testkit.checker.checker import Checker
+from sharebroker_server.testkit.checker.events import (
     Appended,
     Claimed,
     Event,
@@ -21,9 +23,7 @@ from libs.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
 )
-from libs.testkit.simulator.faults import Fate
-from services.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
-from services.share_coordinator.store.codec import ShareRecordCodec
+from sharebroker_server.testkit.simulator.faults import Fate
 
 _STATE_LOG = "share-coordinator:"
 
@@ -74,7 +74,7 @@ class History:
 
     # What leaders see
 
-    def write_began(self, key: ShareKey, change: StateChange) -> int:
+    def write_began(self, key: SharePartitionKey, change: StateWrite) -> int:
         """A leader tries to have state written; the number of the try."""
         number = len(self.events)
         share = self._share(*key)

@@ -12,33 +12,36 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest.mock import patch
 
-from libs import clock
-from libs.catalog.follower import CatalogFollower
-from libs.config.group import GroupConfig
-from libs.coordinator_runtime.pending import Pending, Waiter
-from libs.coordinator_runtime.shard import ShardRuntime
-from libs.leases.holder import LeaseHolder
-from libs.share_calls.values import AckBatch
-from libs.stream_log.memory import FencedMemory
-from libs.stream_log.port import LogNotWritten
-from libs.testkit.checker.invariants import Invariant
-from libs.testkit.simulator.network import Network
-from libs.testkit.simulator.store import SimulatedRecordStore
-from services.group_coordinator.service import lag
-from services.share_coordinator.core import checks, machine, recording
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
-from services.share_coordinator.core.records import ShareCheckpoint
-from services.share_coordinator.core.state import ShareState
-from services.share_partition_leader.config import share_partition_settings
-from services.share_partition_leader.core import acknowledge, locks, partition
-from services.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
-from services.share_partition_leader.core.states import Event, RecordState
-from services.share_partition_leader.core.values import LoadedState, LostLock, SharePartitionSettings
-from services.share_partition_leader.service import leadership
-from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from services.share_partition_leader.service.state import load_state
-from services.share_partition_leader.service.writing import Done
+from sharebroker_protocol import clock
+from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.group_coordinator.service import lag
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.share_coordinator.core import checks, machine, recording
+from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
+from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
+from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_partition_leader.config import share_partition_settings
+from sharebroker_server.share_partition_leader.core import acknowledge, locks, partition
+from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
+from sharebroker_server.share_partition_leader.core.states import Event
+from sharebroker_server.share_partition_leader.core.values import (
+    LoadedState,
+    LostLock,
+    SharePartitionSettings,
+)
+from sharebroker_server.share_partition_leader.leadership import leadership
+from sharebroker_server.share_partition_leader.partition.persisted_state import load_state
+from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
+from sharebroker_server.share_partition_leader.partition.state_writes import Done
+from sharebroker_server.stream_log.memory import FencedMemory
+from sharebroker_server.stream_log.port import LogNotWritten
+from sharebroker_server.testkit.checker.invariants import Invariant
+from sharebroker_server.testkit.simulator.network import Network
+from sharebroker_server.testkit.simulator.store import SimulatedRecordStore
 from tests.simulation.process import LOCK
 from tests.simulation.world import PEACE
 
@@ -122,7 +125,7 @@ def never_asked_again(command: Initialize, state: ShareState) -> bool:
 def forgetful_checkpoint(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    return [batch for batch in added if batch.first_offset >= start_offset]
+    return [batch for batch in added if batch.first >= start_offset]
 
 
 def no_expiry(self: LeaseHolder) -> None:
@@ -169,7 +172,7 @@ def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
 def side_by_side(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    return [batch for batch in (*runs, *added) if batch.first_offset >= start_offset]
+    return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
 def every_other_number(state: ShareState, rules: recording.Rules) -> int:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
-from libs.rpc.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
-from libs.testkit.checker.events import Verdict
-from libs.testkit.simulator.faults import Rates
+from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, ROLES, SHARE_COORDINATOR
+from sharebroker_server.testkit.checker.events import Verdict
+from sharebroker_server.testkit.simulator.faults import Rates
 
 GROUPS: Final = ("billing", "shipping")
 

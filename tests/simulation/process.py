@@ -9,34 +9,35 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from libs import clock
-from libs.catalog.follower import CatalogFollower
-from libs.config.broker import BrokerConfig
-from libs.leases.deaths import Deaths
-from libs.leases.holder import LeaseHolder
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import Member
-from libs.persister.default import DefaultPersister, PersisterSettings
-from libs.persister.port import Begun, Changes, ShareKey, StateChange
-from libs.record_log.memory import MemoryRecordStore
-from libs.redis_link.keys import Keys
-from libs.rpc.router import Peer, Router
-from libs.rpc.server import Service
-from libs.stream_log.memory import MemoryStreamLog
-from libs.testkit.simulator.faults import Faults
-from libs.testkit.simulator.loop import SimulatedLoop
-from libs.testkit.simulator.network import Network
-from libs.testkit.simulator.node import Node
-from libs.testkit.simulator.store import (
+from sharebroker_protocol import clock
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
+from sharebroker_server.broker import roles
+from sharebroker_server.broker.context import Foundation
+from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.cluster.router import Peer, Router
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.leases.failure_detector import Deaths
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Member
+from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
+from sharebroker_server.persister.port import Begun, Changes
+from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.redis_link.keys import Keys
+from sharebroker_server.rpc.server import Service
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.testkit.simulator.faults import Faults
+from sharebroker_server.testkit.simulator.loop import SimulatedLoop
+from sharebroker_server.testkit.simulator.network import Network
+from sharebroker_server.testkit.simulator.node import Node
+from sharebroker_server.testkit.simulator.store import (
     Connection,
     SimulatedLeaseStore,
     SimulatedRecordStore,
     SimulatedStreamLog,
 )
-from services.broker import roles
-from services.broker.foundation import Foundation
-from services.broker.settings import ServeSettings
-from sharebroker.errors import KafkaError
 from tests.simulation.history import History
 from tests.simulation.plan import Plan
 
@@ -129,7 +130,7 @@ class WatchedPersister(DefaultPersister):
             if not isinstance(outcome, KafkaError):
                 self._history.write_ended(number)
 
-    async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
+    async def _write(self, key: SharePartitionKey, change: StateWrite, peer: Peer[Any]) -> None:
         number = self._history.write_began(key, change)
         await super()._write(key, change, peer)
         self._history.write_ended(number)
@@ -204,7 +205,7 @@ class Process:
                 await asyncio.sleep(_RESTART)
 
     async def _serve(self, life: int, stack: contextlib.AsyncExitStack) -> None:
-        """As services/broker/process.py does, from the foundation on."""
+        """As services/sharebroker_server/broker/process.py does, from the foundation on."""
         base = await self._foundation(life, stack)
         services: list[Service] = []
         for role, start in roles.ORDER.items():

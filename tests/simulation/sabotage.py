@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from libs.stream_log.memory import FencedMemory
-from libs.testkit.simulator.faults import STORE
+from sharebroker_server.stream_log.memory import FencedMemory
+from sharebroker_server.testkit.simulator.faults import STORE
 from tests.simulation.plan import Fault, Kind
 from tests.simulation.process import Process, Surroundings
 

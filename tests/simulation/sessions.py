@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, cast
 
-from libs.testkit.checker.events import Applied, Delivered, Share, Verdict
-from libs.testkit.simulator.outside import EPOCH
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker.records.decode import decode
-from sharebroker.records.record import AcknowledgementSink, Acquisition
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.record import AcknowledgementSink, Acquisition
+from sharebroker_server.testkit.checker.events import Applied, Delivered, Share, Verdict
+from sharebroker_server.testkit.simulator.outside import EPOCH
 from tests.simulation.clients import ACKNOWLEDGE_TYPES, WAIT_MS, Consumer
 
 _BEAT: Final = 1.0

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import python_path
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -18,7 +20,7 @@ def simulate(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "tests.simulation", *options],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'libs/python_client'}"},
+        env=os.environ | {"PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=False,

@@ -13,18 +13,18 @@ from unittest.mock import patch
 
 import structlog
 
-from libs.catalog.catalog import TopicCatalog
-from libs.catalog.records import ConfigResource, ResourceType
-from libs.rpc.router import GATEWAY
-from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import Counted, Ended, Healed
-from libs.testkit.checker.locks import Limits
-from libs.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
-from libs.testkit.simulator.loop import SimulatedLoop, Stuck, run
-from libs.testkit.simulator.network import Network
-from libs.testkit.simulator.outside import simulated
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.cluster.router import GATEWAY
+from sharebroker_server.testkit.checker.checker import Checker
+from sharebroker_server.testkit.checker.events import Counted, Ended, Healed
+from sharebroker_server.testkit.checker.locks import Limits
+from sharebroker_server.testkit.simulator.faults import KEEPALIVE, NO_RATES, Faults
+from sharebroker_server.testkit.simulator.loop import SimulatedLoop, Stuck, run
+from sharebroker_server.testkit.simulator.network import Network
+from sharebroker_server.testkit.simulator.outside import simulated
 from tests.simulation.accounts import Accounts
 from tests.simulation.administrator import Administrator
 from tests.simulation.clients import MOST_AT_ONCE, Client, Consumer, Producer, StreamConsumer
@@ -48,7 +48,7 @@ SKEW: Final = 0.2
 DRIFT: Final = 0.0025
 """How far a clock's second is from a second, at most: a bad quartz is fifty times better."""
 
-_POLLING: Final = patch("services.gateway.service.acquire_records.POLL_INTERVAL", 0.5)
+_POLLING: Final = patch("sharebroker_server.gateway.share.multi_leader_fetch.POLL_INTERVAL", 0.5)
 """Seconds between two questions of a call that asks several leaders: ten times as long as elsewhere."""
 
 _LONGEST_RUN: Final = 60.0

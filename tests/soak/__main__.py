@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import structlog
 import typer
 
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from tests.chaos.deployment import LEASE, Deployment, deployed
 from tests.chaos.faults import Fault, schedule
 from tests.chaos.report import percentile

@@ -10,11 +10,11 @@ from struct import Struct
 from time import time
 from typing import Final
 
-from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.errors import KafkaError
-from sharebroker.records.record import Record
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.record import Record
 
 GROUP: Final = "soak"
 CONSUMERS: Final = 4

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from libs.testkit.brokers import one_process
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.brokers import one_process
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.spark.environment import ENVIRONMENT, START_SECONDS, needs_spark, variables
 from tests.spark.transfers import Transfer

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import START_SECONDS, needs_spark
 from tests.spark.transfers import RECORDS, Transfer
 from tests.support.client import TIMEOUT, connected

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 
 ENVIRONMENT: Final = ROOT / ".venv-spark"

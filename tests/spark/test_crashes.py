@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Serve
+from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import START_SECONDS, needs_spark
 from tests.spark.transfers import Transfer
 from tests.support.client import connected

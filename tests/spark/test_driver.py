@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.waiting import eventually
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch, Range
 from sharebroker_spark.core.options import reading

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster, one_process
-from services.flights import dataset
 from sharebroker.aio.admin import Admin
 from sharebroker.blocking.admin import Admin as BlockingAdmin
-from sharebroker.consumer.config import TopicPartition
-from sharebroker.storage.v1.share_state_pb2 import ShareStateRecord
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
+from sharebroker_server.flights import dataset
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.architecture.sources import ROOT
 from tests.pipeline import queue
 from tests.pipeline.command import command, finished, micro_batches

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.brokers import Cluster
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.brokers import Cluster
 from tests.spark.environment import needs_spark, running
 from tests.support.client import TIMEOUT, Client, connected
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.certificates import Authority
 from sharebroker import Admin
-from sharebroker.errors import KafkaError
-from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.certificates import Authority
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import reading

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from libs.testkit.brokers import Cluster
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_server.testkit.brokers import Cluster
 from tests.architecture.sources import ROOT
 from tests.spark.environment import START_SECONDS, Program, needs_spark, running
 from tests.support.client import TIMEOUT, Client, connected

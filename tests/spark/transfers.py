@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from libs.testkit.brokers import Serve
+from sharebroker_server.testkit.brokers import Serve
 from tests.spark.environment import Program, running
 from tests.support.client import Client
 

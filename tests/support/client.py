@@ -13,17 +13,17 @@ from uuid import uuid4
 import grpc
 from google.rpc import error_details_pb2, status_pb2
 
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import DESCRIPTIONS, ErrorCode
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
-from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
-from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceStub
+from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 
 TIMEOUT = 20.0
 ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from libs.kafka_wire.frames import codec, read_response, request_frame
-from libs.kafka_wire.schema import api_schema
-from libs.kafka_wire.shapes import Message, request_shapes, shape
+from sharebroker_server.kafka_wire.frames import codec, read_response, request_frame
+from sharebroker_server.kafka_wire.message_classes import Message, request_shapes, shape
+from sharebroker_server.kafka_wire.schema import api_schema
 
 TIMEOUT = 20.0
 Batch = tuple[int, int, Sequence[int]]

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from libs.testkit.brokers import knows
-from libs.testkit.servers import running
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.brokers import knows
+from sharebroker_server.testkit.servers import running
+from sharebroker_server.testkit.waiting import until
 from tests.perf.processes import ROOT, environment
 from tests.support.kafka_server import SERVER_FLAGS, KafkaCluster
 from tests.support.kafka_tools import end_at_once
@@ -117,7 +117,7 @@ class Node:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._ready.unlink(missing_ok=True)
         self._redis = redis or self._redis
-        command = [sys.executable, "-m", "services.broker", "--data", str(self._folder / "data")]
+        command = [sys.executable, "-m", "sharebroker_server.broker", "--data", str(self._folder / "data")]
         command += ["--grpc", "127.0.0.1:0", "--kafka", self.address, "--ready-file", str(self._ready)]
         command += self._options
         command += ["--redis", self._redis] if self._redis else []

@@ -19,11 +19,11 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from libs.kafka_wire.cutting import Cutter
-from libs.kafka_wire.frames import API_VERSIONS, codec, read_header, read_request
-from libs.kafka_wire.schema import api_schema
-from libs.testkit.brokers import one_process
-from libs.testkit.servers import free_port
+from sharebroker_server.kafka_wire.frame_splitter import Cutter
+from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec, read_header, read_request
+from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.testkit.brokers import one_process
+from sharebroker_server.testkit.servers import free_port
 from tests.support.kafka_tools import run_tool
 
 CORPUS: Final = Path(__file__).parent / "kafka_corpus.txt"

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from libs.kafka_wire.generate import APIS
-from libs.kafka_wire.ids import id_text
-from libs.kafka_wire.schema import Field, Struct, api_schema
-from libs.kafka_wire.shapes import shape
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_wire.generate import APIS
+from sharebroker_server.kafka_wire.message_classes import shape
+from sharebroker_server.kafka_wire.schema import Field, Struct, api_schema
+from sharebroker_server.kafka_wire.topic_ids import id_text
 
 VERSIONS: Final = [
     (key, version)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import until
 from tests.support.kafka_tools import (
     ToolFailed,
     as_properties,

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from aiokafka.record.memory_records import MemoryRecords
 
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import plan_pb2 as pb
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from tests.support.client import ACCEPT, TIMEOUT, Client, unique
 
 Span = tuple[int, int]

@@ -19,8 +19,8 @@ from urllib.request import urlopen
 
 import yaml
 
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import until
 
 PROMETHEUS = os.environ.get("PROMETHEUS") or shutil.which("prometheus")
 MISSING = "prometheus is not here: apt-get install prometheus (PROMETHEUS names another)"

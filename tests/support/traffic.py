@@ -11,9 +11,9 @@ from itertools import count
 
 import grpc
 
-from libs.testkit.waiting import eventually
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, Client, connected, unique
 
 PAUSE = 0.05

@@ -1,7 +1,7 @@
 """Sharebroker's Python client: share groups over gRPC.
 
 `ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is
-loaded at first use, so that `sharebroker.errors` costs nothing.
+loaded at first use, so that `sharebroker_protocol.errors` costs nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sharebroker_protocol.model import TopicPartition
+
 if TYPE_CHECKING:
-    from sharebroker.acks.acknowledgement import Acknowledgement
     from sharebroker.admin_model import (
         ConfigValue,
         GroupDescription,
@@ -22,27 +23,22 @@ if TYPE_CHECKING:
     from sharebroker.blocking.admin import Admin
     from sharebroker.blocking.consumer import ShareConsumer
     from sharebroker.blocking.producer import Producer
-    from sharebroker.client_errors import (
-        ConnectionLostError,
-        IllegalStateError,
-        RecordDeserializationError,
-        WakeupError,
-    )
+    from sharebroker.client_errors import ConnectionLostError, RecordDeserializationError, WakeupError
     from sharebroker.consumer.config import (
         AcknowledgementOutcome,
         ConsumerConfig,
         LockLost,
         RebalanceListener,
-        TopicPartition,
     )
-    from sharebroker.consumer.handout import RecordResult
-    from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
+    from sharebroker.consumer.poll_batch import RecordResult
     from sharebroker.producer.config import ProducerConfig
     from sharebroker.producer.publication import Publication, RecordMetadata
-    from sharebroker.records.record import AcknowledgeType, Record
+    from sharebroker_protocol.errors import ErrorCode, FieldViolation, IllegalStateError, KafkaError
+    from sharebroker_protocol.records.acknowledgement import Acknowledgement
+    from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 _HOMES = {
-    "sharebroker.acks.acknowledgement": ("Acknowledgement",),
+    "sharebroker_protocol.records.acknowledgement": ("Acknowledgement",),
     "sharebroker.admin_model": (
         "ConfigValue",
         "GroupDescription",
@@ -56,7 +52,6 @@ _HOMES = {
     "sharebroker.blocking.producer": ("Producer",),
     "sharebroker.client_errors": (
         "ConnectionLostError",
-        "IllegalStateError",
         "RecordDeserializationError",
         "WakeupError",
     ),
@@ -67,11 +62,11 @@ _HOMES = {
         "RebalanceListener",
         "TopicPartition",
     ),
-    "sharebroker.consumer.handout": ("RecordResult",),
-    "sharebroker.errors": ("ErrorCode", "FieldViolation", "KafkaError"),
+    "sharebroker.consumer.poll_batch": ("RecordResult",),
+    "sharebroker_protocol.errors": ("ErrorCode", "FieldViolation", "IllegalStateError", "KafkaError"),
     "sharebroker.producer.config": ("ProducerConfig",),
     "sharebroker.producer.publication": ("Publication", "RecordMetadata"),
-    "sharebroker.records.record": ("AcknowledgeType", "Record"),
+    "sharebroker_protocol.records.record": ("AcknowledgeType", "Record"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

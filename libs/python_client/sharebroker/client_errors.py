@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from sharebroker.errors import ErrorCode, KafkaError
-
-
-class IllegalStateError(RuntimeError):
-    """The call does not fit what was done before (Kafka: IllegalStateException); nothing has changed."""
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
 class WakeupError(Exception):

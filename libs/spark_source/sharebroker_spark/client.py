@@ -11,12 +11,12 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from sharebroker.address import Address
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.gateway.v1.plan_pb2_grpc import PlanServiceStub
-from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol.address import Address
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.gateway.v1.plan_pb2_grpc import PlanServiceStub
+from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker_protocol.rpc_status import from_rpc_error
 
 A = TypeVar("A")
 

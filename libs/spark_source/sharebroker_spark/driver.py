@@ -10,9 +10,9 @@ from operator import itemgetter
 from time import monotonic
 from typing import Any, Final
 
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import plan_pb2 as pb
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.client import CALL_SECONDS, Client
 from sharebroker_spark.core.offsets import Batch, Partition, Range
 from sharebroker_spark.core.options import Options

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import admin_pb2 as admin
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Partition
 

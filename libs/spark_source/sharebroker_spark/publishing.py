@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker.errors import DESCRIPTIONS, ErrorCode, KafkaError
-from sharebroker.gateway.v1 import admin_pb2 as admin
-from sharebroker.gateway.v1 import produce_pb2 as pb
-from sharebroker.records.partitioner import Partitioner
-from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
+from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_protocol.records.partitioner import Partitioner
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
 from sharebroker_spark.client import Client, Tries
 from sharebroker_spark.core.offsets import Partition
 

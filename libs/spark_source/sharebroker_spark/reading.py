@@ -9,8 +9,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import plan_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.arrow import Columns, Delivery, Frame, Rejected
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range

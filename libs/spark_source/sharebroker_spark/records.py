@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from aiokafka import codec
 
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 _HEADER: Final = struct.Struct(">qi4xb4xhiqq14xi")
 """Base offset, length, magic, attributes, last offset delta, base and max timestamp, count."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.options import Options
 from sharebroker_spark.publishing import Publisher, Transaction, end

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import plan_pb2 as pb
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.verdicts import (

@@ -10,7 +10,7 @@ from typing import IO, Final
 
 import pytest
 
-from libs.testkit.brokers import one_process
+from sharebroker_server.testkit.brokers import one_process
 from tests.support.client import unique
 from tests.support.kafka_tools import Ran, java, java_environment, needs_kafka, run_tool
 

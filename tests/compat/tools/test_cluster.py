@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from services.gateway.kafka.api.api_versions import first_told
-from services.gateway.kafka.table import served
+from sharebroker_server.gateway.kafka.api.api_versions import first_told
+from sharebroker_server.gateway.kafka.dispatch.api_table import served
 from tests.compat.tools.conftest import Tools
 
 

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from libs.testkit.brokers import three_brokers
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.brokers import three_brokers
+from sharebroker_server.testkit.waiting import until
 from tests.compat.tools.conftest import Tools
 from tests.support.client import TIMEOUT, unique
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import grpc
 import redis
 
-from libs.testkit.brokers import Cluster
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_server.testkit.brokers import Cluster
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import ACCEPT, TIMEOUT, Client, connected, refusal, unique
 
 

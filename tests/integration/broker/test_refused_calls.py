@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from tests.integration.broker.world import World, undisturbed
 from tests.support.client import TIMEOUT, Client, refusal, unique
 

@@ -18,9 +18,9 @@ from unittest.mock import patch
 import grpc
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.servers import answers, running
-from libs.testkit.waiting import until
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.servers import answers, running
+from sharebroker_server.testkit.waiting import until
 from tests.support.client import connected
 
 
@@ -28,7 +28,7 @@ class Failing:
     """A `serve` that cannot start; several at a time, since some take long to give up."""
 
     def __init__(self, *options: str, **environment: str) -> None:
-        command = [sys.executable, "-m", "services.broker", "--grpc", "127.0.0.1:0"]
+        command = [sys.executable, "-m", "sharebroker_server.broker", "--grpc", "127.0.0.1:0"]
         command += ["--kafka", "127.0.0.1:0", *options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
@@ -99,7 +99,7 @@ def test_variables_of_opentelemetry_are_checked_and_their_secrets_not_told(tmp_p
         assert said.startswith("OTEL_EXPORTER_OTLP_HEADERS cannot be read; it may be ")
         assert "s3cr3tKEY" not in said
     assert limit.sentence() == "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT is '-5'; it may be 0 to 2147483647."
-    command = [sys.executable, "-m", "services.broker", "--print-config"]
+    command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
     unknown = subprocess.run(
         command, capture_output=True, text=True, check=True, env=os.environ | {"OTEL_NOSUCH": "1"}
     )
@@ -108,7 +108,14 @@ def test_variables_of_opentelemetry_are_checked_and_their_secrets_not_told(tmp_p
 
 
 def test_settings_are_printed_without_secrets(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "services.broker", "--print-config", "--data", str(tmp_path / "data")]
+    command = [
+        sys.executable,
+        "-m",
+        "sharebroker_server.broker",
+        "--print-config",
+        "--data",
+        str(tmp_path / "data"),
+    ]
     command += ["--redis", "redis://user:secret@here:1,there:2", "--set", "cluster.id=orders"]
     command += ["--metrics", "127.0.0.1:9100"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -134,7 +141,7 @@ def test_redis_is_named_where_no_list_of_processes_shows_it(tmp_path: Path) -> N
 
 
 def test_sentinels_are_printed_without_secrets() -> None:
-    command = [sys.executable, "-m", "services.broker", "--print-config"]
+    command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
     command += ["--redis", "redis+sentinel://user:secret@here,there:2/mymaster"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "secret" not in told

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from libs.coordinator_runtime.hashing import shard_of
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import admin_pb2 as admin
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
+from sharebroker_server.coordinator_runtime.hashing import shard_of
 from tests.support.client import REJECT, TIMEOUT, Client, refusal, unique
 from tests.support.kafka_state import Folded, Record, fold, read_batches
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
-    from sharebroker.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceAsyncStub
+    from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
+        ShareCoordinatorServiceAsyncStub,
+    )
 
 PLENTY = 1 << 20
 

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from tests.support.client import TIMEOUT, Client, unique
 
 RECORDS = 10

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from tests.integration.cli.conftest import Command
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.waiting import until
 from sharebroker.cli.reading import BadInputError
+from sharebroker_server.testkit.waiting import until
 from tests.integration.cli.conftest import Command
 
 LINES = b"".join(b"line %d\n" % number for number in range(10))

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import redis
 
-from libs.testkit.brokers import Cluster
 from sharebroker import Record, ShareConsumer
-from sharebroker.storage.v1.share_state_pb2 import ShareStateRecord
+from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
+from sharebroker_server.testkit.brokers import Cluster
 from tests.integration.cli.conftest import Command
 
 Change = Callable[[ShareStateRecord], bytes | None]

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.certificates import Authority
-from libs.testkit.servers import free_port
-from libs.testkit.waiting import until
 from protos.http import DESCRIPTORS, FOLDER, OPENAPI, descriptors, rules
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.certificates import Authority
+from sharebroker_server.testkit.servers import free_port
+from sharebroker_server.testkit.waiting import until
 from tests.architecture.sources import ROOT
 from tests.support.client import connected
 
@@ -88,8 +88,8 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
 
 
 @needs_envoy
-def test_the_readmes_lines(door: str) -> None:
-    (example,) = _EXAMPLE.findall((ROOT / "README.md").read_text())
+def test_the_documented_lines(door: str) -> None:
+    (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
     script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, door)]
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.testkit.brokers import Cluster
+from sharebroker_server.testkit.brokers import Cluster
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import connected

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from tests.integration.kafka.logs import fetch_one
 from tests.integration.kafka.world import World
 from tests.support.client import unique

@@ -23,8 +23,8 @@ from kafka import KafkaAdminClient
 from kafka import admin as python
 from kafka.errors import TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
-from libs.testkit.brokers import Cluster
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster
 from tests.support.client import TIMEOUT, unique
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from libs.kafka_wire.frames import codec, read_response, request_frame
-from libs.kafka_wire.schema import api_schema
-from libs.testkit.brokers import Cluster, one_process
-from services.gateway.kafka.table import served
+from sharebroker_server.gateway.kafka.dispatch.api_table import served
+from sharebroker_server.kafka_wire.frames import codec, read_response, request_frame
+from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.support.client import connected
 from tests.support.kafka_messages import Values, requests
 from tests.unit.record_log.batches import batch

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 from tests.support.kafka_client import KafkaClient, part

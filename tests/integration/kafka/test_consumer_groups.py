@@ -15,8 +15,8 @@ import confluent_kafka.admin
 import kafka as kafka_python
 import pytest
 
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique
 

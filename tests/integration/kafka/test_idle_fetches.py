@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import Readable, World, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from libs.kafka_wire.schema import api_schema
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,

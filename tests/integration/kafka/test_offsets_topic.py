@@ -11,11 +11,11 @@ import confluent_kafka
 import kafka as kafka_python
 import pytest
 
-from libs.catalog.internal import IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
-from libs.coordinator_runtime.hashing import shard_of
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog.internal_topics import IDS, OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.logs import OFFSET_FOR_LEADER_EPOCH, fetch, fetch_topic, list_offset
 from tests.integration.kafka.world import World
 from tests.support.client import TIMEOUT, unique

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import unique

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from tests.integration.kafka.logs import fetch_one, values
 from tests.integration.kafka.world import World
 from tests.support.kafka_client import KafkaClient, part

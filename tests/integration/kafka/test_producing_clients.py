@@ -14,8 +14,8 @@ import confluent_kafka
 import kafka.errors
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
 from sharebroker import ShareConsumer
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.integration.kafka.makers import (
     CONSUMERS,
     PRODUCERS,

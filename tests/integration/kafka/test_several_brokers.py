@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from libs.catalog.internal import OFFSETS_TOPIC
-from libs.coordinator_runtime.hashing import shard_of
-from libs.testkit.brokers import Cluster, three_brokers
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.testkit.brokers import Cluster, three_brokers
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World, acquire
 from tests.support import kafka_client
 from tests.support.client import connected, unique

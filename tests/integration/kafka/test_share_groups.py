@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
 from tests.integration.kafka.world import World, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, part

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, ShareConsumer
 
-from libs.testkit.brokers import Cluster, one_process
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Cluster, one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.kafka.world import World
 from tests.support import kafka_client
 from tests.support.client import TIMEOUT, connected, unique

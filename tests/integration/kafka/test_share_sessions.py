@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from libs.kafka_wire.shapes import Message
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.kafka_wire.message_classes import Message
 from tests.integration.kafka.world import Readable, World, acquire
 from tests.support.client import unique
 from tests.support.kafka_client import KafkaClient, answered, part, runs

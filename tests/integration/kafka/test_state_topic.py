@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from libs.catalog.internal import IDS, STATE_TOPIC, STATE_TOPIC_ID
-from libs.coordinator_runtime.hashing import shard_of
-from libs.testkit.brokers import one_process
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.catalog.internal_topics import IDS, STATE_TOPIC, STATE_TOPIC_ID
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.testkit.brokers import one_process
 from tests.integration.kafka.logs import (
     DELETE_RECORDS,
     FETCH,

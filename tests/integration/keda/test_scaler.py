@@ -9,11 +9,11 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.testkit.brokers import one_process
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
-from sharebroker.keda import externalscaler_pb2 as pb
-from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.keda import externalscaler_pb2 as pb
+from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from sharebroker_server.testkit.brokers import one_process
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.client import TIMEOUT, Client, connected, refusal
 
 

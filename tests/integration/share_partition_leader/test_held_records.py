@@ -7,8 +7,8 @@ from time import monotonic
 
 import pytest
 
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from tests.support.client import ACCEPT, RELEASE, TIMEOUT, Client, connected, decision, unique
 
 LONG = "60000"

@@ -16,13 +16,13 @@ from confluent_kafka import KafkaError as LibrdError
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka import ShareConsumer as KafkaShareConsumer
 
-from libs.testkit.brokers import Cluster, four_processes
-from libs.testkit.certificates import Authority, Identity
-from libs.testkit.waiting import until
 from sharebroker import Admin, Producer, ShareConsumer
-from sharebroker.errors import KafkaError
-from sharebroker.keda import externalscaler_pb2 as keda
-from sharebroker.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.keda import externalscaler_pb2 as keda
+from sharebroker_protocol.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from sharebroker_server.testkit.brokers import Cluster, four_processes
+from sharebroker_server.testkit.certificates import Authority, Identity
+from sharebroker_server.testkit.waiting import until
 from tests.support.java_share_consumer import compiled, share_consumer
 from tests.support.kafka_jars import CLIENTS, is_there
 

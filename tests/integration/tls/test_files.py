@@ -10,13 +10,13 @@ from pathlib import Path
 import grpc
 import pytest
 
-from libs.config.broker import BrokerConfig
-from libs.rpc.server import GrpcServer
-from libs.rpc.tls import Tls, TlsFiles
-from libs.testkit.certificates import Authority
-from services.broker.settings import parse_tls
-from sharebroker.address import Address
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.address import Address
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.broker.settings import parse_tls
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.rpc.server import GrpcServer
+from sharebroker_server.rpc.tls import Tls, TlsFiles
+from sharebroker_server.testkit.certificates import Authority
 
 SECONDS = 30.0
 

@@ -8,11 +8,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
 
-from libs.testkit.brokers import Cluster, Serve
-from libs.testkit.plugin import TEST_PROPERTIES
-from sharebroker.tracing import setup, switch
-from sharebroker.tracing.settings import parse
-from sharebroker.tracing.told import Told
+from sharebroker.tracing.finished_span import Told
+from sharebroker_protocol.tracing import enabled, setup
+from sharebroker_protocol.tracing.settings import parse
+from sharebroker_server.testkit.brokers import Cluster, Serve
+from sharebroker_server.testkit.plugin import TEST_PROPERTIES
 
 LOCK = "1000"
 CLIENT = "the-test"
@@ -62,10 +62,10 @@ def _ignore(by: str, why: str) -> None:
 def tracing_here(endpoint: str, **more: str) -> Iterator[None]:
     """The test's own process traces, as a program of a user."""
     settings = parse(environment(endpoint, **more))
-    exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), switch.on
-    switch.turn(exporting.tracer)
+    exporting, before = setup.begin(settings, {"service.name": CLIENT}, _ignore), enabled.on
+    enabled.turn(exporting.tracer)
     try:
         yield
     finally:
-        switch.turn(before)
+        enabled.turn(before)
         exporting.stop()

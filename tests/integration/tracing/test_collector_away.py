@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.servers import free_port, running
-from libs.testkit.waiting import eventually
 from sharebroker.aio import Producer
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.servers import free_port, running
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.tracing.conftest import started, tracing_here
 from tests.support.client import connected
 from tests.support.otlp import collecting

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.brokers import Serve
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.tracing.conftest import started
 from tests.support.client import connected
 from tests.support.otlp import Collector, collecting, collecting_over_http

@@ -23,14 +23,14 @@ import grpc
 import pytest
 from typer.testing import CliRunner
 
-from libs.testkit.brokers import Cluster, Serve, four_processes, one_process
-from libs.testkit.waiting import eventually, until
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker.cli.app import app
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import produce_pb2 as produce
-from sharebroker.tracing.context import TraceContext
-from sharebroker.tracing.told import Told, of_jaeger
+from sharebroker.tracing.finished_span import Told, of_jaeger
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
+from sharebroker_protocol.tracing.context import TraceContext
+from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes, one_process
+from sharebroker_server.testkit.waiting import eventually, until
 from tests.integration.tracing.conftest import (
     CLIENT,
     LOCK,

@@ -12,9 +12,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from libs.testkit.brokers import Serve
-from libs.testkit.plugin import TEST_PROPERTIES
-from libs.testkit.servers import Server, running
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.plugin import TEST_PROPERTIES
+from sharebroker_server.testkit.servers import Server, running
 from tests.support.client import TIMEOUT
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from libs.testkit.servers import Server, running
-from libs.testkit.waiting import eventually
-from services.broker import foundation
-from services.broker.process import Process
-from services.broker.settings import CLOSED, ServeSettings, parse_config
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_server.broker import context
+from sharebroker_server.broker.process import Process
+from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
+from sharebroker_server.testkit.servers import Server, running
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import ask
 from tests.support.client import TIMEOUT, connected
 
@@ -84,10 +84,10 @@ async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, sta
 
 
 def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
-    foundation._identity(of_cluster("one", data=tmp_path), "here:1")
-    foundation._identity(of_cluster("one", data=tmp_path), "here:1")
+    context._identity(of_cluster("one", data=tmp_path), "here:1")
+    context._identity(of_cluster("one", data=tmp_path), "here:1")
     with pytest.raises(KafkaError, match=r"of the cluster 'one', and cluster\.id is 'two'") as refused:
-        foundation._identity(of_cluster("two", data=tmp_path), "here:1")
+        context._identity(of_cluster("two", data=tmp_path), "here:1")
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from libs import clock
-from libs.leases.port import Member
-from libs.leases.redis import RedisLeaseStore
-from libs.redis_link.connection import connect
-from libs.telemetry.process import release
-from libs.testkit.servers import free_port, running
-from libs.testkit.waiting import eventually
+from sharebroker_protocol import clock
+from sharebroker_server.leases.port import Member
+from sharebroker_server.leases.redis import RedisLeaseStore
+from sharebroker_server.redis_link.topology.connect import connect
+from sharebroker_server.telemetry.process import release
+from sharebroker_server.testkit.servers import free_port, running
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import connected
 
@@ -99,7 +99,7 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
 async def test_a_process_with_another_clock_is_told(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("libs.leases.redis.now", lambda: clock.now() + 90.0)
+    monkeypatch.setattr("sharebroker_server.leases.redis.now", lambda: clock.now() + 90.0)
     link = await connect(watched.redis.url)
     ahead = Member("78/1", 78, frozenset({"gateway"}), "127.0.0.1:9", version=release())
     store = RedisLeaseStore(link)

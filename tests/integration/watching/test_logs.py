@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from libs.testkit.brokers import Serve
-from libs.testkit.servers import Server
-from libs.testkit.waiting import eventually
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_server.testkit.brokers import Serve
+from sharebroker_server.testkit.servers import Server
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import TIMEOUT, connected
 
@@ -38,7 +38,7 @@ async def test_the_level_can_be_changed_while_it_runs(watched: Watched) -> None:
         await eventually(told, 60)
         await eventually(lambda: _serves(watched), 60)
     (line, *_) = [line for line in lines(watched) if str(line["event"]).startswith(loss)]
-    assert (line["level"], line["logger"]) == ("warning", "libs.redis_link.link")
+    assert (line["level"], line["logger"]) == ("warning", "sharebroker_server.redis_link.link.link")
 
 
 async def test_what_happens_is_told_once(watched: Watched) -> None:
@@ -89,7 +89,7 @@ def test_text_is_for_people(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    command = [sys.executable, "-m", "services.broker", "--log-format", "xml"]
+    command = [sys.executable, "-m", "sharebroker_server.broker", "--log-format", "xml"]
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     assert said.returncode == 2
     assert "--log-format" in said.stderr

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.testkit.waiting import eventually
+from sharebroker_server.testkit.waiting import eventually
 from tests.integration.watching.conftest import Watched
 from tests.support.client import ACCEPT, REJECT, RELEASE, Client, connected, refusal
 

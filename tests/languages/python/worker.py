@@ -15,9 +15,9 @@ from queue import SimpleQueue
 
 import grpc
 
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import share_pb2 as share
-from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 
 CREDIT = 10
 

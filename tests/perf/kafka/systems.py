@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from libs.testkit.certificates import Authority
-from libs.testkit.servers import free_port
+from sharebroker_server.testkit.certificates import Authority
+from sharebroker_server.testkit.servers import free_port
 from tests.perf.checkout import HERE, Checkout
 from tests.perf.kafka.programs import CLIENT_FLAGS, Target
 from tests.perf.processes import BenchFailed

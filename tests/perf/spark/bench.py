@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from libs.testkit.brokers import Cluster, one_process
 from sharebroker import Producer
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.options import reading

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.catalog import catalog as catalog_module
-from libs.catalog.catalog import TopicCatalog
-from libs.catalog.codec import CatalogCodec
-from libs.catalog.commands import (
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.catalog import catalog as catalog_module
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.codec import CatalogCodec
+from sharebroker_server.catalog.commands import (
     AlterConfigs,
     CatalogCommand,
     CreatePartitions,
@@ -17,11 +18,10 @@ from libs.catalog.commands import (
     DeleteTopic,
     NameCluster,
 )
-from libs.catalog.machine import CatalogMachine
-from libs.catalog.records import ConfigResource, ResourceType
-from libs.compaction import live_keys
-from libs.config.broker import BrokerConfig
-from sharebroker.errors import KafkaError
+from sharebroker_server.catalog.machine import CatalogMachine
+from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.compaction import live_keys
+from sharebroker_server.config.broker import BrokerConfig
 
 names = st.sampled_from(["a", "b", "c", "d.e", "d_e"])
 settings = st.one_of(

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker.acks.accumulator import Accumulator, Run
-from sharebroker.acks.acknowledgement import Acknowledgement
-from sharebroker.client_errors import ConnectionLostError, IllegalStateError
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.records.decode import decode
-from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 
 RECORDS = 8

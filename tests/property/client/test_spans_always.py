@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker.acks.accumulator import Accumulator
-from sharebroker.records.decode import decode
-from sharebroker.records.record import Acquisition, Record, spans
+from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.record import Acquisition, Record, spans
 from tests.unit.client.batches import acquisition, batch
 
 

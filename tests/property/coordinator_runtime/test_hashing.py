@@ -1,7 +1,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.coordinator_runtime.hashing import java_string_hash, shard_of
+from sharebroker_server.coordinator_runtime.hashing import java_string_hash, shard_of
 
 
 @settings(deadline=None)

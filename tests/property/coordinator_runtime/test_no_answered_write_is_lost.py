@@ -12,9 +12,9 @@ from enum import Enum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.stream_log.memory import Fault, MemoryStreamLog
-from sharebroker.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
 from tests.unit.coordinator_runtime.ledger import Get, Put, Rig
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.core.credit import CreditSplit, Grants
+from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 
 LEADERS = st.sampled_from("ab")
 STEPS = st.lists(

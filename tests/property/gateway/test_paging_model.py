@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gateway.core.paging import Position, page
+from sharebroker_server.gateway.core.paging import Position, page
 
 TOPICS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_size=6)
 

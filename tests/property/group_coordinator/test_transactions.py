@@ -15,11 +15,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from libs.record_log.core import notes
-from libs.record_log.core.batch import parse_headers
-from libs.record_log.core.producers import Marker, UnverifiedError, Verified
-from libs.record_log.core.transactions import Draft, Transactions
-from services.group_coordinator.core.consumers.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.group_coordinator.core.consumers.commands import (
     CommitInTransaction,
     Committed,
     CompleteTransaction,
@@ -27,10 +25,11 @@ from services.group_coordinator.core.consumers.commands import (
     KeptOffsets,
     MemberOf,
 )
-from services.group_coordinator.core.consumers.pending import UnverifiedError as UnverifiedOffsetsError
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions import model, rules
-from services.group_coordinator.core.transactions.commands import (
+from sharebroker_server.group_coordinator.core.consumers.pending import (
+    UnverifiedError as UnverifiedOffsetsError,
+)
+from sharebroker_server.group_coordinator.core.transactions import model, rules
+from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
     AskEnding,
     End,
@@ -39,8 +38,15 @@ from services.group_coordinator.core.transactions.commands import (
     Producer,
     VerifyPartitions,
 )
-from services.group_coordinator.core.transactions.model import PREPARE_COMMIT, RENEWS_EPOCH, Transaction
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.transactions.model import (
+    PREPARE_COMMIT,
+    RENEWS_EPOCH,
+    Transaction,
+)
+from sharebroker_server.record_log.core import producer_snapshots
+from sharebroker_server.record_log.core.batch import parse_headers
+from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
+from sharebroker_server.record_log.core.transactions import Draft, Transactions
 from tests.unit.group_coordinator.consumers import Consumers
 from tests.unit.group_coordinator.transactions.shard import TransactionShard
 from tests.unit.record_log.batches import LIMIT, batch
@@ -78,7 +84,7 @@ class Partition:
 
     def restart(self) -> None:
         """Another leader opens the log."""
-        self.transactions = notes.load(self.kept)
+        self.transactions = producer_snapshots.load(self.kept)
 
     def committed(self) -> Iterator[tuple[Tag, bool]]:
         """Each transaction that has a record here, and whether that one is committed."""
@@ -87,7 +93,7 @@ class Partition:
             yield tag, producer_id not in {one.producer_id for one in aborted}
 
     def _commit(self, draft: Draft) -> None:
-        self.kept |= notes.of_draft(draft)
+        self.kept |= producer_snapshots.of_draft(draft)
         self.transactions.commit(draft)
         self.end += 1
 
@@ -123,8 +129,8 @@ class Group:
         return {tag: None if _of(tag) in kept.unstable else _of(tag) in kept.committed for tag in self.tags}
 
 
-def _of(tag: Tag) -> TopicPartition:
-    return TopicPartition(f"client{tag[0]}", tag[1])
+def _of(tag: Tag) -> TopicIdPartition:
+    return TopicIdPartition(f"client{tag[0]}", tag[1])
 
 
 @dataclass
@@ -283,7 +289,7 @@ class Cluster(RuleBasedStateMachine):
         ending = self.ending(name)
         if partition is None:
             self.finish(name)
-        elif ending is not None and TopicPartition("t", partition) in ending.partitions:
+        elif ending is not None and TopicIdPartition("t", partition) in ending.partitions:
             self.mark_at(partition, self.marker(ending))
 
     def mark_at(self, partition: int, marker: Marker) -> None:
@@ -398,8 +404,8 @@ class Cluster(RuleBasedStateMachine):
         )
 
 
-def at(partition: int) -> frozenset[TopicPartition]:
-    return frozenset({TopicPartition("t", partition)})
+def at(partition: int) -> frozenset[TopicIdPartition]:
+    return frozenset({TopicIdPartition("t", partition)})
 
 
 TestCluster = Cluster.TestCase

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.kafka_wire.frames import codec, read_header, read_request, request_frame
-from libs.kafka_wire.reading import BadMessage
+from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.kafka_wire.frames import codec, read_header, read_request, request_frame
 from tests.property.kafka_wire.test_hostile_bytes import LENGTHS
 from tests.support.kafka_corpus import Recorded, corpus
 

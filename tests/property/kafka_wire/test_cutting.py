@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.kafka_wire.cutting import Cutter
-from libs.kafka_wire.reading import BadMessage
+from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.kafka_wire.frame_splitter import Cutter
 
 MOST = 300
 

@@ -16,10 +16,10 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from libs.kafka_wire.frames import codec
-from libs.kafka_wire.ids import id_bytes
-from libs.kafka_wire.reading import read_message
-from libs.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.decoder import read_message
+from sharebroker_server.kafka_wire.frames import codec
+from sharebroker_server.kafka_wire.schema import api_schema
+from sharebroker_server.kafka_wire.topic_ids import id_bytes
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 

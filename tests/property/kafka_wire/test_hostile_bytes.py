@@ -14,10 +14,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from libs.kafka_wire.frames import codec, read_header, read_request
-from libs.kafka_wire.generate import APIS
-from libs.kafka_wire.reading import MOST_ENTRIES, BadMessage, Reader, read_message
-from libs.kafka_wire.shapes import Message
+from sharebroker_server.kafka_wire.decoder import MOST_ENTRIES, BadMessage, Reader, read_message
+from sharebroker_server.kafka_wire.frames import codec, read_header, read_request
+from sharebroker_server.kafka_wire.generate import APIS
+from sharebroker_server.kafka_wire.message_classes import Message
 from tests.support.kafka_messages import VERSIONS, requests, responses
 
 LENGTHS = [

@@ -7,8 +7,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.record_log.core.batch import assign, parse_headers
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.batch import assign, parse_headers
 from tests.unit.record_log.batches import LIMIT, batch
 
 REFUSALS = {

@@ -8,15 +8,15 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.record_log.appends import Appended
-from libs.record_log.core.view import Limits
-from libs.record_log.lifecycle import LogState
-from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import PartitionLog
-from libs.record_log.settings import LogSettings
-from libs.stream_log.memory import Fault
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch
 

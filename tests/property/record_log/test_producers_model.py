@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.record_log.core import notes
-from libs.record_log.core.batch import BatchHeader, parse_headers
-from libs.record_log.core.producers import RETAINED, Marker, Verified
-from libs.record_log.core.transactions import Draft, Transactions
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core import producer_snapshots
+from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
+from sharebroker_server.record_log.core.producers import RETAINED, Marker, Verified
+from sharebroker_server.record_log.core.transactions import Draft, Transactions
 from tests.unit.record_log.batches import LIMIT, batch
 
 COUNTS = 3
@@ -90,8 +90,8 @@ def test_a_partition_and_its_model_agree(
             outcome, end = take(draft, end, step)
             assert outcome == expected
         transactions.commit(draft)
-        kept |= notes.of_draft(draft)
-        for one in (transactions, notes.load(kept)):
+        kept |= producer_snapshots.of_draft(draft)
+        for one in (transactions, producer_snapshots.load(kept)):
             check(one, naive)
 
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.record_log.core.batch import StoredBatch
-from libs.record_log.core.retention import Retention
-from libs.record_log.core.view import Limits, LogView
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.log_state import Limits, LogView
+from sharebroker_server.record_log.core.retention import Retention
 
 NOW = 10_000
 limits = st.builds(Limits, st.integers(0, 400), st.integers(1, 300), st.integers(1, 2_000))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from services.share_coordinator.core.combine import StateBatch
-from services.share_coordinator.core.commands import (
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopic,
@@ -15,10 +15,13 @@ from services.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from services.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
-KEYS = [ShareKey("g", TOPIC, 0), ShareKey("g", TOPIC, 1), ShareKey("h", OTHER_TOPIC, 0)]
+KEYS = [
+    SharePartitionKey("g", TOPIC, 0),
+    SharePartitionKey("g", TOPIC, 1),
+    SharePartitionKey("h", OTHER_TOPIC, 0),
+]
 
 # Most is about one key, and legal, or one command would hardly meet what another left.
 keys = st.sampled_from([*KEYS, *3 * [KEYS[0]]])

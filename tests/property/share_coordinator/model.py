@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.share_coordinator.core.commands import (
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
     DeleteTopic,
@@ -17,8 +19,6 @@ from services.share_coordinator.core.commands import (
     Summary,
     Write,
 )
-from services.share_coordinator.core.key import ShareKey
-from sharebroker.errors import ErrorCode
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 
@@ -38,7 +38,7 @@ class Partition:
 
 class Model:
     def __init__(self) -> None:
-        self.partitions: dict[ShareKey, Partition] = {}
+        self.partitions: dict[SharePartitionKey, Partition] = {}
 
     def run(self, command: Command) -> Reply:
         match command:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 
-from libs.shard_topic.batches import record_batch
-from services.share_coordinator.core.commands import Command
-from services.share_coordinator.core.recording import Rules
-from services.share_coordinator.store.kafka_format import kafka_record
+from sharebroker_server.shard_topic.batches import record_batch
+from sharebroker_server.share_coordinator.core.commands import Command
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from tests.property.share_coordinator.commands import KEYS
 from tests.property.share_coordinator.test_machine import histories, lived, rules
 from tests.support.kafka_state import fold, read_batches

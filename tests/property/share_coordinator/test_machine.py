@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.share_coordinator.core.commands import Command, Delete, Initialize, Read, Summarize, Write
-from services.share_coordinator.core.recording import Rules, cold_checkpoint
-from services.share_coordinator.core.records import DeltaTombstone
-from sharebroker.errors import KafkaError
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.share_coordinator.core.commands import (
+    Command,
+    Delete,
+    Initialize,
+    Read,
+    Summarize,
+    Write,
+)
+from sharebroker_server.share_coordinator.core.recording import Rules, cold_checkpoint
+from sharebroker_server.share_coordinator.core.records import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
 from tests.property.share_coordinator.model import Model, RefusedError
 from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write

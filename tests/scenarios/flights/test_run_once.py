@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from services.flights.server import NotServingError, serving
+from sharebroker_server.flights.server import NotServingError, serving
 from tests.architecture.sources import ROOT
 
 ROWS = 12_000
 
 
 def run(data: Path) -> str:
-    command = [sys.executable, "-m", "services.flights", "--once", "--rows", str(ROWS)]
+    command = [sys.executable, "-m", "sharebroker_server.flights", "--once", "--rows", str(ROWS)]
     options = ["--data", str(data), "--grpc", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
     done = subprocess.run(command + options, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -45,7 +45,7 @@ def test_bad_set_up_is_one_sentence_and_code_2(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "services.flights",
+        "sharebroker_server.flights",
         "--once",
         "--data",
         str(tmp_path),

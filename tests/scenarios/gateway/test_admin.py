@@ -8,14 +8,14 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.testkit.brokers import Cluster
-from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import admin_pb2 as pb
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group_pb
-from sharebroker.rpc_status import from_rpc_error
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as state
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.brokers import Cluster
 from tests.scenarios.gateway.wire import ACCEPT, Door, Session, Topic, opened
 
 EARLIEST, LATEST = -2, -1

@@ -8,13 +8,13 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.testkit.brokers import Cluster
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster_pb
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import share_pb2 as pb
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster_pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_server.testkit.brokers import Cluster
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.gateway.wire import Door, Topic, opened
 
 ACCEPT, RELEASE, RENEW = 1, 2, 4

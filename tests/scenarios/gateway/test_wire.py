@@ -8,11 +8,11 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.testkit.brokers import Cluster
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode
-from sharebroker.gateway.v1 import share_pb2
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import share_pb2
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_server.testkit.brokers import Cluster
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.gateway.wire import (
     ACCEPT,
     RECORD_LIMIT,

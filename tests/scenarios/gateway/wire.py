@@ -11,17 +11,17 @@ from uuid import uuid4
 
 import grpc
 
-from libs.testkit.waiting import eventually
-from sharebroker.cluster.v1 import cluster_pb2 as cluster
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.gateway.v1 import (
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import (
     admin_pb2_grpc,
     produce_pb2,
     produce_pb2_grpc,
     share_pb2,
     share_pb2_grpc,
 )
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_server.testkit.waiting import eventually
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 _numbers = count()

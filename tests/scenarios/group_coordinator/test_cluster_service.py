@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from libs.catalog.records import ConfigResource, ResourceType
-from sharebroker.cluster.v1 import cluster_pb2 as pb
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from tests.scenarios.group_coordinator.process import CONTEXT, Process, World, code
 
 

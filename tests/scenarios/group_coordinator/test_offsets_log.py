@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.record_log.core.batch import header_of
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as consumers_pb
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as log_pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as consumers_pb
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as log_pb
+from sharebroker_server.record_log.core.batch import header_of
 from tests.scenarios.group_coordinator.process import CONTEXT, Process, World
 from tests.support.kafka_offsets import Record, read_batches
 

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.catalog.internal import OFFSETS_TOPIC_ID
-from libs.coordinator_runtime.hashing import shard_of
-from libs.leases import names
-from libs.rpc.transaction_check import Claim
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
+from sharebroker_server.cluster.transaction_check import Claim
+from sharebroker_server.coordinator_runtime.hashing import shard_of
+from sharebroker_server.leases import names
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.process import CONTEXT, Process, World
 
 SHARD = shard_of("g", 50)

@@ -9,22 +9,22 @@ from typing import TypeVar
 
 import pytest
 
-from libs.catalog.follower import CatalogFollower
-from libs.config.broker import BrokerConfig
-from libs.leases.holder import LeaseHolder
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import Member
-from libs.rpc.local import LocalContext
-from libs.stream_log.memory import Fault, MemoryStreamLog
-from libs.testkit.waiting import eventually
-from services.group_coordinator.config import GroupCoordinatorConfig
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import Transaction
-from services.group_coordinator.service.transaction_shards import make_transaction_host
-from services.group_coordinator.service.transactions import TransactionCoordinator
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction
+from sharebroker_server.group_coordinator.service.transaction_shards import make_transaction_host
+from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.local import LocalContext
+from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
+from sharebroker_server.testkit.waiting import eventually
 
 CONTEXT = LocalContext()
 NOT_READY = (
@@ -46,8 +46,8 @@ class Leaders:
         self.open.set()
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         await self.open.wait()
         if self.failures:
             raise self.failures.pop(0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from tests.scenarios.kafka_bugs.telling import fails_without, given
-from tests.unit.share_partition_leader.service.virtual_time import now
-from tests.unit.share_partition_leader.service.world import ACCEPT, World, code
+from tests.unit.share_partition_leader.virtual_time import now
+from tests.unit.share_partition_leader.world import ACCEPT, World, code
 
 RECORDS = 20
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from services.share_partition_leader.core import locks, partition
-from services.share_partition_leader.core.in_flight import InFlight
-from services.share_partition_leader.core.locks import Locks
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core import locks, partition
+from sharebroker_server.share_partition_leader.core.in_flight import InFlight
+from sharebroker_server.share_partition_leader.core.locks import Locks
 from tests.scenarios.kafka_bugs.telling import fails_without, given
-from tests.unit.share_partition_leader.service.virtual_time import settle
-from tests.unit.share_partition_leader.service.world import ACCEPT, World, code
+from tests.unit.share_partition_leader.virtual_time import settle
+from tests.unit.share_partition_leader.world import ACCEPT, World, code
 
 LONGER_THAN_A_LOCK = 31.0
 

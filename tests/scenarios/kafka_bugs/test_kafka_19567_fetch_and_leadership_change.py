@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from services.share_partition_leader.service.fetch import Fetch
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.share_partition_leader.requests.fetch import Fetch
 from tests.scenarios.kafka_bugs.telling import fails_without
-from tests.unit.share_partition_leader.service.virtual_time import settle
-from tests.unit.share_partition_leader.service.world import World, code
+from tests.unit.share_partition_leader.virtual_time import settle
+from tests.unit.share_partition_leader.world import World, code
 
 
 async def a_waiting_fetch_is_sent_to_the_new_leader(world: World) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from libs.share_calls.values import AckBatch
-from services.share_partition_leader.core.values import AcquireRequest
-from services.share_partition_leader.service.share_group_partition import ShareGroupPartition
-from services.share_partition_leader.service.taken import Taken
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_partition_leader.core.values import AcquireRequest
+from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
+from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from tests.scenarios.kafka_bugs.telling import fails_without, given
-from tests.unit.share_partition_leader.service.virtual_time import settle
-from tests.unit.share_partition_leader.service.world import ACCEPT, RELEASE, World, code
+from tests.unit.share_partition_leader.virtual_time import settle
+from tests.unit.share_partition_leader.world import ACCEPT, RELEASE, World, code
 
 
 async def released_records_complete_a_waiting_fetch(world: World) -> None:

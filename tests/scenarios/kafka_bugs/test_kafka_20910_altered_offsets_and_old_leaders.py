@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services.share_coordinator.core import machine
-from services.share_coordinator.core.commands import Write
-from services.share_coordinator.core.state import ShareState
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.share_coordinator.core import machine
+from sharebroker_server.share_coordinator.core.commands import Write
+from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.scenarios.kafka_bugs.telling import fails_without, given
-from tests.unit.share_partition_leader.service.world import ACCEPT, World, code
+from tests.unit.share_partition_leader.world import ACCEPT, World, code
 
 
 async def what_was_held_before_the_alteration_is_not_accepted(world: World) -> None:

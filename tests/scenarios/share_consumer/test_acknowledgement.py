@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import (
     AcknowledgementOutcome,
     AcknowledgeType,
@@ -17,6 +16,7 @@ from sharebroker import (
     Record,
     RecordDeserializationError,
 )
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.waiting import until
 from sharebroker import (
     AcknowledgementOutcome,
     Admin,
@@ -24,6 +23,7 @@ from sharebroker import (
     ShareConsumer,
     WakeupError,
 )
+from sharebroker_server.testkit.waiting import until
 from tests.scenarios.share_consumer.world import PATIENCE, QUIET, accept_all, offsets
 
 

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import AcknowledgementOutcome, ErrorCode, IllegalStateError, WakeupError
 from sharebroker.aio import ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, poll
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from libs.testkit.brokers import Cluster, Serve, four_processes
+from sharebroker_server.testkit.brokers import Cluster, Serve, four_processes
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, poll, take
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from libs.testkit.waiting import eventually
 from sharebroker.aio import ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import World, nothing_comes, offsets, poll, take
 
 

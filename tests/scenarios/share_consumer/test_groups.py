@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from libs.testkit.brokers import Cluster, one_process
 from sharebroker import ErrorCode, KafkaError, Record
 from sharebroker.aio import Producer, ShareConsumer
+from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.scenarios.share_consumer.world import (
     PATIENCE,
     World,

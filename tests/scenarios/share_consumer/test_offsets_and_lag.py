@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import ErrorCode, KafkaError, TopicPartition
 from sharebroker.aio import ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import (
     World,
     accept_all,

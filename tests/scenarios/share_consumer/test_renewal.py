@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import AcknowledgementOutcome, AcknowledgeType, ErrorCode, IllegalStateError, Record
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import World, accept_all, nothing_comes, offsets, poll, take
 
 

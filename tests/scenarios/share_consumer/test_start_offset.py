@@ -7,9 +7,9 @@ from time import time
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import ErrorCode, KafkaError, Record, TopicPartition
 from sharebroker.aio import ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import (
     PATIENCE,
     World,

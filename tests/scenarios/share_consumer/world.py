@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from libs.testkit.waiting import eventually
 from sharebroker import ConsumerConfig, ProducerConfig, Record, TopicPartition
 from sharebroker.admin_model import GroupOffset
 from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 
 PATIENCE = 30.0
 QUIET = 0.4

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 from aiokafka.record.memory_records import MemoryRecords
 
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_spark.records import read_records
 from tests.spark.programs.session import say
 

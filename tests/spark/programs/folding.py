@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from services.pipeline.folding import LOG, PLACE, folded
+from sharebroker_server.pipeline.folding import LOG, PLACE, folded
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.state_options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions

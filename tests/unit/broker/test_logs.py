@@ -8,11 +8,11 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import SpanKind
 
-from services.broker.logs import add_trace
-from sharebroker.tracing import switch
-from sharebroker.tracing.limit import SpanLimit
-from sharebroker.tracing.sampling import Sampling
-from sharebroker.tracing.tracer import Tracer, context_of
+from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.tracer import Tracer, context_of
+from sharebroker_server.broker.logs import add_trace
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def tracer() -> Iterator[Tracer]:
     provider = TracerProvider(shutdown_on_exit=False)
     limit = SpanLimit(1.0, 10, lambda: 0.0)
     made = Tracer(provider.get_tracer("test"), Sampling(1.0, True), limit, lambda: 1.0, lambda: 0.0)
-    switch.turn(made)
+    enabled.turn(made)
     yield made
-    switch.turn(None)
+    enabled.turn(None)
 
 
 def test_a_line_within_a_span_names_it(tracer: Tracer) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import uvloop
 
-from libs.redis_link.target import Target
-from libs.testkit.waiting import eventually
-from services.broker.process import report
+from sharebroker_server.broker.process import report
+from sharebroker_server.redis_link.topology.redis_url import Target
+from sharebroker_server.testkit.waiting import eventually
 
 
 def test_a_name_that_was_given_up_is_not_told_of_again(caplog: pytest.LogCaptureFixture) -> None:

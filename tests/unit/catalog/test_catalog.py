@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from libs.catalog import catalog as catalog_module
-from libs.catalog.catalog import TopicCatalog
-from libs.catalog.decide import effective_broker
-from libs.catalog.describe import ConfigSource, describe, describe_settings
-from libs.catalog.records import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog import catalog as catalog_module
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.config_views import ConfigSource, describe, describe_settings
+from sharebroker_server.catalog.decide import effective_broker
+from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
@@ -19,10 +20,9 @@ from libs.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from libs.config.broker import BROKER_KEYS, BrokerConfig
-from libs.config.group import GROUP_KEYS
-from libs.config.topic import TOPIC_KEYS
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
+from sharebroker_server.config.group import GROUP_KEYS
+from sharebroker_server.config.topic import TOPIC_KEYS
 
 STATIC = BrokerConfig.parse(["node.id=1", "num.partitions=3", "log.retention.ms=77"])
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")

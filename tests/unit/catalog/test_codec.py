@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.catalog.codec import CatalogCodec
-from libs.catalog.records import (
+from sharebroker_server.catalog.codec import CatalogCodec
+from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
@@ -16,8 +16,8 @@ from libs.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from libs.catalog.topic_ids import new_topic_id, topic_id_text
-from libs.kafka_wire.ids import id_bytes
+from sharebroker_server.catalog.topic_ids import new_topic_id, topic_id_text
+from sharebroker_server.kafka_wire.topic_ids import id_bytes
 
 RECORDS: list[CatalogRecord] = [
     TopicRecord(Topic("T1", "a", 3, {"retention.ms": "1"}, 17)),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.catalog.commands import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.commands import (
     AlterConfigs,
     CatalogCommand,
     CreatePartitions,
@@ -13,8 +14,8 @@ from libs.catalog.commands import (
     ListEdit,
     NameCluster,
 )
-from libs.catalog.machine import CatalogMachine
-from libs.catalog.records import (
+from sharebroker_server.catalog.machine import CatalogMachine
+from sharebroker_server.catalog.records import (
     CatalogRecord,
     ClusterRecord,
     ConfigRecord,
@@ -25,8 +26,7 @@ from libs.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from libs.config.broker import BrokerConfig
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BrokerConfig
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "orders")
 GROUP = ConfigResource(ResourceType.GROUP, "g")
@@ -112,7 +112,7 @@ def test_all_topics_together_have_so_many_partitions_at_most() -> None:
 
 
 def test_so_many_groups_have_settings_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("libs.catalog.decide.MAX_CONFIGURED", 1)
+    monkeypatch.setattr("sharebroker_server.catalog.decide.MAX_CONFIGURED", 1)
     catalog = Catalog()
     other = ConfigResource(ResourceType.GROUP, "other")
     catalog(AlterConfigs(GROUP, {"share.session.timeout.ms": "50000"}))

@@ -8,8 +8,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
 from sharebroker.acks.accumulator import Accumulator
-from sharebroker.records.compression import CODECS
-from sharebroker.records.record import Acquisition
+from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.record import Acquisition
 
 
 def batch(base: int, values: list[bytes | None], *, compression: str = "none") -> bytes:

@@ -10,17 +10,23 @@ from typing import Any, cast
 import grpc
 from aiokafka.record import MemoryRecords
 
-from sharebroker.delivery.v1.delivery_pb2 import (
+from sharebroker_protocol.delivery.v1.delivery_pb2 import (
     AcknowledgementResult,
     AcquiredRecords,
     Delivery,
     LockLost,
 )
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import admin_pb2, admin_pb2_grpc, produce_pb2, produce_pb2_grpc, share_pb2_grpc
-from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as groups
-from sharebroker.rpc_status import status_code, status_message, trailing_metadata
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    produce_pb2,
+    produce_pb2_grpc,
+    share_pb2_grpc,
+)
+from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

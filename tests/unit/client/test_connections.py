@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 import sharebroker
-from libs.testkit.waiting import eventually
 from sharebroker import ErrorCode, KafkaError
 from sharebroker.aio import Admin, Producer, ShareConsumer
+from sharebroker_server.testkit.waiting import eventually
 from tests.unit.client.batches import batch
 from tests.unit.client.fake_gateway import FakeGateway
 

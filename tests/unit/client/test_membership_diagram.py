@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from sharebroker.client_errors import IllegalStateError
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.membership.heartbeat import HeartbeatResponse, TopicIdPartition
-from sharebroker.membership.machine import Membership, MembershipSettings
-from sharebroker.membership.states import TRANSITIONS, MemberEvent, MemberState, after
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.membership.heartbeat import HeartbeatResponse
+from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.membership.states import TRANSITIONS, MemberEvent, MemberState, after
+from sharebroker_protocol.model import TopicIdPartition
 
 A = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 1)})
 B = frozenset({TopicIdPartition("a", 1), TopicIdPartition("a", 2)})

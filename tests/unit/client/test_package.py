@@ -13,7 +13,8 @@ import sharebroker.aio
 
 NAMES = ("ShareConsumer", "Producer", "Admin")
 LOADED = (
-    "import sys, sharebroker.errors; print({'grpc', 'aiokafka', 'asyncio'} & set(sys.modules) or 'nothing')"
+    "import sys, sharebroker_protocol.errors; "
+    "print({'grpc', 'aiokafka', 'asyncio'} & set(sys.modules) or 'nothing')"
 )
 
 

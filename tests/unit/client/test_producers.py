@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from libs.testkit.waiting import eventually
 from sharebroker import ErrorCode, IllegalStateError, KafkaError, ProducerConfig
 from sharebroker.aio import Producer, sender
 from sharebroker.blocking.producer import Producer as BlockingProducer
+from sharebroker_server.testkit.waiting import eventually
 from tests.unit.client.fake_gateway import FakeGateway
 
 

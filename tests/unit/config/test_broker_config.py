@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from libs.config.broker import BOUNDED, BROKER_KEYS, BrokerConfig
-from libs.config.keys import Key, ValueType, render
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BOUNDED, BROKER_KEYS, BrokerConfig
+from sharebroker_server.config.keys import Key, ValueType, render
 
 NUMBERS = [key for key in BROKER_KEYS.values() if key.type in (ValueType.INT, ValueType.LONG)]
 CHOICES = [key for key in BROKER_KEYS.values() if key.choices]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.config.broker import BOUNDED, BrokerConfig
-from libs.config.group import GROUP_KEYS, GroupConfig, check_group, resolve_group
-from libs.config.reset import OffsetReset, duration_ms
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BOUNDED, BrokerConfig
+from sharebroker_server.config.group import GROUP_KEYS, GroupConfig, check_group, resolve_group
+from sharebroker_server.config.reset import OffsetReset, duration_ms
 
 BROKER = BrokerConfig()
 BOUNDED_GROUP_KEYS = [key.name for key in GROUP_KEYS.values() if key.broker]

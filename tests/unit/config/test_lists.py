@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from libs.config.keys import ValueType
-from libs.config.lists import appended, subtracted
-from libs.config.topic import TOPIC_KEYS
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.keys import ValueType
+from sharebroker_server.config.lists import appended, subtracted
+from sharebroker_server.config.topic import TOPIC_KEYS
 
 REPLICAS = TOPIC_KEYS["leader.replication.throttled.replicas"]
 POLICY = TOPIC_KEYS["cleanup.policy"]

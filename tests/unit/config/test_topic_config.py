@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from libs.config.broker import BrokerConfig
-from libs.config.keys import Key, render
-from libs.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic, topic_default
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.keys import Key, render
+from sharebroker_server.config.topic import TOPIC_KEYS, TopicConfig, check_topic, resolve_topic, topic_default
 
 BROKER = BrokerConfig.parse(["log.retention.ms=1000", "log.retention.bytes=2000", "message.max.bytes=3000"])
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.coordinator_runtime.machine import Decision
-from libs.coordinator_runtime.settings import RuntimeSettings
-from libs.coordinator_runtime.shard import ShardRuntime
-from libs.stream_log.memory import MemoryStreamLog
-from libs.stream_log.port import StreamLog
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.machine import Decision
+from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.stream_log.port import StreamLog
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
 
 SHARD = "share-coordinator:7"

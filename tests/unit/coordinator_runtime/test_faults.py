@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.coordinator_runtime.machine import Decision
-from libs.coordinator_runtime.shard import ShardRuntime
-from libs.leases.holder import LeaseLost
-from libs.leases.port import LeasesUnavailable
-from libs.stream_log.memory import Fault
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.coordinator_runtime.machine import Decision
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.leases.holder import LeaseLost
+from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.ledger import SHARD, Command, Get, Ledger, LedgerCodec, Put, Rig, outcome
 
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from libs.stream_log.memory import Fault
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.stream_log.memory import Fault
 from tests.unit.coordinator_runtime.ledger import Put, Rig
 
 FOREVER = 60.0

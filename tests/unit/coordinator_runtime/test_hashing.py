@@ -1,6 +1,6 @@
 import pytest
 
-from libs.coordinator_runtime.hashing import java_string_hash, shard_of
+from sharebroker_server.coordinator_runtime.hashing import java_string_hash, shard_of
 
 
 @pytest.mark.parametrize(

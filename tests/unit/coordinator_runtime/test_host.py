@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.coordinator_runtime.host import ShardHost
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.leases.holder import LeaseHolder
-from libs.leases.memory import MemoryLeaseStore
-from libs.leases.port import Member
-from libs.stream_log.memory import Fault, MemoryStreamLog
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.host import ShardHost
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.memory import MemoryLeaseStore
+from sharebroker_server.leases.port import Member
+from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
+from sharebroker_server.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.ledger import QUICK, Command, Get, Ledger, LedgerCodec, Put, outcome
 
 Host = ShardHost[Command, str, str]

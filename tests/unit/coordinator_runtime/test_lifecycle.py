@@ -2,15 +2,15 @@ from itertools import product
 
 import pytest
 
-from libs.coordinator_runtime.lifecycle import (
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_server.coordinator_runtime.lifecycle import (
     REFUSALS,
     TRANSITIONS,
     IllegalTransitionError,
     ShardState,
     transition,
 )
-from libs.coordinator_runtime.settings import RuntimeSettings
-from sharebroker.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 
 STATES = (ShardState.INITIAL, ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED)
 ARROWS = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from libs.coordinator_runtime.pending import Pending, Waiter, refuse
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, refuse
 
 
 def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:

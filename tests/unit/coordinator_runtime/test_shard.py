@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from libs.coordinator_runtime.lifecycle import ShardState
-from libs.stream_log.port import LogNotWritten
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.lifecycle import ShardState
+from sharebroker_server.stream_log.port import LogNotWritten
+from sharebroker_server.testkit.waiting import eventually
 from tests.unit.coordinator_runtime.ledger import SHARD, Get, Put, Rig, outcome
 
 

@@ -10,20 +10,20 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.config.broker import BrokerConfig
-from libs.leases.port import Member
-from libs.rpc.local import LocalStub
-from libs.rpc.router import Router
-from libs.rpc.server import GrpcServer, Service
-from services.gateway.service.gateway import Gateway
-from services.gateway.service.produce_servicer import ProduceServicer
-from services.gateway.service.share_servicer import ShareServicer
-from sharebroker.gateway.v1 import produce_pb2_grpc, share_pb2_grpc
-from sharebroker.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+from sharebroker_protocol.gateway.v1 import produce_pb2_grpc, share_pb2_grpc
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
+from sharebroker_server.cluster.router import Router
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
+from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.server import GrpcServer, Service
 from tests.unit.gateway.fakes import Coordinator, Leader, Ownership, catalog, member
 
 

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from libs.catalog.catalog import TopicCatalog
-from libs.catalog.follower import CatalogFollower
-from libs.catalog.records import Topic, TopicRecord
-from libs.config.broker import BrokerConfig
-from libs.leases import names
-from libs.leases.port import Member
-from libs.rpc.in_band import wire
-from libs.rpc.router import GROUP_COORDINATOR, LEADER
-from libs.stream_log.memory import MemoryStreamLog
-from sharebroker.delivery.v1 import delivery_pb2 as delivery
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.records import Topic, TopicRecord
+from sharebroker_server.cluster.router import GROUP_COORDINATOR, LEADER
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.leases import names
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.partition_errors import wire
+from sharebroker_server.stream_log.memory import MemoryStreamLog
 
 TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 

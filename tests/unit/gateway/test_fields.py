@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker.share_partition_leader.v1.share_partition_leader_pb2 import DeliverRequest, DeliverResponse
+from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import (
+    DeliverRequest,
+    DeliverResponse,
+)
 
 
 def shape(field: FieldDescriptor) -> tuple[object, ...]:

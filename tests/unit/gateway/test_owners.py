@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.gateway.clients.deadline import Backoff, Deadline
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1 import produce_pb2 as pb
-from sharebroker.gateway.v1 import share_pb2
-from sharebroker.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_protocol.gateway.v1 import share_pb2
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.fakes import TOPIC, member
 

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from services.group_coordinator.core.commands import Heartbeat, HeartbeatReply
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.group_coordinator.core.commands import Heartbeat, HeartbeatReply
 from tests.unit.group_coordinator.world import Cluster, Shard
 
 STATES = ("absent", "empty", "other member", "full", "member")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core import machine as machine_module
-from services.group_coordinator.core.clocks import Attempts, Session, Sessions
-from services.group_coordinator.core.commands import Heartbeat
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.group_coordinator.core import machine as machine_module
+from sharebroker_server.group_coordinator.core.commands import Heartbeat
+from sharebroker_server.group_coordinator.core.session_clocks import Attempts, Session, Sessions
 from tests.unit.group_coordinator.world import Cluster, Shard, tp
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from services.group_coordinator.core.commands import AlterOffsets, StateInitialized
+from sharebroker_server.group_coordinator.core.commands import AlterOffsets, StateInitialized
 from tests.unit.group_coordinator.world import Cluster, Shard, tp
 
 EPOCH = 2

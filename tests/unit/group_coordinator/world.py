@@ -7,8 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from libs.catalog.catalog import TopicCatalog
-from libs.catalog.records import (
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
     ConfigResource,
@@ -18,9 +20,9 @@ from libs.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from libs.config.broker import BrokerConfig
-from libs.config.group import GroupConfig, resolve_group
-from services.group_coordinator.core.commands import (
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.group import GroupConfig, resolve_group
+from sharebroker_server.group_coordinator.core.commands import (
     Command,
     Heartbeat,
     HeartbeatReply,
@@ -28,13 +30,12 @@ from services.group_coordinator.core.commands import (
     StateInitialized,
     Stay,
 )
-from services.group_coordinator.core.consumers.commands import Answered
-from services.group_coordinator.core.consumers.pending import Place
-from services.group_coordinator.core.machine import GroupCounts, GroupMachine
-from services.group_coordinator.core.model import ShareGroup, TopicPartition
-from services.group_coordinator.core.records import Record
-from services.group_coordinator.store.codec import GroupCodec
-from sharebroker.errors import KafkaError
+from sharebroker_server.group_coordinator.core.consumers.commands import Answered
+from sharebroker_server.group_coordinator.core.consumers.pending import Place
+from sharebroker_server.group_coordinator.core.machine import GroupCounts, GroupMachine
+from sharebroker_server.group_coordinator.core.model import ShareGroup
+from sharebroker_server.group_coordinator.core.records import Record
+from sharebroker_server.group_coordinator.store.codec import GroupCodec
 
 R = TypeVar("R", bound=Reply)
 
@@ -209,5 +210,5 @@ def facts(machine: GroupMachine) -> object:
     )
 
 
-def tp(topic_id: str, *partitions: int) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic_id, partition) for partition in partitions)
+def tp(topic_id: str, *partitions: int) -> frozenset[TopicIdPartition]:
+    return frozenset(TopicIdPartition(topic_id, partition) for partition in partitions)

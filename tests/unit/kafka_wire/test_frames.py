@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.kafka_wire.frames import (
+from sharebroker_server.kafka_wire.decoder import BadMessage
+from sharebroker_server.kafka_wire.frames import (
     codec,
     read_header,
     read_request,
@@ -12,8 +13,7 @@ from libs.kafka_wire.frames import (
     request_frame,
     response_frame,
 )
-from libs.kafka_wire.reading import BadMessage
-from libs.kafka_wire.shapes import request_shapes, response_shapes
+from sharebroker_server.kafka_wire.message_classes import request_shapes, response_shapes
 
 METADATA, API_VERSIONS = 3, 18
 

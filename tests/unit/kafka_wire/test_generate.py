@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from libs.kafka_wire import generate
+from sharebroker_server.kafka_wire import generate
 
 
 def test_the_table_is_current(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.pipeline.core.fold import Entry, Kind, Run, Standing
+from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing
 
 Told = tuple[int, int, int, int]
 """First and last offset, state, delivery count."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from services.pipeline.command import _working_on
 from sharebroker.admin_model import GroupListing
 from sharebroker.blocking.admin import Admin
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_server.pipeline.command import _working_on
 
 
 class Groups:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from services.pipeline import project as projects
-from services.pipeline.environment import NoSparkError, find_spark, variables
-from services.pipeline.project import FolderError, Project
-from services.pipeline.settings import Settings
+from sharebroker_server.pipeline import project as projects
+from sharebroker_server.pipeline.environment import NoSparkError, find_spark, variables
+from sharebroker_server.pipeline.project import FolderError, Project
+from sharebroker_server.pipeline.settings import Settings
 
 FACTS = {"topic": "flights", "group": "g"}
 SETTINGS = Settings("h:1", "flights", "g", "", {}, "9")
@@ -52,7 +52,7 @@ def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
     with project.held(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
         project.stage(SETTINGS.to_configuration(), "local[3]", "1g")
-    assert [path.name for path in (project.code / "services").iterdir()] == ["pipeline"]
+    assert [path.name for path in (project.code / "sharebroker_server").iterdir()] == ["pipeline"]
     assert f'sharebroker.pipeline.server: "hex:{b"h:1".hex()}"' in project.spec.read_text()
     assert "/a%20folder/checkpoints" in project.spec.read_text()
     assert "spark.master local[3]\n" in (project.settings / "spark-defaults.conf").read_text()

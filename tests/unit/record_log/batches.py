@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from libs.record_log.core.batch import StoredBatch, assign, parse_headers
+from sharebroker_server.record_log.core.batch import StoredBatch, assign, parse_headers
 
 LIMIT = 1_048_588
 

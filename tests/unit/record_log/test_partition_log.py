@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
 
-from libs.leases.holder import LeaseLost
-from libs.leases.port import LeasesUnavailable
-from libs.record_log.appends import Appended
-from libs.record_log.core.batch import StoredBatch, header_of
-from libs.record_log.core.producers import Marker, Verified
-from libs.record_log.core.retention import Retention
-from libs.record_log.core.times import Times
-from libs.record_log.core.view import Limits
-from libs.record_log.lifecycle import LogState
-from libs.record_log.lookup import TimedOffset
-from libs.record_log.memory import MemoryRecordStore
-from libs.record_log.partition_log import PartitionLog
-from libs.record_log.settings import LogSettings
-from libs.stream_log.memory import Fault
-from libs.stream_log.port import LogUnavailable
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.leases.holder import LeaseLost
+from sharebroker_server.leases.port import LeasesUnavailable
+from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.core.batch import StoredBatch, header_of
+from sharebroker_server.record_log.core.log_state import Limits
+from sharebroker_server.record_log.core.producers import Marker, Verified
+from sharebroker_server.record_log.core.retention import Retention
+from sharebroker_server.record_log.core.timestamp_bounds import Times
+from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.memory import MemoryRecordStore
+from sharebroker_server.record_log.offset_for_time import TimedOffset
+from sharebroker_server.record_log.partition_log import PartitionLog
+from sharebroker_server.record_log.settings import LogSettings
+from sharebroker_server.stream_log.memory import Fault
+from sharebroker_server.stream_log.port import LogUnavailable
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.lease import Lease
 from tests.unit.record_log.batches import batch, stored
 
@@ -512,10 +512,10 @@ async def test_offset_for_timestamp_with_log_append_time(world: World) -> None:
 async def test_offset_for_timestamp_of_a_batch_nobody_can_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.unit.record_log.test_batch import patched
+    from tests.unit.record_log.core.test_batch import patched
 
     # Such a batch is refused now; an older version kept it.
-    monkeypatch.setattr("libs.record_log.settings.check_records", lambda *_: None)
+    monkeypatch.setattr("sharebroker_server.record_log.settings.check_records", lambda *_: None)
     log = await world.open()
     garbage = batch(4, codec=1)
     await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))
@@ -696,7 +696,7 @@ async def test_the_newest_record_is_found_and_a_marker_is_none(world: World) -> 
 
 
 async def test_a_batch_that_claims_a_newer_record_than_it_has_is_passed(world: World) -> None:
-    from tests.unit.record_log.test_batch import patched
+    from tests.unit.record_log.core.test_batch import patched
 
     log = await world.open()
     await log.append(patched(batch(3, time=1000), 35, ">q", 9000))

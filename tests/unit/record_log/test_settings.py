@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from libs.config.broker import BrokerConfig
-from libs.config.topic import resolve_topic
-from libs.record_log.core.retention import Retention
-from libs.record_log.core.times import Times
-from libs.record_log.settings import LogSettings
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.config.topic import resolve_topic
+from sharebroker_server.record_log.core.retention import Retention
+from sharebroker_server.record_log.core.timestamp_bounds import Times
+from sharebroker_server.record_log.settings import LogSettings
 
 
 def test_a_topic_without_settings_has_the_defaults_of_the_log() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from aiokafka.record.memory_records import MemoryRecords
 
-from libs.record_log.core.batch import HEADER_SIZE, LEADER_EPOCH, header_of
-from libs.shard_topic.batches import KafkaRecord, record_batch
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, LEADER_EPOCH, header_of
+from sharebroker_server.shard_topic.batches import KafkaRecord, record_batch
 
 T0 = 1_700_000_000_000
 

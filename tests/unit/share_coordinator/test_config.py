@@ -1,8 +1,8 @@
 import pytest
 
-from libs.config.broker import BrokerConfig
-from services.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker.errors import KafkaError
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 
 
 def test_kafkas_defaults() -> None:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from libs.stream_log.port import Entry
-from libs.testkit.waiting import eventually
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.stream_log.port import Entry
+from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_state import Record, read_batches
 from tests.unit.share_coordinator.harness import TOPIC
-from tests.unit.share_coordinator.test_servicer import GROUP, Process
+from tests.unit.share_coordinator.service.test_servicer import GROUP, Process
 
 SHARD = "share-coordinator:0"
 PLENTY = 1 << 20

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse, StateBatch
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
+    InspectShareGroupStateResponse,
+    StateBatch,
+)
 from sharebroker_spark.core.options import OptionError
 from sharebroker_spark.core.state_options import StateOptions, state_options
 from sharebroker_spark.core.state_rows import COLUMNS, SharePartition, rows, unreadable

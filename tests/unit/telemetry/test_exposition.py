@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 from structlog.testing import capture_logs
 
-from libs.telemetry import exposition as module
-from libs.telemetry.exposition import Exposition
-from libs.telemetry.metrics import Family, Metrics, gauge
+from sharebroker_server.telemetry import exposition as module
+from sharebroker_server.telemetry.exposition import Exposition
+from sharebroker_server.telemetry.metrics import Family, Metrics, gauge
 
 
 class Numbers:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from libs.telemetry.health import PATIENCE, Health, page
+from sharebroker_server.telemetry.health import PATIENCE, Health, page
 
 
 class Clock:

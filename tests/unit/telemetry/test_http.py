@@ -7,10 +7,10 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from libs.telemetry import http as module
-from libs.telemetry.http import MOST_CONNECTIONS, HttpServer, Reply
-from libs.testkit.waiting import eventually
-from sharebroker.errors import KafkaError
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.telemetry import http as module
+from sharebroker_server.telemetry.http import MOST_CONNECTIONS, HttpServer, Reply
+from sharebroker_server.testkit.waiting import eventually
 
 
 async def page() -> Reply:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from libs.telemetry.metrics import (
+from sharebroker_server.telemetry.metrics import (
     MICROSECOND,
     TURN,
     Family,

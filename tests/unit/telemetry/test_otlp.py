@@ -8,8 +8,8 @@ from opentelemetry.sdk.metrics.export import Histogram as Buckets
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from libs.telemetry.metrics import Histogram, counter, gauge, seconds_of
-from libs.telemetry.otlp import metric
+from sharebroker_server.telemetry.metrics import Histogram, counter, gauge, seconds_of
+from sharebroker_server.telemetry.otlp import metric
 
 
 def test_counters_are_sums() -> None:

@@ -6,8 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from libs.testkit.checker.checker import Checker
-from libs.testkit.checker.events import (
+from sharebroker.verification.offset_outcomes import RecordLog
+from sharebroker.verification.rules import Evidence, LogRecord
+from sharebroker.verification.runs import Span
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
+from sharebroker_server.testkit.checker.checker import Checker
+from sharebroker_server.testkit.checker.events import (
     Appended,
     Applied,
     Asked,
@@ -36,12 +40,8 @@ from libs.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
 )
-from libs.testkit.checker.invariants import Invariant, Violation
-from libs.testkit.checker.locks import Limits
-from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-from sharebroker.verification.fates import RecordLog
-from sharebroker.verification.rules import Evidence, LogRecord
-from sharebroker.verification.runs import Span
+from sharebroker_server.testkit.checker.invariants import Invariant, Violation
+from sharebroker_server.testkit.checker.locks import Limits
 
 SHARE = Share("g", "orders", 0)
 LIMITS = Limits(lock_duration=10.0, delivery_count=3, record_locks=2, skew=0.5, soon=5.0)

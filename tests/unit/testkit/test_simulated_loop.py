@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from libs import clock
-from libs.testkit.simulator.loop import SimulatedLoop, Stuck, run
-from libs.testkit.simulator.node import Node
-from libs.testkit.simulator.outside import EPOCH, simulated
+from sharebroker_protocol import clock
+from sharebroker_server.testkit.simulator.loop import SimulatedLoop, Stuck, run
+from sharebroker_server.testkit.simulator.node import Node
+from sharebroker_server.testkit.simulator.outside import EPOCH, simulated
 
 T = TypeVar("T")
 

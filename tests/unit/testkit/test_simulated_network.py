@@ -10,13 +10,13 @@ from typing import Any
 import grpc
 import pytest
 
-from libs.rpc.remote import NOT_SENT, RemoteStub
-from libs.rpc.server import Service
-from libs.testkit.simulator.faults import NO_RATES, Faults, Rates
-from libs.testkit.simulator.loop import SimulatedLoop, run
-from libs.testkit.simulator.network import CLIENT, Network
-from libs.testkit.simulator.node import Node
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
+from sharebroker_server.rpc.server import Service
+from sharebroker_server.testkit.simulator.faults import NO_RATES, Faults, Rates
+from sharebroker_server.testkit.simulator.loop import SimulatedLoop, run
+from sharebroker_server.testkit.simulator.network import CLIENT, Network
+from sharebroker_server.testkit.simulator.node import Node
 
 ADDRESS = "server:1"
 

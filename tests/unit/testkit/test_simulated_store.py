@@ -8,13 +8,13 @@ from random import Random
 
 import pytest
 
-from libs.record_log.core.batch import StoredBatch
-from libs.stream_log.memory import MemoryStreamLog
-from libs.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
-from libs.testkit.simulator.faults import NO_RATES, STORE, Fate, Faults
-from libs.testkit.simulator.loop import SimulatedLoop, run
-from libs.testkit.simulator.node import Node
-from libs.testkit.simulator.store import Connection, SimulatedStreamLog, at_once
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
+from sharebroker_server.testkit.simulator.faults import NO_RATES, STORE, Fate, Faults
+from sharebroker_server.testkit.simulator.loop import SimulatedLoop, run
+from sharebroker_server.testkit.simulator.node import Node
+from sharebroker_server.testkit.simulator.store import Connection, SimulatedStreamLog, at_once
 
 NODE = "node"
 

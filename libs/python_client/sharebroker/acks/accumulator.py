@@ -7,11 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from sharebroker.acks.acknowledgement import Acknowledgement
-from sharebroker.client_errors import IllegalStateError
-from sharebroker.errors import KafkaError
-from sharebroker.outcome import QUEUED, SENT
-from sharebroker.records.record import AcknowledgeType, Acquisition, Record, spans
+from sharebroker_protocol.errors import IllegalStateError, KafkaError
+from sharebroker_protocol.outcome import QUEUED, SENT
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record, spans
 
 RENEW: Final = AcknowledgeType.RENEW
 RELEASE: Final = AcknowledgeType.RELEASE

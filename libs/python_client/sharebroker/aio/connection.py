@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
-from sharebroker.address import Address
-from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceStub
-from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceStub
-from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceStub
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol.address import Address
+from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
+from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceStub
+from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
+from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
-    from sharebroker.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub
-    from sharebroker.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub
-    from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
+    from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceAsyncStub
+    from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceAsyncStub
+    from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
@@ -39,7 +39,7 @@ class Connection:
     """A channel and the gateway's services on it. Made within the event loop that uses it."""
 
     def __init__(self, address: str) -> None:
-        """Raises INVALID_CONFIG for what is no address (see sharebroker.address)."""
+        """Raises INVALID_CONFIG for what is no address (see sharebroker_protocol.address)."""
         self._channel = Address.parse(address).open(_OPTIONS)
         self.share: ShareServiceAsyncStub = ShareServiceStub(self._channel)
         self.produce: ProduceServiceAsyncStub = ProduceServiceStub(self._channel)

@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self, TypeVar
 
-from sharebroker.acks.acknowledgement import Acknowledgement
 from sharebroker.aio.connection import Connection
-from sharebroker.aio.consumption import Consumption
+from sharebroker.aio.consumer_engine import Consumption
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.consumer.handout import RecordResult
+from sharebroker.consumer.poll_batch import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
-from sharebroker.records.record import AcknowledgeType, Record
 from sharebroker.tracing.application import processing
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 T = TypeVar("T")
 

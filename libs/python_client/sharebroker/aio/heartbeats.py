@@ -7,13 +7,14 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from sharebroker.aio.connection import Connection, call
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.group_coordinator.v1.group_coordinator_pb2 import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
-from sharebroker.membership.heartbeat import HeartbeatRequest, HeartbeatResponse, TopicIdPartition
-from sharebroker.membership.machine import Membership
+from sharebroker_protocol.membership.heartbeat import HeartbeatRequest, HeartbeatResponse
+from sharebroker_protocol.membership.machine import Membership
+from sharebroker_protocol.model import TopicIdPartition
 
 
 class Heartbeats:

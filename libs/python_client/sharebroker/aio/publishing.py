@@ -9,21 +9,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sharebroker import clock
 from sharebroker.aio.connection import Connection
 from sharebroker.aio.sender import Sender
-from sharebroker.cancellation import end
-from sharebroker.client_errors import IllegalStateError
-from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.producer.buffer import RecordBuffer
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
-from sharebroker.records.batch_builder import Header
 from sharebroker.tracing.application import record_traces
-from sharebroker.tracing.context import BYTES as TRACE_BYTES
+from sharebroker_protocol import clock
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.records.batch_builder import Header
+from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
 
 if TYPE_CHECKING:
-    from sharebroker.tracing.publishing import RecordTraces
+    from sharebroker_protocol.tracing.publishing import RecordTraces
 
 
 class Publishing:

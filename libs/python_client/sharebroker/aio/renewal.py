@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker.acks.accumulator import Accumulator
-from sharebroker.records.record import AcknowledgeType, Record, spans
+from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 
 
 class Renewal:

@@ -8,17 +8,21 @@ from typing import Final, NamedTuple
 
 import grpc
 
-from sharebroker import clock
 from sharebroker.aio.connection import Connection, call
-from sharebroker.aio.writing import StreamWriter
+from sharebroker.aio.stream_writer import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1.admin_pb2 import MetadataRequest
-from sharebroker.gateway.v1.produce_pb2 import ProduceRequest, ProduceStreamRequest, ProduceStreamResponse
 from sharebroker.producer.buffer import RecordBuffer
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import PendingBatch
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol import clock
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
+from sharebroker_protocol.gateway.v1.produce_pb2 import (
+    ProduceRequest,
+    ProduceStreamRequest,
+    ProduceStreamResponse,
+)
+from sharebroker_protocol.rpc_status import from_rpc_error
 
 _APPEARS_WITHIN: Final = 2.0  # seconds after which a topic that was just created is known everywhere
 _TOPIC_CHANGED = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)

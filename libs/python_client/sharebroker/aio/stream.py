@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 
 from sharebroker.acks.accumulator import Accumulator, Run
-from sharebroker.aio.writing import StreamWriter
+from sharebroker.aio.stream_writer import StreamWriter
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.config import LockLost
-from sharebroker.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
-from sharebroker.membership.reconciler import Partitions
-from sharebroker.records.decode import Decoded, decode
-from sharebroker.records.record import AcknowledgeType, Acquisition
-from sharebroker.rpc_status import from_rpc_error
+from sharebroker_protocol.delivery.v1.delivery_pb2 import AcknowledgementResult, Delivery
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest, ConsumeResponse
+from sharebroker_protocol.membership.reconciler import Partitions
+from sharebroker_protocol.records.decode import Decoded, decode
+from sharebroker_protocol.records.record import AcknowledgeType, Acquisition
+from sharebroker_protocol.rpc_status import from_rpc_error
 
 if TYPE_CHECKING:
-    from sharebroker.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
+    from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceAsyncStub
 
 _CORRUPT = "the batch's checksum is wrong"
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, Self, TypeVar
 
-from sharebroker.cancellation import end
-from sharebroker.client_errors import IllegalStateError
+from sharebroker_protocol.cancellation import end
+from sharebroker_protocol.errors import IllegalStateError
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication, RecordMetadata
-from sharebroker.records.batch_builder import Header
+from sharebroker_protocol.records.batch_builder import Header
 
 
 class Producer:

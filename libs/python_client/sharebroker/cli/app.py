@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from sharebroker.cli import consume, groups, probe, produce, standard, state, topics, trace, verify, work
+from sharebroker.cli import consume, groups, probe, produce, state, stdio, topics, trace, verify, work
 from sharebroker.cli.failures import FAILED, explain
 from sharebroker.cli.options import examples
 from sharebroker.cli.output import say
@@ -60,7 +60,7 @@ app.add_typer(state.app, name="state")
 
 def main() -> None:
     """Runs the command line: exit code 1 and one line on stderr for a failure, 2 for bad usage or set-up."""
-    standard.fill()
+    stdio.fill()
     try:
         if not set(sys.argv[1:2]) & ({"--version"} | _own_commands()):  # others cost the import of a server
             _add_other_commands()

@@ -14,13 +14,13 @@ import typer
 
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.cli.failures import FAILED
-from sharebroker.cli.joining import FromBeginning, on_interrupt, prepare
+from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
 from sharebroker.cli.output import say
 from sharebroker.cli.records import document, place
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 _PATIENCE: Final = 3600.0
 _MOST_AT_ONCE: Final = 500

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from sharebroker.cli.reading import BadInputError
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.rpc_status import TRANSPORT
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.rpc_status import TRANSPORT
 
 FAILED: Final = 1
 BAD_USAGE: Final = 2

@@ -10,8 +10,8 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import urlopen
 
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.tracing.told import SpanName, Told, of_jaeger
+from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 _WITHIN: Final = 10.0
 _MOST: Final = 20

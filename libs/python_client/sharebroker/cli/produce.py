@@ -21,7 +21,7 @@ from sharebroker.cli.reading import Format, Input, read
 from sharebroker.cli.tracing import traced
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import Publication
-from sharebroker.records.batch_builder import Header
+from sharebroker_protocol.records.batch_builder import Header
 
 _UNCONFIRMED: Final = 20_000
 _LINGER_MS: Final = 5

@@ -6,8 +6,8 @@ import base64
 from typing import Any
 
 from sharebroker.cli.output import text
-from sharebroker.records.record import Record
 from sharebroker.tracing.application import traceparent
+from sharebroker_protocol.records.record import Record
 
 
 def document(record: Record) -> dict[str, Any]:

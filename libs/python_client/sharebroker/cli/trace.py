@@ -7,15 +7,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from sharebroker import clock
 from sharebroker.cli.failures import BAD_USAGE, FAILED
 from sharebroker.cli.jaeger import Jaeger
 from sharebroker.cli.options import MOST, AsJson, Topic
 from sharebroker.cli.output import Column, console, print_json, say, table
-from sharebroker.errors import KafkaError
-from sharebroker.tracing import names
-from sharebroker.tracing.story import Line, details, elsewhere, lines, title
-from sharebroker.tracing.told import Told
+from sharebroker.tracing.finished_span import Told
+from sharebroker.tracing.record_history import Line, details, elsewhere, lines, title
+from sharebroker_protocol import clock
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.tracing import names
 
 EXAMPLES: Final = (
     "sharebroker trace orders 0 4711",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sharebroker.cli.output import say
-from sharebroker.tracing import settings, switch
+from sharebroker_protocol.tracing import enabled, settings
 
 
 @contextmanager
@@ -17,17 +17,17 @@ def traced() -> Iterator[None]:
         yield
         return
     try:
-        from sharebroker.tracing import setup  # brings OpenTelemetry in
+        from sharebroker_protocol.tracing import setup  # brings OpenTelemetry in
     except ImportError:
         say("Nothing is traced: OpenTelemetry is not installed (pip install 'sharebroker[tracing]').")
         yield
         return
     exporting = setup.begin(asked, {"service.name": "sharebroker-cli"}, _undelivered)
-    switch.turn(exporting.tracer)
+    enabled.turn(exporting.tracer)
     try:
         yield
     finally:
-        switch.turn(None)
+        enabled.turn(None)
         exporting.stop()
 
 

@@ -15,15 +15,15 @@ import typer
 
 from sharebroker.aio.consumer import ShareConsumer
 from sharebroker.cli.failures import FAILED
-from sharebroker.cli.joining import FromBeginning, on_interrupt, prepare
+from sharebroker.cli.group_session import FromBeginning, on_interrupt, prepare
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, InGroup, Server, Topic
 from sharebroker.cli.output import print_json, say
 from sharebroker.cli.records import environment, place
 from sharebroker.cli.tracing import traced
 from sharebroker.client_errors import WakeupError
 from sharebroker.consumer.config import ConsumerConfig
-from sharebroker.errors import KafkaError
-from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 RELEASE_CODE: Final = 75
 """EX_TEMPFAIL: the command could not do it now."""

@@ -6,15 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker.records.record import AcknowledgeType, Record
-
-
-class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
-
-    topic: str
-    partition: int
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 
 class RebalanceListener(Protocol):

@@ -16,16 +16,16 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
-from sharebroker import clock
 from sharebroker.acks.accumulator import Pending
-from sharebroker.acks.acknowledgement import Acknowledgement
-from sharebroker.aio.consumption import Consumption
-from sharebroker.aio.mailbox import Duty, Turn
-from sharebroker.client_errors import IllegalStateError, RecordDeserializationError
+from sharebroker.aio.consumer_engine import Consumption
+from sharebroker.aio.delivery_queue import Duty, Turn
+from sharebroker.client_errors import RecordDeserializationError
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
-from sharebroker.consumer.handout import Handout, RecordResult
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.records.record import AcknowledgeType, Record
+from sharebroker.consumer.poll_batch import Handout, RecordResult
+from sharebroker_protocol import clock
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.record import AcknowledgeType, Record
 
 T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]

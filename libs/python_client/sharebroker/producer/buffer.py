@@ -6,12 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from sharebroker.errors import ErrorCode, KafkaError
 from sharebroker.producer.config import ProducerConfig
 from sharebroker.producer.publication import PendingBatch, Publication
-from sharebroker.records.batch_builder import BatchBuilder, Header
-from sharebroker.records.compression import CODECS
-from sharebroker.records.partitioner import Partitioner
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
+from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.partitioner import Partitioner
 
 _RECORD_OVERHEAD = 21  # length, timestamp, offset, attributes at their longest
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from sharebroker.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker.records.compression import CODECS
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.records.compression import CODECS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, NamedTuple
 
-from sharebroker.outcome import Outcome
-from sharebroker.records.batch_builder import BatchBuilder
+from sharebroker_protocol.outcome import Outcome
+from sharebroker_protocol.records.batch_builder import BatchBuilder
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
-    from sharebroker.tracing.publishing import BatchTraces, RecordTraces
+    from sharebroker_protocol.tracing.publishing import BatchTraces, RecordTraces
 
 
 class RecordMetadata(NamedTuple):

@@ -7,17 +7,17 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from sharebroker import clock
-from sharebroker.tracing import switch
-from sharebroker.tracing.limit import SpanLimit
-from sharebroker.tracing.sampling import Sampling
+from sharebroker_protocol import clock
+from sharebroker_protocol.tracing import enabled
+from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import Sampling
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from sharebroker.records.record import Record
-    from sharebroker.tracing.publishing import RecordTraces
-    from sharebroker.tracing.tracer import Tracer
+    from sharebroker_protocol.records.record import Record
+    from sharebroker_protocol.tracing.publishing import RecordTraces
+    from sharebroker_protocol.tracing.tracer import Tracer
 
 _NOTHING: Final = nullcontext()
 
@@ -27,7 +27,7 @@ def record_traces() -> RecordTraces | None:
     tracer = _tracer()
     if tracer is None:
         return None
-    from sharebroker.tracing.publishing import RecordTraces
+    from sharebroker_protocol.tracing.publishing import RecordTraces
 
     return RecordTraces(tracer)
 
@@ -53,9 +53,9 @@ def traceparent() -> str | None:
 
 def _tracer() -> Tracer | None:
     """An application that has not imported OpenTelemetry's SDK has set up none."""
-    if switch.on is None and "opentelemetry.sdk.trace" not in sys.modules:
+    if enabled.on is None and "opentelemetry.sdk.trace" not in sys.modules:
         return None
-    return switch.on or _of_provider()
+    return enabled.on or _of_provider()
 
 
 def _of_provider() -> Tracer | None:
@@ -71,7 +71,7 @@ def _of_provider() -> Tracer | None:
 
 @lru_cache(maxsize=1)
 def _of(provider: TracerProvider) -> Tracer:
-    from sharebroker.tracing.tracer import Tracer
+    from sharebroker_protocol.tracing.tracer import Tracer
 
     limit = SpanLimit(1e9, 1 << 30, clock.now)
     return Tracer(provider.get_tracer("sharebroker"), Sampling(1.0, True), limit, lambda: 1.0, clock.now)

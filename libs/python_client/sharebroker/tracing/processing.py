@@ -9,11 +9,11 @@ from opentelemetry import context as contexts
 from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 
-from sharebroker.errors import KafkaError
-from sharebroker.records.record import Record
-from sharebroker.tracing import names
-from sharebroker.tracing.context import of_headers
-from sharebroker.tracing.tracer import Tracer, context_of, fail
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.records.record import Record
+from sharebroker_protocol.tracing import names
+from sharebroker_protocol.tracing.context import of_headers
+from sharebroker_protocol.tracing.tracer import Tracer, context_of, fail
 
 
 @contextmanager

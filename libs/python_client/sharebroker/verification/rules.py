@@ -8,9 +8,9 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from sharebroker.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
-from sharebroker.verification.fates import RecordLog
+from sharebroker.verification.offset_outcomes import RecordLog
 from sharebroker.verification.runs import Run, Span, differences, replay
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 LogRecord = InspectShareGroupStateResponse.LogRecord
 

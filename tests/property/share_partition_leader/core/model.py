@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from libs.share_calls.values import AckBatch, AcquireMode
-from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
+from sharebroker_protocol.model import AckBatch, AcquireMode
+from sharebroker_server.share_partition_leader.core.values import (
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = 0, 1, 2, 4
 AFTER_ACK = {0: ARCHIVED, 1: ACKNOWLEDGED, 2: AVAILABLE, 3: ARCHIVED}

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from libs.leases import names
-from sharebroker.errors import ErrorCode, KafkaError
-from sharebroker.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from tests.unit.share_partition_leader.service.streams import Stream, said, stream
-from tests.unit.share_partition_leader.service.virtual_time import VirtualLoop, settle
-from tests.unit.share_partition_leader.service.world import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.leases import names
+from tests.unit.share_partition_leader.streams import Stream, said, stream
+from tests.unit.share_partition_leader.virtual_time import VirtualLoop, settle
+from tests.unit.share_partition_leader.world import (
     ACCEPT,
     REJECT,
     RELEASE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     RELEASE,
     ack,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.values import SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
     RELEASE,

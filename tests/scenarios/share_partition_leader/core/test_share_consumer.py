@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import LoadedState, SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import LoadedState, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

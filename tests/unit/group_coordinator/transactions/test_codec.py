@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core.model import TopicPartition
-from services.group_coordinator.core.transactions.model import (
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
+from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
     TransactionState,
     Verdict,
 )
-from services.group_coordinator.core.transactions.records import (
+from sharebroker_server.group_coordinator.core.transactions.records import (
     ProducerIdsRecord,
     Record,
     TransactionRecord,
 )
-from services.group_coordinator.store.transactions import TransactionCodec
-from sharebroker.storage.v1 import transaction_pb2 as pb
+from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 
-PARTITIONS = frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)})
+PARTITIONS = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 2), TopicIdPartition("b", 0)})
 RECORDS: list[Record] = [
     ProducerIdsRecord(3000),
     TransactionRecord("x", None),

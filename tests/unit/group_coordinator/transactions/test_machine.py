@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from libs.compaction import live_keys
-from services.group_coordinator.core.transactions.commands import (
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.compaction import live_keys
+from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
     AskEnding,
     Describe,
@@ -17,15 +18,14 @@ from services.group_coordinator.core.transactions.commands import (
     Producer,
     VerifyPartitions,
 )
-from services.group_coordinator.core.transactions.ids import BLOCK, ProducerIds
-from services.group_coordinator.core.transactions.model import (
+from sharebroker_server.group_coordinator.core.transactions.ids import BLOCK, ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.model import (
     LAST_EPOCH,
     MOVES,
     IllegalTransitionError,
     Transaction,
     TransactionState,
 )
-from sharebroker.errors import ErrorCode
 from tests.unit.group_coordinator.transactions.shard import (
     MINUTE,
     P0,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.group_coordinator.core.transactions import staging
-from services.group_coordinator.core.transactions.commands import AskStaged, Producer, Stage
-from services.group_coordinator.core.transactions.model import Staged, Verdict
-from sharebroker.errors import ErrorCode
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.group_coordinator.core.transactions import staging
+from sharebroker_server.group_coordinator.core.transactions.commands import AskStaged, Producer, Stage
+from sharebroker_server.group_coordinator.core.transactions.model import Staged, Verdict
 from tests.unit.group_coordinator.transactions.shard import TransactionShard
 
 ACCEPT, RELEASE, REJECT = 1, 2, 3

@@ -7,11 +7,15 @@ from itertools import product
 
 import pytest
 
-from libs.share_calls.values import AckBatch
-from services.share_partition_leader.core.acknowledge import Refusal
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import AcquireRequest, Freed, SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
+    AcquireRequest,
+    Freed,
+    SharePartitionSettings,
+)
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

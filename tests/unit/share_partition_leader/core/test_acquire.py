@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from libs.share_calls.values import AcquireMode
-from services.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
+from sharebroker_protocol.model import AcquireMode
+from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     LIMITED,
     OPTIMIZED,

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.share_partition_leader.core.counts import Counts
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.counts import Counts
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.acknowledge import LONGEST_DELAY
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import Freed, SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.acknowledge import LONGEST_DELAY
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import Freed, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,

@@ -6,8 +6,8 @@ from itertools import permutations, product
 
 import pytest
 
-from services.share_partition_leader.core.values import Freed
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.share_partition_leader.core.values import Freed
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     REJECT,

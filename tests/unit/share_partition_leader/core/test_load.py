@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import (
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import StateBatch
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
-    StateBatch,
 )
-from sharebroker.errors import ErrorCode, KafkaError
 from tests.unit.share_partition_leader.core.support import (
     ACQUIRED,
     AVAILABLE,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from libs.share_calls.values import AckBatch
-from services.share_partition_leader.core.locks import tokens_of
-from services.share_partition_leader.core.partition import SharePartition
-from services.share_partition_leader.core.values import AcquireRequest, LoadedState, SharePartitionSettings
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_partition_leader.core.locks import tokens_of
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import (
+    AcquireRequest,
+    LoadedState,
+    SharePartitionSettings,
+)
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     ACKNOWLEDGED,

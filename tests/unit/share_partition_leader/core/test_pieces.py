@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from tests.unit.share_partition_leader.core.support import RELEASE, ack, fetch, opened
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from libs.share_calls.values import AckBatch
-from services.share_partition_leader.core.acknowledge import validate_batches
-from sharebroker.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from tests.unit.share_partition_leader.core.support import ack, fetch, opened, picture
 
 LEGAL = {

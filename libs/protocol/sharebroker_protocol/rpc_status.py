@@ -1,0 +1,118 @@
+"""A `KafkaError` as a gRPC status and back: the one place where either becomes the other.
+
+The status carries `google.rpc.ErrorInfo` (reason = Kafka's name, domain `sharebroker`), `BadRequest` for
+fields that cannot be accepted and `RetryInfo` where waiting helps.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, cast
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+
+from sharebroker_protocol.errors import DESCRIPTIONS, ERROR_DOMAIN, ErrorCode, FieldViolation, KafkaError
+
+_DETAILS_KEY = "grpc-status-details-bin"
+_CODE_KEY = "kafka_error_code"
+_LONGEST_MESSAGE = 1_000
+
+TRANSPORT: Final = "transport"
+"""In the metadata of an error that no server told: what gRPC made of it."""
+
+_FROM_STATUS = {
+    grpc.StatusCode.UNAVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    # A server of ours tells why it failed: without that the connection was reset in the middle of a call.
+    grpc.StatusCode.CANCELLED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.INTERNAL: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: ErrorCode.REQUEST_TIMED_OUT,
+    grpc.StatusCode.UNIMPLEMENTED: ErrorCode.UNSUPPORTED_VERSION,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ErrorCode.MESSAGE_TOO_LARGE,
+}
+
+
+def status_code(error: KafkaError) -> grpc.StatusCode:
+    """The gRPC status under which an error travels."""
+    code: grpc.StatusCode = grpc.StatusCode[DESCRIPTIONS[error.code].status]
+    return code
+
+
+def trailing_metadata(error: KafkaError) -> tuple[tuple[str, bytes], ...]:
+    """The rich details of an error, as trailing metadata of the call that it ends."""
+    status = status_pb2.Status(code=status_code(error).value[0], message=status_message(error))
+    info = error_details_pb2.ErrorInfo(reason=error.code.name, domain=ERROR_DOMAIN)
+    info.metadata.update(error.metadata)
+    info.metadata[_CODE_KEY] = str(int(error.code))
+    status.details.add().Pack(info)
+    if error.violations:
+        bad_request = error_details_pb2.BadRequest()
+        for violation in error.violations:
+            bad_request.field_violations.add(field=violation.field, description=violation.description)
+        status.details.add().Pack(bad_request)
+    if error.retry_after is not None:
+        delay = Duration()
+        delay.FromNanoseconds(round(error.retry_after * 1e9))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    return ((_DETAILS_KEY, status.SerializeToString()),)
+
+
+def status_message(error: KafkaError) -> str:
+    """The text of the status, cut so that it fits into the trailers."""
+    return error.message[:_LONGEST_MESSAGE]
+
+
+_TLS = re.compile(r"(?:OPENSSL_internal|UNAUTHENTICATED): ?(.*?)(?:: OK)?\.?$")
+"""Why there was no agreement, as gRPC tells it."""
+
+
+def from_rpc_error(failure: grpc.RpcError) -> KafkaError:
+    """The error that a failed call stands for; a failure of the transport becomes the nearest Kafka code."""
+    code = (
+        failure.code() if isinstance(failure, grpc.Call | grpc.aio.AioRpcError) else grpc.StatusCode.UNKNOWN
+    )
+    for key, value in _trailers(failure):
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            error = _from_details(status_pb2.Status.FromString(value))
+            if error is not None:
+                return error
+    text = str(failure.details() if hasattr(failure, "details") else failure)
+    kafka = _FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)
+    return KafkaError(kafka, _readable(code, text), metadata={TRANSPORT: code.name})
+
+
+def _trailers(failure: grpc.RpcError) -> list[tuple[str, str | bytes]]:
+    trailers = failure.trailing_metadata() if hasattr(failure, "trailing_metadata") else None
+    return [
+        (str(item[0]), cast("str | bytes", item[1]))
+        for item in cast("list[tuple[object, object]]", trailers or ())
+    ]
+
+
+def _readable(code: grpc.StatusCode, text: str) -> str:
+    unreachable = re.search(r"ipv[46]:(\S+:\d+)", text)
+    if code is grpc.StatusCode.UNAVAILABLE and unreachable:
+        refused = _TLS.search(text)
+        why = f" over TLS: {refused.group(1)}" if refused else ""
+        return f"The server at {unreachable.group(1)} cannot be reached{why}."
+    return text or DESCRIPTIONS[_FROM_STATUS.get(code, ErrorCode.UNKNOWN_SERVER_ERROR)].text
+
+
+def _from_details(status: status_pb2.Status) -> KafkaError | None:
+    info = error_details_pb2.ErrorInfo()
+    bad_request = error_details_pb2.BadRequest()
+    retry = error_details_pb2.RetryInfo()
+    for detail in status.details:
+        for message in (info, bad_request, retry):
+            if detail.Is(message.DESCRIPTOR):
+                detail.Unpack(message)
+    if info.domain != ERROR_DOMAIN or info.reason not in ErrorCode.__members__:
+        return None
+    return KafkaError(
+        ErrorCode[info.reason],
+        status.message,
+        metadata={key: value for key, value in info.metadata.items() if key != _CODE_KEY},
+        violations=[FieldViolation(v.field, v.description) for v in bad_request.field_violations],
+        retry_after=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
+    )

@@ -1,0 +1,161 @@
+"""Makes spans, as far as sampling and the limit allow. Imports OpenTelemetry's API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+)
+
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.tracing.context import TraceContext
+from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import Sampling
+
+Attributes = Mapping[str, str | int | float | bool]
+
+NOWHERE: Final = Context()
+"""No span is current."""
+
+
+class Tracer:
+    """Every span is made here.
+
+    `draw` gives lots above 0, to 1; `now` seconds since the Unix epoch.
+    """
+
+    def __init__(
+        self,
+        tracer: trace.Tracer,
+        sampling: Sampling,
+        limit: SpanLimit,
+        draw: Callable[[], float],
+        now: Callable[[], float],
+    ) -> None:
+        self.sampling = sampling
+        self.limit = limit
+        self._stories = limit.stories() if sampling.ratio < 1 else None
+        self._tracer = tracer
+        self._draw = draw
+        self._now = now
+
+    def left_out(self) -> int:
+        """How many traces in turn do not begin here: who counts them need not ask for each."""
+        return self.sampling.left_out(self._draw())
+
+    def begins(self) -> bool:
+        """Whether a trace is to begin here."""
+        return not self.left_out() and self.limit.room()
+
+    def room(self, parent: TraceContext | None) -> bool:
+        """Whether a record's story may begin, now, below `parent` or anew.
+
+        Where only some are sampled no more begin than can be told in full.
+        """
+        if not self.limit.room():
+            return False
+        return parent is not None or self._stories is None or self._stories.take()
+
+    def joins(self, context: TraceContext | None) -> bool:
+        """Whether spans are to be added to a trace from elsewhere."""
+        return context is not None and self.sampling.joins(context) and self.limit.room()
+
+    def start(
+        self,
+        name: str,
+        parent: TraceContext | None,
+        kind: SpanKind,
+        attributes: Attributes,
+        links: Sequence[TraceContext] = (),
+        at: float | None = None,
+    ) -> Span | None:
+        """A span that began `at`, or now; without a parent a trace begins. None where none may be made."""
+        if not self.limit.take():
+            return None
+        return self._tracer.start_span(
+            name,
+            _around(parent) if parent is not None else NOWHERE,
+            kind,
+            attributes,
+            [Link(_span_context(link)) for link in links],
+            _nanoseconds(self._now() if at is None else at),
+        )
+
+    def inner(self, name: str, parent: TraceContext, attributes: Attributes) -> Span | None:
+        """A span of what is done within this process for another span."""
+        return self.start(name, parent, SpanKind.INTERNAL, attributes)
+
+    def end(self, span: Span, error: KafkaError | None = None, at: float | None = None) -> None:
+        """The span is over, well or with an error."""
+        if error is not None:
+            fail(span, error)
+        span.end(_nanoseconds(self._now() if at is None else at))
+
+    def current(self) -> TraceContext | None:
+        """The span in which this code runs, if it is kept."""
+        if not contexts.get_current():
+            return None
+        span = trace.get_current_span()
+        return context_of(span) if span.get_span_context().trace_flags.sampled else None
+
+    @contextmanager
+    def within(self, span: Span | TraceContext | None) -> Iterator[None]:
+        """What is called inside belongs to the span; to nobody's where there is none."""
+        token = contexts.attach(_inside(span))
+        try:
+            yield
+        finally:
+            contexts.detach(token)
+
+
+def context_of(span: Span) -> TraceContext:
+    """How others name a span."""
+    its = span.get_span_context()
+    return TraceContext(its.trace_id, its.span_id, int(its.trace_flags), its.trace_state.to_header())
+
+
+def link(span: Span, to: TraceContext) -> None:
+    """Have a span say that it has to do with another."""
+    span.add_link(_span_context(to))
+
+
+def fail(span: Span, error: KafkaError) -> None:
+    """What went wrong, with our reason for it."""
+    span.set_attribute("error.type", error.code.name)
+    reason = error.metadata.get("reason")
+    if reason:
+        span.set_attribute("messaging.sharebroker.reason", reason)
+    span.set_status(Status(StatusCode.ERROR, error.message))
+
+
+def _span_context(context: TraceContext) -> SpanContext:
+    state = TraceState.from_header([context.state]) if context.state else None
+    return SpanContext(context.trace_id, context.span_id, True, TraceFlags(context.flags), state)
+
+
+def _inside(span: Span | TraceContext | None) -> Context:
+    if span is None:
+        return NOWHERE
+    return _around(span) if isinstance(span, TraceContext) else trace.set_span_in_context(span, NOWHERE)
+
+
+def _around(parent: TraceContext) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(_span_context(parent)), NOWHERE)
+
+
+def _nanoseconds(at: float) -> int:
+    return int(at * 1e9)

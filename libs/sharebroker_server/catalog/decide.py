@@ -1,0 +1,252 @@
+"""The catalog's rules: what a command makes of the state, as records. Pure; a refusal is a KafkaError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.commands import (
+    AlterConfigs,
+    CatalogCommand,
+    CreatePartitions,
+    CreateTopic,
+    DeleteTopic,
+    ListEdit,
+    NameCluster,
+)
+from sharebroker_server.catalog.internal_topics import IDS, check_not_internal
+from sharebroker_server.catalog.names import check_group_id, check_topic_name
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ClusterRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
+from sharebroker_server.config.group import GROUP_KEYS, check_group
+from sharebroker_server.config.keys import Key, render, unknown
+from sharebroker_server.config.lists import appended, subtracted
+from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
+from sharebroker_server.coordinator_runtime.machine import Decision
+
+CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
+"""The topic as it is after (or was before a deletion), the cluster's id, what properties are set to now."""
+
+CatalogDecision = Decision[CatalogRecord, CatalogReply]
+
+MAX_PARTITIONS: Final = 10_000
+"""Of a topic."""
+
+MAX_CONFIGURED: Final = 100_000
+"""So many groups and brokers may have settings of their own, whether or not they exist."""
+
+_KEYS: Final[Mapping[ResourceType, tuple[Mapping[str, Key], str]]] = {
+    ResourceType.TOPIC: (TOPIC_KEYS, "topic config name"),
+    ResourceType.GROUP: (GROUP_KEYS, "group config name"),
+    ResourceType.BROKER: (BROKER_KEYS, "broker configuration"),
+}
+
+
+def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, now: float) -> CatalogDecision:
+    """What `command` changes; `static` is what this process was started with, `now` in seconds.
+
+    Raises INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION,
+    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, TOPIC_DELETION_DISABLED; POLICY_VIOLATION where the
+    catalog would become too large.
+    """
+    if isinstance(command, AlterConfigs):
+        return _alter_configs(state, static, command)
+    if isinstance(command, NameCluster):
+        return _name_cluster(state, command)
+    broker = effective_broker(state, static)
+    if isinstance(command, CreateTopic):
+        return _create_topic(state, broker, command, now)
+    if isinstance(command, DeleteTopic):
+        return _delete_topic(state, broker, command)
+    return _create_partitions(state, broker, command)
+
+
+def effective_broker(state: TopicCatalog, static: BrokerConfig, node: str | None = None) -> BrokerConfig:
+    """What a process was started with, with the cluster's settings and then the node's own on top.
+
+    Settings that were accepted elsewhere and contradict this process's own are left out as a whole.
+    """
+    effective = static
+    for name in ("", str(static.node_id) if node is None else node):
+        try:
+            effective = effective.override(state.configs(ConfigResource(ResourceType.BROKER, name)))
+        except KafkaError:
+            continue
+    return effective
+
+
+def _create_topic(
+    state: TopicCatalog, broker: BrokerConfig, command: CreateTopic, now: float
+) -> CatalogDecision:
+    _check_new_name(state, command.name)
+    partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
+    _check_count(partitions)
+    _check_room(state, broker, partitions)
+    check_topic(command.configs)
+    topic = Topic(command.topic_id, command.name, partitions, dict(command.configs), int(now * 1000))
+    return Decision(() if command.validate_only else (TopicRecord(topic),), topic)
+
+
+def _check_new_name(state: TopicCatalog, name: str) -> None:
+    check_topic_name(name)
+    if name in IDS:
+        raise _exists(name, IDS[name])
+    like = state.topic_like(name)
+    if like is None:
+        return
+    if like.name == name:
+        raise _exists(name, like.topic_id)
+    raise KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {like.name}"
+    )
+
+
+def _exists(name: str, topic_id: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.", metadata={"topic_id": topic_id}
+    )
+
+
+def _check_count(partitions: int) -> None:
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"A topic has 1 to {MAX_PARTITIONS} partitions, {partitions} were asked for.",
+        )
+
+
+def _check_room(state: TopicCatalog, broker: BrokerConfig, more: int) -> None:
+    most = broker.cluster_max_partitions
+    if state.partitions + more > most:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"There are {state.partitions} partitions; {more} more pass cluster.max.partitions, {most}.",
+        )
+
+
+def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopic) -> CatalogDecision:
+    if bool(command.name) == bool(command.topic_id):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, one of the two."
+        )
+    check_not_internal(command.name, command.topic_id)
+    topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {command.topic_id}.")
+    if not broker.delete_topic_enable:
+        raise KafkaError(
+            ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false)."
+        )
+    return Decision((TopicDeletedRecord(topic.topic_id, topic.partitions),), topic)
+
+
+def _create_partitions(
+    state: TopicCatalog, broker: BrokerConfig, command: CreatePartitions
+) -> CatalogDecision:
+    check_not_internal(command.name)
+    topic = _existing(state, command.name)
+    if command.count == topic.partitions:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {topic.partitions} partition(s).")
+    if command.count < topic.partitions:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {topic.partitions} partition(s); "
+            f"{command.count} would not be an increase.",
+        )
+    _check_count(command.count)
+    _check_room(state, broker, command.count - topic.partitions)
+    records = () if command.validate_only else (PartitionsRecord(topic.topic_id, command.count),)
+    return Decision(records, topic)
+
+
+def _existing(state: TopicCatalog, name: str) -> Topic:
+    topic = state.topic(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+    return topic
+
+
+def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConfigs) -> CatalogDecision:
+    resource, present = command.resource, state.configs(command.resource)
+    changes = _changes(command, present)
+    merged = {**present, **changes}
+    _check_resource(
+        state, static, resource, {key: value for key, value in merged.items() if value is not None}
+    )
+    if merged and not present and resource.type is not ResourceType.TOPIC:
+        _check_configured(state)
+    # A setting that does not exist cannot be put back to its default either: that would hide a misspelling.
+    for key in command.changes:
+        _key(resource, key)
+    if command.validate_only:
+        return Decision((), changes)
+    return Decision(
+        tuple(
+            ConfigRecord(resource, key, value) for key, value in changes.items() if value != present.get(key)
+        ),
+        changes,
+    )
+
+
+def _check_configured(state: TopicCatalog) -> None:
+    if state.configured_count() >= MAX_CONFIGURED:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{MAX_CONFIGURED} groups and brokers have settings, and no more may: take those of some away.",
+        )
+
+
+def _changes(command: AlterConfigs, present: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = dict.fromkeys(present) if command.replaces else {}
+    for name, change in command.changes.items():
+        if isinstance(change, ListEdit):
+            key = _key(command.resource, name)
+            edited = subtracted if change.subtract else appended
+            changes[name] = edited(key, present.get(name, render(key.default)), change.parts)
+        else:
+            changes[name] = change
+    return changes
+
+
+def _key(resource: ConfigResource, name: str) -> Key:
+    keys, what = _KEYS[resource.type]
+    if name not in keys:
+        raise unknown(name, keys, what)
+    return keys[name]
+
+
+def _check_resource(
+    state: TopicCatalog, static: BrokerConfig, resource: ConfigResource, settings: Mapping[str, str]
+) -> None:
+    if resource.type is ResourceType.TOPIC:
+        check_not_internal(resource.name)
+        _existing(state, resource.name)
+        check_topic(settings)
+    elif resource.type is ResourceType.GROUP:
+        check_group_id(resource.name, "resource_name")
+        check_group(settings, effective_broker(state, static))
+    else:
+        if resource.name and not resource.name.isdecimal():
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"A broker is a number, or empty for all; not {resource.name!r}."
+            )
+        static.override(settings)
+
+
+def _name_cluster(state: TopicCatalog, command: NameCluster) -> CatalogDecision:
+    if state.cluster_id:
+        return Decision((), ClusterRecord(state.cluster_id))
+    record = ClusterRecord(command.cluster_id)
+    return Decision((record,), record)

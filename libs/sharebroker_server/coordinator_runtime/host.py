@@ -1,0 +1,93 @@
+"""All shards of one role in this process: opened and closed as leases come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Generic
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Machine, R
+from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.leases import names
+from sharebroker_server.leases.ownership import Holder, LeaseOwnership
+from sharebroker_server.stream_log.port import StreamLog
+
+
+class ShardHost(Generic[C, R, A]):
+    """`name` is the kind of resource: shard 7 of "share-coordinator" is "share-coordinator:7".
+
+    With None as `shards` there is one, number 0, and `name` is its name.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shards: int | None,
+        log: StreamLog,
+        machine: Callable[[int], Machine[C, R, A]],
+        codec: Codec[R],
+        settings: RuntimeSettings,
+    ) -> None:
+        self.name = name
+        self.shards = shards
+        self._log = log
+        self._machine = machine
+        self._codec = codec
+        self._settings = settings
+        self._held: dict[int, ShardRuntime[C, R, A]] = {}
+
+    def resource(self, index: int) -> str:
+        """The name of a shard's lease and log."""
+        return self.name if self.shards is None else names.shard(self.name, index)
+
+    def shard(self, index: int) -> ShardRuntime[C, R, A]:
+        """The runtime of a shard we hold, in whatever state; raises NOT_COORDINATOR."""
+        shard = self._held.get(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.resource(index)} is not held by this process")
+        return shard
+
+    def indices(self) -> list[int]:
+        """Numbers of the shards we hold."""
+        return sorted(self._held)
+
+    def held(self) -> Iterator[ShardRuntime[C, R, A]]:
+        """All shards we hold, by number."""
+        return (self._held[index] for index in sorted(self._held))
+
+    async def start(self, holder: Holder) -> None:
+        """Have the holder open and close our shards from now on."""
+
+        async def acquired(resource: str, epoch: int) -> None:
+            index = indices[resource]
+            await self._close(index)
+            shard = self._held[index] = ShardRuntime(
+                resource,
+                LeaseOwnership(holder, resource),
+                self._log,
+                lambda: self._machine(index),
+                self._codec,
+                self._settings,
+            )
+            shard.open(epoch)
+
+        async def lost(resource: str) -> None:
+            await self._close(indices[resource])
+
+        indices = {self.resource(index): index for index in range(self.shards or 1)}
+        holder.watch(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
+
+    async def recheck(self) -> None:
+        """Load anew what the log has less of than memory. Raises LogUnavailable."""
+        await asyncio.gather(*(shard.recheck() for shard in self.held()))
+
+    async def stop(self) -> None:
+        """Close every shard; call it before the leases are released."""
+        await asyncio.gather(*(self._close(index) for index in tuple(self._held)))
+
+    async def _close(self, index: int) -> None:
+        shard = self._held.pop(index, None)
+        if shard is not None:
+            await shard.close()

@@ -1,0 +1,160 @@
+"""Writes Kafka's messages.
+
+A field that the object does not set goes out as its default, a null in a version that has none as empty.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
+from sharebroker_server.kafka_wire.message_classes import same, shape
+from sharebroker_server.kafka_wire.schema import Field, Struct
+from sharebroker_server.kafka_wire.topic_ids import id_bytes
+
+Writer = Callable[[bytearray, Any], None]
+"""Appends a value to the bytes. Raises ValueError, TypeError, struct.error for what the field cannot hold."""
+
+
+class _Tagged(NamedTuple):
+    tag: int
+    name: str
+    writer: Writer
+    default: Any
+
+
+def put_uvarint(out: bytearray, value: int) -> None:
+    """An unsigned integer in groups of seven bits."""
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+@cache
+def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
+    """Writes a struct as a version has it."""
+    fields = struct.of(version)
+    source = Source(f"write_{struct.name}", "out, message")
+    form = _Form(source, version, flexible)
+    for run in runs(field for field in fields if field.tag is None):
+        source.add(form.run(run) if is_fixed(run[0]) else form.field(run[0], f"message.{run[0].name}"))
+    tagged = sorted(
+        _Tagged(field.tag, field.name, _tagged_writer(field, version), getattr(shape(struct), field.name))
+        for field in fields
+        if field.tag is not None
+    )
+    if tagged:
+        source.refer(_write_tags, "write_tags")
+        source.refer(tagged, "tagged")
+        source.add(["write_tags(out, message, tagged)"])
+    elif flexible:
+        source.add(["out.append(0)"])
+    source.add(["return"])
+    return source.function()
+
+
+def _tagged_writer(field: Field, version: int) -> Writer:
+    source = Source("write_field", "out, value")
+    source.add(_Form(source, version, True).field(field, "value"))
+    return source.function()
+
+
+class _Form:
+    """Writes the lines that write the fields of one version."""
+
+    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+        self._source = source
+        self._version = version
+        self._flexible = flexible
+        source.refer(put_uvarint, "put_uvarint")
+        source.refer(struct.pack, "pack_all")
+
+    def run(self, run: list[Field]) -> Lines:
+        """Fields of fixed size with one call."""
+        values = (self._plain(field, f"message.{field.name}") for field in run)
+        return [self._pack(layout(run), ", ".join(values))]
+
+    def field(self, field: Field, value: str) -> Lines:
+        """One field of any type."""
+        nullable = field.is_nullable(self._version)
+        if field.array:
+            return self._array(field, value, nullable)
+        if field.struct is not None and nullable:
+            lines = ["out.append(1)", *self._item(field, value)]
+            return [f"if {value} is None:", "    out.append(0xFF)", "else:", *indented(lines)]
+        return self._item(field, value, nullable)
+
+    def _item(self, field: Field, value: str, nullable: bool = False) -> Lines:
+        if field.struct is not None:
+            writer = struct_writer(field.struct, self._version, flexible=self._flexible)
+            return [f"{self._source.refer(writer, 'write_struct')}(out, {value})"]
+        if field.type in FORMATS:
+            return [self._pack(f">{FORMATS[field.type]}", self._plain(field, value))]
+        convert = ".encode()" if field.type == "string" else ""
+        size = "h" if field.type == "string" else "i"
+        return [
+            f"raw = {value}",
+            "if raw is None:",
+            f"    {self._null(size, nullable)}",
+            "else:",
+            f"    raw = raw{convert}",
+            *indented(self._size("len(raw)", size)),
+            "    out += raw",
+        ]
+
+    def _array(self, field: Field, value: str, nullable: bool) -> Lines:
+        return [
+            f"items = {value}",
+            "if items is None:",
+            f"    {self._null('i', nullable)}",
+            "else:",
+            *indented(self._size("len(items)", "i")),
+            *indented(self._items(field)),
+        ]
+
+    def _items(self, field: Field) -> Lines:
+        if field.type in FORMATS and field.type != "uuid":
+            return [f"out += pack_all(f'>{{len(items)}}{FORMATS[field.type]}', *items)"]
+        return ["for item in items:", *indented(self._item(field, "item"))]
+
+    def _size(self, size: str, classic: str) -> Lines:
+        if self._flexible:
+            return [
+                f"n = {size} + 1",
+                "if n < 0x80:",
+                "    out.append(n)",
+                "else:",
+                "    put_uvarint(out, n)",
+            ]
+        return [self._pack(f">{classic}", size)]
+
+    def _null(self, classic: str, nullable: bool) -> str:
+        if self._flexible:
+            return f"out.append({0 if nullable else 1})"
+        return self._pack(f">{classic}", "-1" if nullable else "0")
+
+    def _pack(self, layout: str, values: str) -> str:
+        return f"out += {self._source.refer(struct.Struct(layout).pack, 'pack')}({values})"
+
+    def _plain(self, field: Field, value: str) -> str:
+        """What `pack` takes for a value of fixed size."""
+        return f"{self._source.refer(id_bytes, 'id_bytes')}({value})" if field.type == "uuid" else value
+
+
+def _write_tags(out: bytearray, message: Any, tagged: list[_Tagged]) -> None:
+    present = []
+    for tag, name, writer, default in tagged:
+        value = getattr(message, name)
+        if value is not default and not same(value, default):
+            content = bytearray()
+            writer(content, value)
+            present.append((tag, content))
+    put_uvarint(out, len(present))
+    for tag, content in present:
+        put_uvarint(out, tag)
+        put_uvarint(out, len(content))
+        out += content

@@ -1,0 +1,258 @@
+"""Record batches (RecordBatch v2, magic 2) by their headers: what a broker checks, and what it writes.
+
+A batch stays bytes from producer to consumer. Base offset and partition leader epoch lie outside the CRC
+and are overwritten when offsets are assigned. Multi-byte fields are big-endian; timestamps are milliseconds
+of the wall epoch, -1 for none.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+
+Buffer: TypeAlias = bytes | memoryview
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PREFIX: Final = struct.Struct(">qii")
+_TIMESTAMP_PATCH: Final = struct.Struct(">hiqq")
+_CRC: Final = struct.Struct(">I")
+
+HEADER_SIZE: Final = _HEADER.size
+LENGTH_STARTS: Final = 12  # batchLength counts the bytes after itself
+_EPOCH_ENDS: Final = _PREFIX.size
+_CRC_AT: Final = 17
+_CRC_COVERS_FROM: Final = 21
+LEADER_EPOCH: Final = 0
+"""The partition leader epoch of every batch.
+
+Consumers compare it with the leader epochs that brokers tell them, which are no lease's: after an epoch above
+those they would wait for it for ever. No log is ever cut off at its end, so one epoch does for all.
+"""
+
+_SMALLEST_RECORD: Final = 7  # a record without key, value and headers
+
+_CODEC_MASK: Final = 0x07
+_LOG_APPEND_TIME: Final = 0x08
+_TRANSACTIONAL: Final = 0x10
+_CONTROL: Final = 0x20
+_KNOWN_CODECS: Final = frozenset(range(5))  # none, gzip, snappy, lz4, zstd
+
+
+class BatchHeader(NamedTuple):
+    """The header of one batch, field by field as it lies on the wire."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, header included."""
+        return self.length + LENGTH_STARTS
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def codec(self) -> int:
+        """Compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & _CODEC_MASK
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether every record carries `max_timestamp` as its time."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
+    def transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        """Whether the batch is a transaction marker."""
+        return bool(self.attributes & _CONTROL)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """One batch with its offsets assigned; `data` is what a consumer receives, `control` tells a marker."""
+
+    base_offset: int
+    last_offset: int
+    data: bytes
+    max_timestamp: int
+    control: bool = False
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StoredBatch:
+        """Take back a batch the store has kept; its checks were done when it was appended."""
+        header = header_of(data)
+        return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
+
+
+def holes(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """First and last offset of each run from `start` to before `end` that none of the batches has."""
+    for batch in batches:
+        if start < batch.base_offset:
+            yield start, batch.base_offset - 1
+        start = batch.last_offset + 1
+    if start < end:
+        yield start, end - 1
+
+
+def header_of(data: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header at `position`, unchecked; `data` must hold at least HEADER_SIZE bytes from there."""
+    return BatchHeader._make(_HEADER.unpack_from(data, position))
+
+
+def sealed(header: BatchHeader, records: Buffer) -> bytes:
+    """The batch of this header and these records; its length and CRC become what they are."""
+    length = HEADER_SIZE - LENGTH_STARTS + len(records)
+    data = bytearray(_HEADER.pack(*header._replace(length=length, crc=0))) + records
+    _CRC.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_COVERS_FROM:]))
+    return bytes(data)
+
+
+def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
+    """Check the batches of one produce request for one partition and return their headers in order.
+
+    `max_message_bytes` bounds each batch (Kafka's max.message.bytes). The records inside are not read here.
+
+    Raises:
+        KafkaError: CORRUPT_MESSAGE when bytes are missing, left over or fail the CRC; MESSAGE_TOO_LARGE;
+            UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send (no batch, another
+            magic, an offset to begin at, no records, a count that lies, control batches, LogAppendTime, an id
+            without sequence, more than one batch where there is an id).
+    """
+    headers = list(_checked(data, max_message_bytes))
+    if not headers:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
+    if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "An idempotent producer sends its batches one by one.")
+    return headers
+
+
+def assign(
+    data: Buffer,
+    headers: Sequence[BatchHeader],
+    base_offset: int,
+    leader_epoch: int,
+    log_append_ms: int | None = None,
+) -> list[StoredBatch]:
+    """Give the checked batches consecutive offsets from `base_offset`.
+
+    With `log_append_ms` (message.timestamp.type=LogAppendTime) that becomes the time of all records.
+    """
+    view = memoryview(data)
+    position, batches = 0, []
+    for header in headers:
+        prefix = _PREFIX.pack(base_offset, header.length, leader_epoch)
+        stored = b"".join((prefix, view[position + _EPOCH_ENDS : position + header.size]))
+        if log_append_ms is not None:
+            stored = _with_log_append_time(stored, header, log_append_ms)
+        time = header.max_timestamp if log_append_ms is None else log_append_ms
+        batches.append(StoredBatch(base_offset, base_offset + header.last_offset_delta, stored, time))
+        position += header.size
+        base_offset += header.record_count
+    return batches
+
+
+def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
+    view = memoryview(data)
+    position = 0
+    while position < len(view):
+        header = _framed(view, position)
+        if header.size > max_message_bytes:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"A batch of {header.size} bytes is larger than max.message.bytes {max_message_bytes}.",
+            )
+        if crc32c(view[position + _CRC_COVERS_FROM : position + header.size]) != header.crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The CRC of the batch at byte {position} is wrong.")
+        _check_content(header)
+        yield header
+        position += header.size
+
+
+def _framed(view: memoryview, position: int) -> BatchHeader:
+    """The header at `position`, of a batch that is there as a whole."""
+    left = len(view) - position
+    if left < HEADER_SIZE:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"{left} bytes at byte {position} are too few for a batch."
+        )
+    header = header_of(view, position)
+    # The magic byte first: in an older format the length means something else.
+    if header.magic != 2:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"Record batches of magic {header.magic} are not accepted."
+        )
+    if not HEADER_SIZE <= header.size <= left:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"The batch at byte {position} claims {header.size} bytes, {left} are there.",
+        )
+    return header
+
+
+def _check_content(header: BatchHeader) -> None:
+    if header.codec not in _KNOWN_CODECS:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression {header.codec}.")
+    reason = _refusal(header)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_RECORD, reason)
+
+
+def _refusal(header: BatchHeader) -> str | None:
+    """Why a producer may not send this batch, or None."""
+    if header.control:
+        return "Producers may not write control batches."
+    if header.log_append_time:
+        return "Producers may not set the timestamp type to LogAppendTime."
+    if header.base_offset != 0:
+        return f"The batch begins at offset {header.base_offset}, not 0."
+    count, delta = header.record_count, header.last_offset_delta
+    if count < 1:
+        return f"The batch counts {count} records."
+    if delta != count - 1:
+        return f"The batch counts {count} records but ends at offset delta {delta}."
+    if header.codec == 0 and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
+        return f"The batch counts {count} records, more than its {header.size} bytes can hold."
+    return _producer_refusal(header)
+
+
+def _producer_refusal(header: BatchHeader) -> str | None:
+    if header.producer_id < 0:
+        return "A transactional batch needs a producer id." if header.transactional else None
+    if header.base_sequence < 0 or header.producer_epoch < 0:
+        return f"Producer {header.producer_id} sent no sequence number or no epoch."
+    return None
+
+
+def _with_log_append_time(data: bytes, header: BatchHeader, now_ms: int) -> bytes:
+    """The batch with every record's time set to `now_ms`; attributes and times are inside the CRC."""
+    patched = bytearray(data)
+    attributes = header.attributes | _LOG_APPEND_TIME
+    fields = (attributes, header.last_offset_delta, header.base_timestamp, now_ms)
+    _TIMESTAMP_PATCH.pack_into(patched, _CRC_COVERS_FROM, *fields)
+    _CRC.pack_into(patched, _CRC_AT, crc32c(memoryview(patched)[_CRC_COVERS_FROM:]))
+    return bytes(patched)

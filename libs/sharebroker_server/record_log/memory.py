@@ -1,0 +1,101 @@
+"""The record store's memory twin: same promises, and faults on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.record_log.core.hot_cache import take
+from sharebroker_server.record_log.core.segments import Segment
+from sharebroker_server.record_log.port import NO_NOTES, Bounds
+from sharebroker_server.stream_log.memory import FencedMemory
+from sharebroker_server.stream_log.port import LogOutOfOrder
+
+
+@dataclass(slots=True)
+class _Partition:
+    batches: list[StoredBatch] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    notes: dict[str, bytes] = field(default_factory=dict)
+    log_start: int = 0
+    log_end: int = 0
+
+
+class MemoryRecordStore(FencedMemory):
+    """Batches in memory. `appends` lists (partition, batches) of every append that was written."""
+
+    def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
+        super().__init__(epoch_of)
+        self.appends: list[tuple[str, int]] = []
+        self._partitions: dict[str, _Partition] = {}
+
+    async def append(
+        self,
+        partition: str,
+        epoch: int,
+        batches: Sequence[StoredBatch],
+        segments: Sequence[Segment] = (),
+        notes: Mapping[str, bytes] = NO_NOTES,
+    ) -> None:
+        """As the port says; a queued fault comes first."""
+        async with self.appending(partition, epoch):
+            self._append(partition, batches, segments)
+            self._partition(partition).notes |= notes
+
+    async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
+        """As the port says."""
+        batches = [batch for batch in self._readable(partition).batches if batch.last_offset >= offset]
+        return take(batches, 0, max_bytes)
+
+    async def bounds(self, partition: str) -> Bounds:
+        """As the port says."""
+        log = self._readable(partition)
+        return Bounds(log.log_start, log.log_end)
+
+    async def segments(self, partition: str) -> list[Segment]:
+        """As the port says."""
+        log = self._readable(partition)
+        return [segment for segment in log.segments if segment.end_offset > log.log_start]
+
+    async def notes(self, partition: str) -> dict[str, bytes]:
+        """As the port says."""
+        return dict(self._readable(partition).notes)
+
+    async def trim(
+        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+    ) -> None:
+        """As the port says."""
+        self.check_writable(partition, epoch)
+        log = self._partition(partition)
+        log.log_start = max(log_start_offset, log.log_start)
+        log.batches = [batch for batch in log.batches if batch.last_offset >= log.log_start]
+        log.segments = [segment for segment in log.segments if segment.end_offset > log.log_start]
+        for name in forgotten:
+            log.notes.pop(name, None)
+
+    async def partitions(self) -> set[str]:
+        """As the port says."""
+        self.check_readable()
+        return set(self._partitions)
+
+    async def delete(self, partition: str) -> None:
+        """As the port says."""
+        self.check_deletable()
+        self._partitions.pop(partition, None)
+
+    def _append(self, partition: str, batches: Sequence[StoredBatch], segments: Sequence[Segment]) -> None:
+        log = self._partition(partition)
+        if batches[0].base_offset < log.log_end:
+            raise LogOutOfOrder(f"{partition} ends at {log.log_end}, above {batches[0].base_offset}")
+        log.batches.extend(batches)
+        log.segments.extend(segments)
+        log.log_end = batches[-1].last_offset + 1
+        self.appends.append((partition, len(batches)))
+
+    def _readable(self, partition: str) -> _Partition:
+        self.check_readable()
+        return self._partition(partition)
+
+    def _partition(self, partition: str) -> _Partition:
+        return self._partitions.setdefault(partition, _Partition())

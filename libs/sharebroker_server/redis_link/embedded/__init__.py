@@ -1,0 +1,1 @@
+"""A Valkey server run as a child process."""

@@ -1,0 +1,1 @@
+"""One pipelined connection to Redis."""

@@ -1,0 +1,1 @@
+"""Redis URLs, Sentinel and Cluster."""

@@ -1,0 +1,105 @@
+"""One gRPC server: services, reflection, health, limits, errors."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.rpc.call_metrics import CallCounts
+from sharebroker_server.rpc.deserializers import MAX_MESSAGE, MAX_READ
+from sharebroker_server.rpc.errors import ErrorInterceptor
+from sharebroker_server.rpc.limits import UnderWay
+from sharebroker_server.rpc.reflection import Described
+from sharebroker_server.rpc.tls import Tls
+
+SERVER_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_READ),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 10_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A servicer, its full name in the protos, and the generated function that adds it to a server."""
+
+    name: str
+    servicer: Any
+    register: Callable[[Any, grpc.aio.Server], None]
+
+
+class GrpcServer:
+    """Serves several services on one address: `bind`, `add` them, then `start`."""
+
+    def __init__(self, limits: UnderWay | None = None, tls: Tls | None = None) -> None:
+        self.counts = CallCounts()
+        interceptor = ErrorInterceptor(limits, self.counts)
+        self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
+        self._health = health.aio.HealthServicer()
+        self._names: list[str] = []
+        self._tls = tls
+
+    def bind(self, address: str) -> int:
+        """Takes the address and returns its port; port 0 takes a free one. Nothing is served before `start`.
+
+        Raises KafkaError INVALID_CONFIG where the address cannot be had.
+        """
+        try:
+            _try_to_listen(address)
+            if self._tls is not None:
+                return int(self._server.add_secure_port(address, self._tls.server_credentials()))
+            return int(self._server.add_insecure_port(address))
+        except (OSError, RuntimeError) as failure:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Cannot listen on {address}: {_reason(failure)}."
+            ) from failure
+
+    def add(self, service: Service) -> None:
+        """Adds a service; before `start`."""
+        service.register(service.servicer, self._server)
+        self._names.append(service.name)
+
+    async def start(self) -> None:
+        """Serves; health says NOT_SERVING until `ready`."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        described = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(described, self._server, pool=Described())
+        await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self._server.start()
+
+    async def ready(self) -> None:
+        """Reports every service as serving."""
+        await self._report(health_pb2.HealthCheckResponse.SERVING)
+
+    async def stop(self, grace: float) -> None:
+        """Reports NOT_SERVING, lets running calls end within `grace` seconds, then cuts them."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+
+    async def _report(self, status: health_pb2.HealthCheckResponse.ServingStatus) -> None:
+        for name in ("", *self._names, health.SERVICE_NAME, reflection.SERVICE_NAME):
+            await self._health.set(name, status)
+
+
+def _try_to_listen(address: str) -> None:
+    """Raises OSError that says why not; gRPC itself keeps the reason to its log."""
+    host, _, port = address.rpartition(":")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    socket.create_server((host.strip("[]"), int(port)), family=family).close()
+
+
+def _reason(failure: OSError | RuntimeError) -> str:
+    if isinstance(failure, OSError) and failure.errno is not None and failure.errno > 0:
+        return os.strerror(failure.errno)  # the text of Python's own repeats the address
+    return str(failure)

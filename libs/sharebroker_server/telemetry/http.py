@@ -1,0 +1,126 @@
+"""A small HTTP server for those who watch a process: GET only, an answer a connection, all is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple
+
+import structlog
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+
+_log = structlog.get_logger()
+
+MOST_CONNECTIONS: Final = 128
+PATIENCE: Final = 10.0
+"""Seconds that a connection has for its request and for taking the answer."""
+
+_MOST_BYTES: Final = 16 * 1024
+_TEXT: Final = "text/plain; charset=utf-8"
+_REASONS: Final[Mapping[int, str]] = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+}
+
+
+class Reply(NamedTuple):
+    """What is answered."""
+
+    status: int
+    body: bytes
+    content_type: str = _TEXT
+
+
+Page = Callable[[], Awaitable[Reply]]
+
+
+class HttpServer:
+    """Serves `pages` by their path, to `MOST_CONNECTIONS` at a time: one more, and the oldest is cut off.
+
+    So those who dawdle keep no probe out.
+    """
+
+    def __init__(self, pages: Mapping[str, Page]) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # in the order in which they came
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port; 0 takes a free one. Raises KafkaError INVALID_CONFIG."""
+        try:
+            self._server = await asyncio.start_server(
+                self._connected, host.strip("[]"), port, limit=_MOST_BYTES
+            )
+        except OSError as failure:
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Cannot listen on {host}:{port}: {_reason(failure)}."
+            ) from failure
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close, and cut off who is still there."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= MOST_CONNECTIONS:
+            self._end(next(iter(self._serving)))
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving[task] = writer
+        task.add_done_callback(self._end)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        if (writer := self._serving.pop(task, None)) is not None:
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                reply, head_only = await self._reply(reader)
+                writer.write(_head(reply))
+                if not head_only:
+                    writer.write(reply.body)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, asyncio.IncompleteReadError):  # TimeoutError is an OSError
+            pass
+
+    async def _reply(self, reader: asyncio.StreamReader) -> tuple[Reply, bool]:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            method, target, _ = head.partition(b"\r\n")[0].decode("ascii").split(" ")
+        except (asyncio.LimitOverrunError, ValueError):
+            return Reply(400, b"this is no request\n"), False
+        if method not in ("GET", "HEAD"):
+            return Reply(405, b"GET only\n"), False
+        page = self._pages.get(target.partition("?")[0])
+        if page is None:
+            return Reply(404, f"there is {' '.join(sorted(self._pages))}\n".encode()), False
+        try:
+            return await page(), method == "HEAD"
+        except Exception:  # one page's trouble is not the others'
+            _log.exception("a page failed", page=target)
+            return Reply(500, b"it failed; the log says why\n"), False
+
+
+def _head(reply: Reply) -> bytes:
+    return (
+        f"HTTP/1.1 {reply.status} {_REASONS[reply.status]}\r\n"
+        f"Content-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
+        "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    ).encode()
+
+
+def _reason(failure: OSError) -> str:
+    return failure.strerror or str(failure)

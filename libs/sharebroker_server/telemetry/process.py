@@ -1,0 +1,108 @@
+"""What a process costs, and how late its event loop is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from sharebroker_protocol.clock import now
+from sharebroker_server.telemetry.metrics import Family, Histogram, counter, gauge, seconds_of
+
+_TURN: Final = 0.25
+"""Seconds between two looks at the loop's lateness."""
+
+_PAGE: Final = resource.getpagesize()
+
+
+class LoopLag:
+    """How late the loop runs what is due: what every answer waits for before anything else."""
+
+    def __init__(self) -> None:
+        self.late = Histogram()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from here on."""
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(loop.time() + _TURN, self._look, loop, loop.time() + _TURN)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        self.late.add_seconds(loop.time() - due)
+        due = loop.time() + _TURN
+        self._timer = loop.call_at(due, self._look, loop, due)
+
+    def families(self) -> Iterable[Family]:
+        """See Collector."""
+        yield seconds_of(
+            "sharebroker_event_loop_lag_seconds",
+            "How late the event loop ran a timer, looked at four times a second.",
+            "",
+            {"": self.late},
+            low=8,
+        )
+
+
+class ProcessCost:
+    """CPU, memory and files, under the names that Prometheus's own clients use."""
+
+    @cached_property
+    def _started_at(self) -> float:
+        return now() - (time.monotonic() - _born())
+
+    def families(self) -> Iterable[Family]:
+        """See Collector."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        yield counter(
+            "process_cpu_seconds_total", "User and system CPU time.", [((), used.ru_utime + used.ru_stime)]
+        )
+        yield gauge("process_start_time_seconds", "When the process began.", [((), self._started_at)])
+        yield gauge("process_resident_memory_bytes", "Resident memory.", [((), _resident())])
+        yield gauge("process_open_fds", "Open file descriptors.", [((), _open_files())])
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        yield gauge("process_max_fds", "Most open file descriptors.", [((), most)])
+        yield gauge(
+            "sharebroker_build_info", "Always 1; the version is a label.", [(("version", release()), 1)]
+        )
+
+
+def release() -> str:
+    """The version that is installed."""
+    try:
+        return version("sharebroker-server")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _born() -> float:
+    """By the monotonic clock; where the system does not tell, now."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _resident() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _open_files() -> int:
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return -1

@@ -1,0 +1,201 @@
+"""Judges a history event by event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from sharebroker.verification.rules import verify
+from sharebroker_server.testkit.checker import events as e
+from sharebroker_server.testkit.checker.invariants import Invariant, broken
+from sharebroker_server.testkit.checker.locks import Limits
+from sharebroker_server.testkit.checker.share import ShareModel
+
+
+class Checker:
+    """`feed` it with what happens, in the order in which it was seen; raises Violation at the first fault.
+
+    `groups` are those whose records are to be finished in the end.
+    """
+
+    def __init__(self, limits: Limits, groups: Iterable[str] = ()) -> None:
+        self._limits = limits
+        self._groups = tuple(groups)
+        self._shares: dict[e.Share, ShareModel] = {}
+        self._values: dict[tuple[str, int], dict[int, str]] = {}
+        self._published: dict[tuple[str, int], dict[int, float]] = {}
+        self._questions: dict[int, tuple[e.Asked, bool]] = {}
+        self._logs: dict[str, tuple[int, int]] = {}
+        self._calls: dict[int, e.CallBegan] = {}
+        self._stale_writes: dict[int, e.WriteBegan] = {}
+        self._healed_at: float | None = None
+
+    def feed(self, event: e.Event) -> None:
+        """Takes the next event. Raises Violation."""
+        handler = _HANDLERS.get(type(event))
+        if handler is not None:
+            handler(self, event)
+
+    def unfinished(self) -> int:
+        """How many published records surely are not finished, each group counted."""
+        return sum(1 for _ in self._unfinished())
+
+    def lag(self, share: e.Share, end: int) -> int:
+        """How many records below the log's end are not finished by what is stored."""
+        return self._share(share).stored.lag(end)
+
+    def _unfinished(self) -> Iterable[tuple[ShareModel, int]]:
+        for group in self._groups:
+            for (topic, partition), offsets in self._published.items():
+                model = self._share(e.Share(group, topic, partition))
+                yield from ((model, offset) for offset in offsets if model.unfinished(offset))
+
+    def _share(self, share: e.Share) -> ShareModel:
+        model = self._shares.get(share)
+        if model is None:
+            model = self._shares[share] = ShareModel(share, self._limits)
+            model.healed_at = self._healed_at
+        return model
+
+    def _remember(self, log: tuple[str, int], offset: int, value: str) -> None:
+        known = self._values.setdefault(log, {}).setdefault(offset, value)
+        if known != value:
+            broken(Invariant.NEVER_LOST, f"{log} {offset} was {known!r} and is {value!r}")
+
+    # What clients see
+
+    def _on_published(self, event: e.Published) -> None:
+        log = (event.topic, event.partition)
+        self._remember(log, event.offset, event.value)
+        self._published.setdefault(log, {}).setdefault(event.offset, event.at)
+
+    def _on_delivered(self, event: e.Delivered) -> None:
+        self._remember(event.share.log, event.offset, event.value)
+        published_at = self._published.get(event.share.log, {}).get(event.offset, event.at)
+        self._share(event.share).delivered(event, published_at)
+
+    def _on_asked(self, event: e.Asked) -> None:
+        model = self._share(event.share)
+        outdated = event.by_token and model.newest_token(event.offset) > event.token
+        self._questions[event.ask] = event, outdated
+        model.asked(event)
+
+    def _on_applied(self, event: e.Applied) -> None:
+        question, outdated = self._questions.pop(event.ask)
+        self._share(question.share).applied(question, event, outdated=outdated)
+
+    def _on_lock_lost(self, event: e.LockLost) -> None:
+        self._share(event.share).lock_lost(event)
+
+    def _on_left(self, event: e.Left) -> None:
+        for model in self._shares.values():
+            if model.share.group == event.group:
+                model.left(event.member)
+
+    def _on_reset(self, event: e.Reset) -> None:
+        self._share(event.share).reset()
+
+    def _on_moved(self, event: e.Moved) -> None:
+        self._share(event.share).moved(event)
+
+    # What logs say
+
+    def _on_appended(self, event: e.Appended) -> None:
+        epoch, end = self._logs.get(event.log, (0, -1))
+        if event.epoch < epoch:
+            broken(Invariant.EPOCHS_RISE, f"{event.log} is written under {event.epoch} after {epoch}")
+        if event.first <= end:
+            broken(Invariant.NEVER_LOST, f"{event.log} is written at {event.first}, below its end {end}")
+        self._logs[event.log] = event.epoch, event.last
+
+    def _on_claimed(self, event: e.Claimed) -> None:
+        epoch, end = self._logs.get(event.log, (0, -1))
+        self._logs[event.log] = max(epoch, event.epoch), end
+
+    def _on_stored(self, event: e.Stored) -> None:
+        self._share(event.share).state_written(event, self._published.get(event.share.log, {}))
+
+    def _on_forgotten(self, event: e.Forgotten) -> None:
+        self._share(event.share).state_forgotten()
+
+    def _on_write_began(self, event: e.WriteBegan) -> None:
+        if self._share(event.share).stored.fences(event.state_epoch, event.leader_epoch):
+            self._stale_writes[event.write] = event
+
+    def _on_write_ended(self, event: e.WriteEnded) -> None:
+        write = self._stale_writes.get(event.write)
+        if write is not None:
+            broken(
+                Invariant.EPOCHS_RISE,
+                f"{write.share} is written by a leader of the past: {write.leader_epoch} is its epoch, and "
+                f"{write.state_epoch} that of the state it knows",
+            )
+
+    def _on_state_read(self, event: e.StateRead) -> None:
+        self._share(event.share).stored.check_read(event.share, event.start, event.runs)
+
+    def _on_logs_read(self, event: e.LogsRead) -> None:
+        for finding in verify(event.evidence):
+            if not finding.kind.remark:
+                broken(Invariant.VERIFIED, f"{event.share}: {finding.kind.value}: {finding.meaning}")
+
+    def _on_lag_told(self, event: e.LagTold) -> None:
+        lag = self.lag(event.share, event.end)
+        if event.lag != lag:
+            broken(Invariant.LAG_AGREES, f"{event.share} is said to have {event.lag}, and has {lag}")
+
+    # What is to come to an end
+
+    def _on_call_began(self, event: e.CallBegan) -> None:
+        self._calls[event.call] = event
+
+    def _on_call_ended(self, event: e.CallEnded) -> None:
+        self._check_call(self._calls.pop(event.call), event.at)
+
+    def _on_counted(self, event: e.Counted) -> None:
+        if event.after > event.before:
+            broken(Invariant.NOTHING_LEAKS, f"{event.what}: {event.before} before, {event.after} after")
+
+    def _on_healed(self, event: e.Healed) -> None:
+        self._healed_at = event.at
+        for model in self._shares.values():
+            model.healed_at = event.at
+
+    def _on_ended(self, event: e.Ended) -> None:
+        for call in self._calls.values():
+            self._check_call(call, event.at)
+        for model, offset in self._unfinished():
+            if not model.ever_delivered(offset):
+                broken(Invariant.NEVER_LOST, f"{model.share} {offset} never came")
+            broken(Invariant.DRAINS, f"{model.share} {offset} is not finished")
+
+    def _check_call(self, call: e.CallBegan, now: float) -> None:
+        late = now - call.deadline
+        if late > self._limits.grace:
+            broken(Invariant.CALLS_END, f"{call.what} takes {late:.3f} s longer than it may")
+
+
+_HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
+    e.Published: Checker._on_published,
+    e.Delivered: Checker._on_delivered,
+    e.Asked: Checker._on_asked,
+    e.Applied: Checker._on_applied,
+    e.LockLost: Checker._on_lock_lost,
+    e.Left: Checker._on_left,
+    e.Reset: Checker._on_reset,
+    e.Moved: Checker._on_moved,
+    e.Appended: Checker._on_appended,
+    e.Claimed: Checker._on_claimed,
+    e.Stored: Checker._on_stored,
+    e.Forgotten: Checker._on_forgotten,
+    e.WriteBegan: Checker._on_write_began,
+    e.WriteEnded: Checker._on_write_ended,
+    e.StateRead: Checker._on_state_read,
+    e.LogsRead: Checker._on_logs_read,
+    e.LagTold: Checker._on_lag_told,
+    e.CallBegan: Checker._on_call_began,
+    e.CallEnded: Checker._on_call_ended,
+    e.Counted: Checker._on_counted,
+    e.Healed: Checker._on_healed,
+    e.Ended: Checker._on_ended,
+}

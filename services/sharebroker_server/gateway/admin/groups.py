@@ -1,0 +1,170 @@
+"""Administration of groups: each group's part of a request goes to its coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.cluster.router import GROUP_COORDINATOR
+from sharebroker_server.gateway.clients.deadline import Deadline, persist, raise_moved
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.rpc.partition_errors import refusal
+
+if TYPE_CHECKING:
+    from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
+        GroupCoordinatorServiceAsyncStub as Stub,
+    )
+
+DescribedGroup = pb.ShareGroupDescribeResponse.DescribedGroup
+Deleted = pb.DeleteGroupsResponse.DeletableGroupResult
+Offsets = pb.DescribeShareGroupOffsetsResponse.Group
+
+
+class _Coded(Protocol):
+    """An answer with an error of its own."""
+
+    error_code: Any
+    error_message: str
+
+
+R = TypeVar("R", bound=_Coded)
+C = TypeVar("C", pb.AlterShareGroupOffsetsRequest, pb.DeleteShareGroupOffsetsRequest)
+
+
+async def list_groups(
+    gateway: Gateway, request: pb.ListGroupsRequest, deadline: Deadline
+) -> pb.ListGroupsResponse:
+    """The groups of all coordinators, by name. Raises KafkaError unless all are known."""
+
+    async def attempt(left: float) -> pb.ListGroupsResponse:
+        peers = gateway.router.group_coordinators()
+        answers = await asyncio.gather(*(peer.stub.ListGroups(request, timeout=left) for peer in peers))
+        shards = sorted({shard for answer in answers for shard in answer.shards})
+        gateway.router.check_all_answered(GROUP_COORDINATOR, shards)
+        found = {group.group_id: group for answer in answers for group in answer.groups}
+        return pb.ListGroupsResponse(groups=[found[group_id] for group_id in sorted(found)], shards=shards)
+
+    return await persist(attempt, lambda: None, deadline)
+
+
+async def describe_groups(
+    gateway: Gateway, request: pb.ShareGroupDescribeRequest, deadline: Deadline
+) -> pb.ShareGroupDescribeResponse:
+    """Describes each group."""
+
+    async def ask(
+        stub: Stub, group_id: str, left: float
+    ) -> Iterable[pb.ShareGroupDescribeResponse.DescribedGroup]:
+        one = pb.ShareGroupDescribeRequest(
+            group_ids=[group_id], include_authorized_operations=request.include_authorized_operations
+        )
+        return (await stub.ShareGroupDescribe(one, timeout=left)).groups
+
+    groups = await _each(gateway, request.group_ids, ask, DescribedGroup, deadline)
+    return pb.ShareGroupDescribeResponse(groups=groups)
+
+
+async def delete_groups(
+    gateway: Gateway, request: pb.DeleteGroupsRequest, deadline: Deadline
+) -> pb.DeleteGroupsResponse:
+    """Deletes each group."""
+
+    async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Deleted]:
+        epoch = request.group_epochs.get(group_id) or await _epoch(stub, group_id, left)
+        one = pb.DeleteGroupsRequest(group_ids=[group_id], group_epochs={group_id: epoch} if epoch else {})
+        return (await stub.DeleteGroups(one, timeout=left)).results
+
+    results = await _each(gateway, request.group_ids, ask, Deleted, deadline)
+    return pb.DeleteGroupsResponse(results=results)
+
+
+async def describe_offsets(
+    gateway: Gateway, request: pb.DescribeShareGroupOffsetsRequest, deadline: Deadline
+) -> pb.DescribeShareGroupOffsetsResponse:
+    """Start offsets and lag of each group."""
+    asked = {group.group_id: group for group in request.groups}
+
+    async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Offsets]:
+        one = pb.DescribeShareGroupOffsetsRequest(groups=[asked[group_id]])
+        return (await stub.DescribeShareGroupOffsets(one, timeout=left)).groups
+
+    groups = await _each(gateway, list(asked), ask, Offsets, deadline)
+    return pb.DescribeShareGroupOffsetsResponse(groups=groups)
+
+
+async def alter_offsets(
+    gateway: Gateway, request: pb.AlterShareGroupOffsetsRequest, deadline: Deadline
+) -> pb.AlterShareGroupOffsetsResponse:
+    """Moves start offsets of a group. Raises KafkaError."""
+
+    async def send(stub: Stub, left: float) -> pb.AlterShareGroupOffsetsResponse:
+        fenced = await _fenced(stub, request, left)
+        answer = await stub.AlterShareGroupOffsets(fenced, timeout=left)
+        raise_moved(answer.error_code, answer.error_message)
+        return answer
+
+    return await gateway.coordinators.of_group(request.group_id, send, deadline)
+
+
+async def delete_offsets(
+    gateway: Gateway, request: pb.DeleteShareGroupOffsetsRequest, deadline: Deadline
+) -> pb.DeleteShareGroupOffsetsResponse:
+    """Forgets topics of a group. Raises KafkaError."""
+
+    async def send(stub: Stub, left: float) -> pb.DeleteShareGroupOffsetsResponse:
+        fenced = await _fenced(stub, request, left)
+        answer = await stub.DeleteShareGroupOffsets(fenced, timeout=left)
+        raise_moved(answer.error_code, answer.error_message)
+        return answer
+
+    return await gateway.coordinators.of_group(request.group_id, send, deadline)
+
+
+async def _fenced(stub: Stub, change: C, left: float) -> C:
+    """A try of a change: it names the epoch of its group, so that one that comes late changes nothing.
+
+    Members would have it refused, but workers that are none must not find the group put back either. Whoever
+    asked still waits: what an earlier try did may be done again.
+    """
+    if change.HasField("group_epoch"):
+        return change
+    fenced = type(change)()
+    fenced.CopyFrom(change)
+    fenced.group_epoch = await _epoch(stub, change.group_id, left)
+    return fenced
+
+
+async def _epoch(stub: Stub, group_id: str, left: float) -> int:
+    """The epoch of a share group; 0 where there is none. Raises KafkaError."""
+    request = pb.ShareGroupDescribeRequest(group_ids=[group_id])
+    (group,) = (await stub.ShareGroupDescribe(request, timeout=left)).groups
+    code = ErrorCode(group.error_code)
+    if code not in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
+        raise KafkaError(code, group.error_message)
+    return group.group_epoch
+
+
+async def _each(
+    gateway: Gateway,
+    group_ids: Sequence[str],
+    ask: Callable[[Stub, str, float], Awaitable[Iterable[R]]],
+    answer: Callable[..., R],
+    deadline: Deadline,
+) -> list[R]:
+    """The answer for each group, in order; a group that could not be asked has the error in its own."""
+
+    async def one(group_id: str) -> R:
+        async def send(stub: Stub, left: float) -> R:
+            (result,) = await ask(stub, group_id, left)
+            raise_moved(result.error_code, result.error_message)
+            return result
+
+        try:
+            return await gateway.coordinators.of_group(group_id, send, deadline)
+        except KafkaError as error:
+            return answer(group_id=group_id, **refusal(error))
+
+    return list(await asyncio.gather(*map(one, group_ids)))

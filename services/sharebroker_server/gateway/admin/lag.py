@@ -1,0 +1,91 @@
+"""How many records wait for a group, also where it has not begun to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.config.reset import OffsetReset
+from sharebroker_server.gateway.admin.cluster import list_offsets
+from sharebroker_server.gateway.admin.groups import describe_offsets
+from sharebroker_server.gateway.clients.deadline import Deadline
+from sharebroker_server.gateway.context import Gateway
+
+_UNKNOWN: Final = -1
+_NONE: Final = -1
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+
+_Place = tuple[str, int]
+
+
+async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
+    """Records that the group has not finished, of one topic or of all that it reads ("").
+
+    A partition of which nothing is stored counts from where `share.auto.offset.reset` has the group begin;
+    with `latest` not at all, for that is decided when somebody reads. Raises KafkaError unless all is known.
+    """
+    request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
+    described = await describe_offsets(
+        gateway, pb.DescribeShareGroupOffsetsRequest(groups=[request]), deadline
+    )
+    (group,) = described.groups
+    _raise(group)
+    rows = {
+        (each.topic_id, row.partition): row
+        for each in group.topics
+        if each.topic_id and topic in ("", each.topic_name)
+        for row in each.partitions
+    }
+    for row in rows.values():
+        _raise(row)
+    known = {place: row.lag for place, row in rows.items() if row.lag != _UNKNOWN}
+    begins = _begins(gateway.catalog.group_config(group_id).offset_reset)
+    fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins != _LATEST else ()
+    return sum(known.values()) + await _records(gateway, sorted(fresh), begins, deadline)
+
+
+def _begins(reset: OffsetReset) -> int:
+    """The timestamp to ask a log for."""
+    at = {"latest": _LATEST, "earliest": _EARLIEST}
+    return at.get(reset.strategy, max(int(now() * 1000) - reset.duration_ms, 0))
+
+
+def _all_of(gateway: Gateway, topic: str) -> Iterable[_Place]:
+    found = gateway.catalog.topic(topic) if topic else None
+    return [] if found is None else [(found.topic_id, index) for index in range(found.partitions)]
+
+
+async def _records(gateway: Gateway, places: Sequence[_Place], since: int, deadline: Deadline) -> int:
+    """How many records there are from a timestamp on."""
+    begins = await _offsets(gateway, places, since, deadline)
+    ends = await _offsets(gateway, [place for place in places if begins[place] != _NONE], _LATEST, deadline)
+    return sum(max(end - begins[place], 0) for place, end in ends.items())
+
+
+async def _offsets(
+    gateway: Gateway, places: Sequence[_Place], timestamp: int, deadline: Deadline
+) -> dict[_Place, int]:
+    if not places:
+        return {}
+    asked = [
+        leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
+        for topic_id, partition in places
+    ]
+    found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=asked), deadline)
+    for row in found.partitions:
+        _raise(row)
+    return {(row.topic_id, row.partition): row.offset for row in found.partitions}
+
+
+def _raise(
+    answer: pb.DescribeShareGroupOffsetsResponse.Group
+    | pb.DescribeShareGroupOffsetsResponse.Partition
+    | leader.ListOffsetsResponse.Partition,
+) -> None:
+    if answer.error_code:
+        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)

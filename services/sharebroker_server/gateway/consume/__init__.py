@@ -1,0 +1,1 @@
+"""Consume streams and their unary counterparts, Acquire and Acknowledge."""

@@ -1,0 +1,139 @@
+"""A Consume stream: what the client and the group say; `Deliveries` does what the leaders say."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final
+from uuid import uuid4
+
+from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.catalog.names import check_group_id
+from sharebroker_server.gateway.consume.leader_fan_in import Deliveries
+from sharebroker_server.gateway.consume.membership import Identity, StreamMember
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.core.validation import (
+    acquire_mode,
+    check_bounds,
+    check_member_id,
+    check_topic_names,
+    refused,
+)
+from sharebroker_server.gateway.core.values import SessionKey
+
+_MOST: Final = 2**31 - 1
+
+
+async def consume(
+    gateway: Gateway, requests: AsyncIterator[pb.ConsumeRequest], client_host: str
+) -> AsyncGenerator[pb.ConsumeResponse, None]:
+    """Serve a Consume stream until the client's side ends. Raises KafkaError."""
+    first = await anext(requests, pb.ConsumeRequest())
+    check_first(first)
+    stream = ConsumeStream(gateway, first.subscribe, client_host)
+    with gateway.serving(stream.fail):
+        try:
+            stream.start(first, requests)
+            async for response in stream.responses():
+                yield response
+        finally:
+            await stream.stop()
+
+
+def check_first(first: pb.ConsumeRequest) -> None:
+    """Raises INVALID_REQUEST or INVALID_TOPIC_EXCEPTION unless the message opens a stream."""
+    if not first.HasField("subscribe"):
+        raise refused("subscribe", "The first message of a Consume stream must subscribe.")
+    subscribe = first.subscribe
+    check_group_id(subscribe.group_id, "subscribe.group_id")
+    check_bounds("subscribe.batch_size", subscribe.batch_size, 0, _MOST)
+    acquire_mode(subscribe.acquire_mode, "subscribe.acquire_mode")
+    if subscribe.HasField("rack_id") and not subscribe.rack_id:
+        raise refused("subscribe.rack_id", "The rack id must not be empty; leave it out.")
+    if subscribe.member_id or not subscribe.topics:
+        check_member_id(subscribe.member_id, "subscribe.member_id")
+    check_topic_names("subscribe.topics", subscribe.topics)
+
+
+class ConsumeStream:
+    """One consumer. With topics the gateway runs its membership, else the client sends its assignment."""
+
+    def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
+        self._gateway = gateway
+        self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
+        self._granted = 0
+        self._tasks = Tasks(self.fail)
+        self._deliveries = Deliveries(gateway, subscribe, self._key.member_id, self._tasks)
+        self._member = self._membership(subscribe, client_host) if subscribe.topics else None
+
+    def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
+        """Begin to serve."""
+        if self._member is None:
+            self._tell(0, frozenset())
+        else:
+            self._tasks.spawn(self._member.run())
+        self._tasks.spawn(self._read(first, requests))
+
+    def responses(self) -> AsyncIterator[pb.ConsumeResponse]:
+        """The messages to the client. Raises the KafkaError that ends the stream."""
+        return aiter(self._deliveries.outbox)
+
+    def fail(self, error: BaseException) -> None:
+        """End the stream with an error."""
+        self._deliveries.outbox.fail(error)
+
+    async def stop(self) -> None:
+        """End every task; leaders release what the member holds, then it leaves its group."""
+        await self._tasks.stop()
+        if self._member is not None:
+            self._gateway.background(self._member.leave(), "a member could not leave its group")
+
+    async def _read(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
+        await self._take(first)
+        async for request in requests:
+            if request.HasField("subscribe"):
+                raise refused("subscribe", "A Consume stream subscribes once, in its first message.")
+            await self._take(request)
+        await self._deliveries.finish()
+
+    async def _take(self, request: pb.ConsumeRequest) -> None:
+        self._granted += request.credit
+        if self._granted < 0:
+            raise refused("credit", "No more credit can be taken back than was granted.")
+        check_bounds("credit", self._deliveries.outstanding + request.credit, -_MOST, _MOST)
+        if request.HasField("assignment"):
+            if self._member is not None:
+                raise refused("assignment", "The gateway runs this membership and gets the assignment.")
+            parts = request.assignment.partitions
+            self._deliveries.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
+        await self._deliveries.take(request)
+
+    def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
+        rack_id = subscribe.rack_id if subscribe.HasField("rack_id") else None
+        identity = Identity(self._key, rack_id, subscribe.client_id, client_host, str(uuid4()))
+        topics = frozenset(subscribe.topics)
+        return StreamMember(self._gateway.coordinators, identity, topics, self._assigned_by_group)
+
+    def _assigned_by_group(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
+        self._deliveries.assign(partitions)
+        self._tell(epoch, partitions)
+
+    def _tell(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
+        topics: dict[str, list[int]] = {}
+        for topic_id, partition in sorted(partitions):
+            topics.setdefault(topic_id, []).append(partition)
+        subscribed = pb.ConsumeResponse.Subscribed(
+            member_id=self._key.member_id,
+            member_epoch=epoch,
+            assignment=[self._topic_partitions(topic_id, parts) for topic_id, parts in topics.items()],
+            acquisition_lock_timeout_ms=self._gateway.lock_timeout_ms(self._key.group_id),
+        )
+        self._tasks.spawn(self._deliveries.outbox.put(pb.ConsumeResponse(subscribed=subscribed)))
+
+    def _topic_partitions(self, topic_id: str, partitions: list[int]) -> TopicPartitions:
+        topic = self._gateway.catalog.topic_by_id(topic_id)
+        return TopicPartitions(
+            topic_id=topic_id, topic_name=topic.name if topic else "", partitions=partitions
+        )

@@ -1,0 +1,99 @@
+"""What a request must be like before anything is done for it. Refusals are KafkaErrors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquireMode
+from sharebroker_server.catalog.names import check_topic_name
+
+MEMBER_ID_LENGTH: Final = 36
+RELEASE: Final = 2
+RENEW: Final = 4
+_MODES: Final = {int(mode): mode for mode in AcquireMode}
+LONGEST_DELAY_MS: Final = 24 * 3_600_000
+"""A released record is kept back for no longer."""
+
+
+def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
+    """The error for one field that cannot be accepted."""
+    return KafkaError(code, message, violations=[FieldViolation(field, message)])
+
+
+def check_member_id(member_id: str, field: str = "member_id") -> None:
+    """Raises INVALID_REQUEST unless it has 1 to 36 characters (Kafka: KafkaApis)."""
+    if not 1 <= len(member_id) <= MEMBER_ID_LENGTH:
+        raise refused(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
+
+
+def check_topic_names(field: str, names: Iterable[str]) -> None:
+    """Raises INVALID_TOPIC_EXCEPTION for the first name that no topic can have."""
+    for index, name in enumerate(names):
+        check_topic_name(name, f"{field}[{index}]")
+
+
+def check_bounds(field: str, value: int, low: int, high: int) -> None:
+    """Raises INVALID_REQUEST unless low <= value <= high."""
+    if not low <= value <= high:
+        raise refused(field, f"{field} is {value}; {low} to {high} is allowed.")
+
+
+def acquire_mode(mode: int, field: str = "share_acquire_mode") -> AcquireMode:
+    """The mode of this number. Raises INVALID_REQUEST where there is none."""
+    if mode not in _MODES:
+        raise refused(field, f"{mode} is not an acquire mode.")
+    return _MODES[mode]
+
+
+def check_delay(field: str, delay_ms: int, kind: int) -> None:
+    """Raises INVALID_REQUEST for a delay that is too long, or of anything but a release."""
+    check_bounds(field, delay_ms, 0, LONGEST_DELAY_MS if kind == RELEASE else 0)
+
+
+def check_renewing_fetch(**sizes: int) -> None:
+    """A fetch that renews does not fetch: every size is 0, else INVALID_REQUEST (KIP-1222)."""
+    wrong = [name for name, value in sizes.items() if value != 0]
+    if wrong:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A fetch that renews acknowledgements has no sizes and no wait.",
+            violations=[FieldViolation(name, "Must be 0 with is_renew_ack.") for name in wrong],
+        )
+
+
+def batches_refusal(batches: Sequence[AckBatch], *, renew_allowed: bool) -> str | None:
+    """Why a partition's acknowledgement batches cannot be taken; None when they can.
+
+    Kafka: KafkaApis.validateAcknowledgementBatches. Batches may touch by one offset, as there.
+    """
+    end = -1
+    for batch in batches:
+        if batch.first < -1:
+            return f"Offsets are 0 or more, not {batch.first}."
+        if batch.first > batch.last:
+            return f"Offsets run backwards: {batch.first} to {batch.last}."
+        if batch.first < end:
+            return f"Offsets overlap: a batch begins at {batch.first}, the one before ends at {end}."
+        end = batch.last
+        problem = _types_refusal(batch, renew_allowed=renew_allowed)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _types_refusal(batch: AckBatch, *, renew_allowed: bool) -> str | None:
+    if not batch.types:
+        return "acknowledge_types is empty."
+    count = batch.last - batch.first + 1
+    if len(batch.types) not in (1, count):
+        return (
+            f"acknowledge_types has {len(batch.types)} entries for {count} offsets; 1 or {count} are allowed."
+        )
+    for kind in batch.types:
+        if not 0 <= kind <= RENEW:
+            return f"{kind} is not an acknowledge type."
+        if kind == RENEW and not renew_allowed:
+            return "RENEW needs is_renew_ack."
+    return None

@@ -1,0 +1,1 @@
+"""The gRPC listener: servicers that translate messages and call the middle packages."""

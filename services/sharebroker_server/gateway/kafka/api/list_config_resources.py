@@ -1,0 +1,48 @@
+"""ListConfigResources (74): what has settings; in version 0 subscriptions to clients' metrics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.records import ResourceType
+from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.helpers.topics import topics
+from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+
+_R = response_shapes(74)
+_BROKER_LOGGER: Final = 8
+_CLIENT_METRICS: Final = 16
+_KINDS: Final = (ResourceType.TOPIC, ResourceType.BROKER, _BROKER_LOGGER, _CLIENT_METRICS, ResourceType.GROUP)
+
+
+async def handle(call: Call) -> Message:
+    """Raises UNSUPPORTED_VERSION for a kind that is not known."""
+    asked = [_CLIENT_METRICS] if call.version == 0 else call.request.resource_types or _KINDS
+    if unknown := set(asked) - set(_KINDS):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown types of resources: {sorted(unknown)}.")
+    return _R.ListConfigResourcesResponse(
+        config_resources=[
+            _R.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in dict.fromkeys(asked)
+            for name in _names(call, kind)
+        ]
+    )
+
+
+def _names(call: Call, kind: int) -> Iterable[str]:
+    if kind == ResourceType.TOPIC:
+        return [topic.name for topic in topics(call)]
+    if kind == ResourceType.BROKER:
+        return map(str, call.view.brokers)
+    if kind == ResourceType.GROUP:
+        return call.gateway.catalog.catalog.configured(ResourceType.GROUP)
+    return ()
+
+
+def _refuse(_call: Call, error: KafkaError) -> Message:
+    return _R.ListConfigResourcesResponse(error_code=error.code)
+
+
+API = Api(74, (0, 1), handle, _refuse)

@@ -1,0 +1,1 @@
+"""The cluster as Kafka clients see it: brokers, leaders, replicas."""

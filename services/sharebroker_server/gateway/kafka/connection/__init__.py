@@ -1,0 +1,1 @@
+"""The Kafka listener: sockets, request and response buffers, bounds."""

@@ -1,0 +1,1 @@
+"""From request bytes to a handler and from its response to bytes."""

@@ -1,0 +1,96 @@
+"""Settings as Kafka's clients name them: resources by number, changes by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from typing import Any, Final, cast
+
+from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.records import ConfigResource, ResourceType
+from sharebroker_server.gateway.kafka.dispatch.call import Call
+from sharebroker_server.gateway.kafka.helpers.per_item import check_once
+
+Change = pb.IncrementalAlterConfigsRequest.Config
+
+
+class Operation(IntEnum):
+    """What is done to a property (Kafka: `AlterConfigOp.OpType`)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+_SET: Final = pb.CONFIG_OPERATION_UNSPECIFIED
+_EDITS: Final = {
+    Operation.APPEND: pb.CONFIG_OPERATION_APPEND,
+    Operation.SUBTRACT: pb.CONFIG_OPERATION_SUBTRACT,
+}
+
+
+def config_resource(call: Call, kind: int, name: str) -> ConfigResource:
+    """The resource of a request. Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION."""
+    try:
+        resource = ConfigResource(ResourceType(kind), name)
+    except ValueError:
+        raise _invalid(f"Settings of resources of type {kind} are not kept here.") from None
+    if resource.type is ResourceType.TOPIC:
+        check_topic_name(name)
+    elif resource.type is ResourceType.GROUP and not name:
+        raise _invalid("The group id must not be empty.")
+    elif resource.type is ResourceType.BROKER and name not in ("", str(call.view.me)):
+        raise _invalid(f"Unexpected broker id, expected {call.view.me} or empty string, but received {name}.")
+    return resource
+
+
+def altered(
+    resource: ConfigResource, changes: Iterable[Change], *, replace: bool
+) -> pb.IncrementalAlterConfigsRequest.Resource:
+    """What the owner of the catalog is asked for."""
+    return pb.IncrementalAlterConfigsRequest.Resource(
+        resource_type=cast("pb.ResourceType.ValueType", int(resource.type)),
+        resource_name=resource.name,
+        configs=changes,
+        replace=replace,
+    )
+
+
+def replacing(configs: Iterable[Any]) -> Iterator[Change]:
+    """AlterConfigs: every property has a value. Raises INVALID_REQUEST."""
+    for name, config in _named_once(configs).items():
+        yield Change(name=name, value=_value(config))
+
+
+def changing(configs: Iterable[Any]) -> Iterator[Change]:
+    """IncrementalAlterConfigs. Raises INVALID_REQUEST."""
+    for name, config in _named_once(configs).items():
+        try:
+            operation = Operation(config.config_operation)
+        except ValueError:
+            raise _invalid(f"Unknown operation {config.config_operation} on {name}.") from None
+        if operation is Operation.DELETE:
+            yield Change(name=name)
+        else:
+            yield Change(name=name, value=_value(config), config_operation=_EDITS.get(operation, _SET))
+
+
+def _named_once(configs: Iterable[Any]) -> dict[str, Any]:
+    configs = list(configs)
+    once = check_once((config.name for config in configs), "config key")
+    for config in configs:
+        once(config.name)
+    return {config.name: config for config in configs}
+
+
+def _value(config: Any) -> str:
+    if config.value is None:
+        raise _invalid(f"Null value not supported for: {config.name}")
+    return str(config.value)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -1,0 +1,1 @@
+"""Response caches for the repeated requests of idle clients."""

@@ -1,0 +1,1 @@
+"""Planned batches for engines such as Spark."""

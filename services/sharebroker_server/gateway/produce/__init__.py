@@ -1,0 +1,1 @@
+"""Produce, Publish, idempotent producers and transactions."""

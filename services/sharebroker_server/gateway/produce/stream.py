@@ -1,0 +1,92 @@
+"""ProduceStream: many batches on their way at once, each answered when it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+
+from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_server.aio.tasks import Tasks
+from sharebroker_server.gateway.clients.deadline import Deadline
+from sharebroker_server.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
+from sharebroker_server.gateway.context import Gateway
+from sharebroker_server.gateway.produce.append import produce
+from sharebroker_server.gateway.send_queue import Outbox
+
+
+async def produce_stream(
+    gateway: Gateway, requests: AsyncIterator[pb.ProduceStreamRequest]
+) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
+    """Serve a ProduceStream until the client's side ends and all is answered."""
+    stream = _ProduceStream(gateway)
+    try:
+        stream.start(requests)
+        async for response in stream.outbox:
+            yield response
+    finally:
+        await stream.stop()
+
+
+class _ProduceStream:
+    """A partition's batches are appended in the order of the requests: one waits for those before it that
+    name a partition of its own, whatever they have to look up or to try again.
+
+    The client is read only while less than IN_FLIGHT_BYTES are under way.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.outbox: Outbox[pb.ProduceStreamResponse] = Outbox(UNSENT_MESSAGES)
+        self._gateway = gateway
+        self._tasks = Tasks(self.outbox.fail)
+        self._last: dict[tuple[str, int], asyncio.Event] = {}
+        self._in_flight = 0
+        self._landed = asyncio.Event()
+
+    def start(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+        self._tasks.spawn(self._read(requests))
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _read(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
+        async for request in requests:
+            size = request.ByteSize()
+            await self._until_below(IN_FLIGHT_BYTES)
+            self._in_flight += size
+            self._tasks.spawn(self._produce(request, size))
+        await self._until_below(1)
+        await self.outbox.end()
+
+    async def _until_below(self, limit: int) -> None:
+        while self._in_flight >= limit:
+            self._landed.clear()
+            await self._landed.wait()
+
+    async def _produce(self, request: pb.ProduceStreamRequest, size: int) -> None:
+        async with self._turn(request.produce):
+            response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
+        await self.outbox.put(pb.ProduceStreamResponse(id=request.id, produce=response))
+        self._in_flight -= size
+        self._landed.set()
+
+    @asynccontextmanager
+    async def _turn(self, request: pb.ProduceRequest) -> AsyncIterator[None]:
+        """Entered when every earlier request about one of the partitions has left."""
+        partitions = {
+            (topic.topic_id or topic.name, part.index)
+            for topic in request.topic_data
+            for part in topic.partition_data
+        }
+        before = {self._last[partition] for partition in partitions if partition in self._last}
+        done = asyncio.Event()
+        self._last |= dict.fromkeys(partitions, done)
+        try:
+            for earlier in before:
+                await earlier.wait()
+            yield
+        finally:
+            done.set()
+            for partition in partitions:
+                if self._last[partition] is done:
+                    del self._last[partition]

@@ -1,0 +1,1 @@
+"""ShareFetch and ShareAcknowledge: share sessions over several leaders."""

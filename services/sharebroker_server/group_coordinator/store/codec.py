@@ -1,0 +1,231 @@
+"""Group records as protobuf (protos/sharebroker/storage/v1/group.proto).
+
+Partitions of a topic that are to be initialised stand in one entry for each time since when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from sharebroker_protocol.storage.v1 import group_pb2 as pb
+from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumers.pending import PendingRecord, TransactionEndRecord
+from sharebroker_server.group_coordinator.core.model import Assignment, Profile, TopicState
+from sharebroker_server.group_coordinator.core.records import (
+    CurrentRecord,
+    FloorRecord,
+    GroupRecord,
+    MemberRecord,
+    Record,
+    StateRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from sharebroker_server.group_coordinator.store.consumers import (
+    end_record,
+    message_of,
+    offset_record,
+    pending_record,
+)
+
+_State = pb.GroupStatePartitionMetadata
+_KIND: Final = pb.GroupRecord.Kind
+
+
+class GroupCodec:
+    """One entry of a group shard's log."""
+
+    def encode(self, record: Record) -> bytes:
+        """The payload of a record."""
+        return _message(record).SerializeToString()
+
+    def decode(self, payload: bytes) -> Record:
+        """The record of a payload; raises ValueError when it is none."""
+        try:
+            message = pb.GroupRecord.FromString(payload)
+        except DecodeError as broken:
+            raise ValueError("not a record of a group") from broken
+        return _record(message)
+
+
+def _message(record: Record) -> pb.GroupRecord:
+    match record:
+        case GroupRecord(group_id):
+            return pb.GroupRecord(kind=_KIND.KIND_METADATA, group_id=group_id, metadata=_metadata(record))
+        case MemberRecord(group_id, member_id, profile):
+            return pb.GroupRecord(
+                kind=_KIND.KIND_MEMBER,
+                group_id=group_id,
+                member_id=member_id,
+                member=_member(profile) if profile else None,
+            )
+        case TargetEpochRecord(group_id, assignment_epoch):
+            return pb.GroupRecord(
+                kind=_KIND.KIND_TARGET_ASSIGNMENT_METADATA,
+                group_id=group_id,
+                target_assignment_metadata=pb.GroupTargetAssignmentMetadata(
+                    assignment_epoch=assignment_epoch
+                ),
+            )
+        case TargetRecord(group_id, member_id, target):
+            return pb.GroupRecord(
+                kind=_KIND.KIND_TARGET_ASSIGNMENT_MEMBER,
+                group_id=group_id,
+                member_id=member_id,
+                target_assignment_member=pb.GroupTargetAssignmentMember(topic_partitions=_partitions(target)),
+            )
+        case CurrentRecord(group_id, member_id):
+            return pb.GroupRecord(
+                kind=_KIND.KIND_CURRENT_MEMBER_ASSIGNMENT,
+                group_id=group_id,
+                member_id=member_id,
+                current_member_assignment=_current(record),
+            )
+        case OffsetRecord() | PendingRecord() | TransactionEndRecord():
+            return message_of(record)
+        case FloorRecord(epoch):
+            return pb.GroupRecord(kind=_KIND.KIND_EPOCH_FLOOR, epoch_floor=pb.GroupEpochFloor(epoch=epoch))
+        case _:
+            return pb.GroupRecord(
+                kind=_KIND.KIND_STATE_PARTITION_METADATA,
+                group_id=record.group_id,
+                state_partition_metadata=_state(record.topics),
+            )
+
+
+def _metadata(record: GroupRecord) -> pb.GroupMetadata | None:
+    if record.epoch is None:
+        return None
+    return pb.GroupMetadata(
+        epoch=record.epoch, metadata_hash=record.metadata_hash, since_epoch=record.since_epoch
+    )
+
+
+def _member(profile: Profile) -> pb.GroupMember:
+    return pb.GroupMember(
+        rack_id=profile.rack_id or "",
+        client_id=profile.client_id,
+        client_host=profile.client_host,
+        subscribed_topic_names=sorted(profile.subscribed),
+        stream_id=profile.stream_id,
+    )
+
+
+def _current(record: CurrentRecord) -> pb.GroupCurrentMemberAssignment:
+    return pb.GroupCurrentMemberAssignment(
+        member_epoch=record.epoch,
+        previous_member_epoch=record.previous_epoch,
+        assigned_partitions=_partitions(record.assigned),
+    )
+
+
+def _partitions(assignment: Assignment) -> list[pb.GroupTopicPartitions]:
+    return [
+        pb.GroupTopicPartitions(topic_id=topic_id, partitions=sorted(some))
+        for topic_id, some in sorted(assignment.items())
+    ]
+
+
+def _state(topics: Mapping[str, TopicState]) -> _State:
+    state = _State()
+    for topic_id, topic in sorted(topics.items()):
+
+        def entry(
+            partitions: Iterable[int], since: int, topic_id: str = topic_id, name: str = topic.name
+        ) -> _State.Topic:
+            return _State.Topic(
+                topic_id=topic_id, topic_name=name, partitions=sorted(partitions), since_ms=since
+            )
+
+        known = entry(topic.initialized, topic.known_since)
+        known.since_epoch = topic.since_epoch
+        state.initialized.append(known)
+        for since in sorted(set(topic.initializing.values())):
+            state.initializing.append(
+                entry((p for p, then in topic.initializing.items() if then == since), since)
+            )
+        if topic.deleting:
+            state.deleting.append(entry(topic.deleting, topic.known_since))
+    return state
+
+
+def _record(message: pb.GroupRecord) -> Record:
+    group_id, member_id = message.group_id, message.member_id
+    match message.WhichOneof("value"):
+        case "metadata":
+            group = message.metadata
+            return GroupRecord(group_id, group.epoch, group.metadata_hash, group.since_epoch)
+        case "member":
+            return MemberRecord(group_id, member_id, _profile(message.member))
+        case "target_assignment_metadata":
+            return TargetEpochRecord(group_id, message.target_assignment_metadata.assignment_epoch)
+        case "target_assignment_member":
+            target = message.target_assignment_member
+            return TargetRecord(group_id, member_id, _assignment(target.topic_partitions))
+        case "current_member_assignment":
+            current = message.current_member_assignment
+            return CurrentRecord(
+                group_id,
+                member_id,
+                current.member_epoch,
+                current.previous_member_epoch,
+                _assignment(current.assigned_partitions),
+            )
+        case "state_partition_metadata":
+            return StateRecord(group_id, dict(_topics(message.state_partition_metadata)))
+        case "epoch_floor":
+            return FloorRecord(message.epoch_floor.epoch)
+        case "committed_offset":
+            return offset_record(message)
+        case "pending_offset":
+            return pending_record(message)
+        case "transaction_end":
+            return end_record(message)
+        case _:
+            return _tombstone(message)
+
+
+def _tombstone(message: pb.GroupRecord) -> Record:
+    if message.kind == _KIND.KIND_METADATA:
+        return GroupRecord(message.group_id, None)
+    if message.kind == _KIND.KIND_MEMBER:
+        return MemberRecord(message.group_id, message.member_id, None)
+    if message.kind == _KIND.KIND_COMMITTED_OFFSET:
+        return offset_record(message)
+    raise ValueError(f"a record of a group without a value: kind {message.kind}")
+
+
+def _profile(member: pb.GroupMember) -> Profile:
+    return Profile(
+        member.rack_id or None,
+        member.client_id,
+        member.client_host,
+        frozenset(member.subscribed_topic_names),
+        member.stream_id,
+    )
+
+
+def _assignment(some: Iterable[pb.GroupTopicPartitions]) -> Assignment:
+    return {entry.topic_id: frozenset(entry.partitions) for entry in some}
+
+
+def _topics(state: _State) -> Iterator[tuple[str, TopicState]]:
+    initializing: dict[str, dict[int, int]] = {}
+    for entry in state.initializing:
+        initializing.setdefault(entry.topic_id, {}).update(dict.fromkeys(entry.partitions, entry.since_ms))
+    deleting = {entry.topic_id: frozenset(entry.partitions) for entry in state.deleting}
+    for entry in state.initialized:
+        yield (
+            entry.topic_id,
+            TopicState(
+                entry.topic_name,
+                entry.since_ms,
+                initializing.get(entry.topic_id, {}),
+                frozenset(entry.partitions),
+                deleting.get(entry.topic_id, frozenset()),
+                entry.since_epoch,
+            ),
+        )

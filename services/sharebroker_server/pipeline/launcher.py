@@ -1,0 +1,73 @@
+"""Runs the pipeline in Spark's environment.
+
+Usage: `python -m sharebroker_server.pipeline.launcher run|dry-run SPEC REPORT`.
+
+One Spark with a door for Spark Connect, on a free port of this machine; `spark-pipelines`, which speaks to
+that door; and the report, from the tables it left. Ends with all its processes when its standard input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from sharebroker_server.pipeline.report.write import write_report
+
+TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
+_ENDED: Final = 143
+_SERVICE: Final = "org.apache.spark.sql.connect.service.SparkConnectService"
+_CONNECT: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
+
+
+def main() -> int:
+    """Runs it; the exit code of `spark-pipelines` where that is not 0."""
+    command, spec, report = sys.argv[1:]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
+    _end_with_input()
+    os.environ[TOKEN] = secrets.token_hex(16)  # others on this machine shall not use the door
+    spark: Any = (
+        SparkSession.builder.config("spark.plugins", _CONNECT)
+        .config("spark.connect.grpc.binding.address", "127.0.0.1")
+        .config("spark.connect.grpc.binding.port", "0")
+        .getOrCreate()
+    )
+    try:
+        door = getattr(getattr(spark._jvm, f"{_SERVICE}$"), "MODULE$")
+        code = _pipelines(command, spec, f"sc://localhost:{door.localPort()}")
+        if code == 0 and command == "run":
+            write_report(spark, Path(report))
+        return code
+    finally:
+        with contextlib.suppress(Py4JError, OSError):  # Java heard the signal, too
+            spark.stop()
+
+
+def _pipelines(command: str, spec: str, remote: str) -> int:
+    """Spark's own command; what it says goes where ours goes."""
+    python = [sys.executable, "-u", "-m", "pyspark.pipelines.cli", command, "--spec", spec]
+    return subprocess.run(python, env={**os.environ, "SPARK_REMOTE": remote}, check=False).returncode
+
+
+def _end_with_input() -> None:
+    """The process that started us is gone, however: so are we and what we started, a group of processes."""
+
+    def wait() -> None:
+        while os.read(0, 1024):
+            pass
+        os.killpg(0, signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

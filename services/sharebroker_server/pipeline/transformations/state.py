@@ -1,0 +1,120 @@
+"""The state log as a table, folded anew and compared; and the health of the queues it is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark import pipelines as dp
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from sharebroker_server.pipeline import folding
+from sharebroker_server.pipeline.core.sql import looked_up
+from sharebroker_server.pipeline.settings import DEFAULT_LIMIT, Settings
+
+spark: Any = SparkSession.active()
+settings = Settings.of(spark)
+_PLACE = "`group`, topic, partition"
+
+
+@dp.materialized_view(
+    comment="Each share-partition's state: its log, what that comes to, and the answer beside it."
+)
+def state_folded() -> DataFrame:
+    """A row a share-partition, as it is once bronze has what there was to read: `read_before` records.
+
+    `to` tells Spark the columns, which a definition may not ask for.
+    """
+    log = (
+        spark.read.format("sharegroup-state")
+        .option("bootstrap", settings.server)
+        .option("groups", settings.watch)
+        .option("topics", settings.topic)
+        .load()
+        .to(from_arrow_schema(folding.LOG))
+    )
+    folded = log.groupBy(*folding.PLACE).applyInArrow(folding.folded, from_arrow_schema(folding.FOLDED))
+    return folded.crossJoin(spark.sql("SELECT count(*) AS read_before FROM bronze_flights"))
+
+
+@dp.materialized_view(comment="Checkpoints and deltas as they lie in the log, and the coordinator's answer.")
+def state_log() -> DataFrame:
+    """A row for each run of offsets that a record tells of."""
+    return spark.sql(f"SELECT {_PLACE}, inline(log) FROM state_folded")
+
+
+@dp.materialized_view(comment="Where the log, folded anew, and the coordinator's answer differ.")
+def state_differences() -> DataFrame:
+    """A row a difference: no rows where all is well."""
+    return spark.sql(f"SELECT {_PLACE}, inline(differences) FROM state_folded")
+
+
+@dp.materialized_view(
+    comment="What the log still tells of offsets: their fate, deliveries, and when they ended."
+)
+def state_history() -> DataFrame:
+    """Also of offsets that the start offset has passed since."""
+    return spark.sql(f"SELECT {_PLACE}, inline(history) FROM state_folded")
+
+
+@dp.materialized_view(
+    comment="Records set aside, or about to be: archived, or at their group's delivery limit."
+)
+def gold_poison() -> DataFrame:
+    """A row for each run of offsets, with the first one's value where the pipeline got it."""
+    limit = looked_up(settings.limits, "h.`group`", DEFAULT_LIMIT)
+    return spark.sql(f"""
+        SELECT h.`group`, h.topic, h.partition, h.first_offset, h.last_offset, h.delivery_count,
+               IF(h.fate = 'archived', 'archived', 'at the delivery limit') AS why,
+               left(make_valid_utf8(CAST(b.value AS STRING)), 200) AS value
+        FROM state_history h LEFT JOIN bronze_flights b
+          ON h.topic = b.topic AND h.partition = b.partition AND h.first_offset = b.offset
+        WHERE h.fate = 'archived' OR (h.fate = 'available' AND h.delivery_count >= {limit})
+    """)
+
+
+@dp.materialized_view(comment="Seconds from publishing to acceptance, of what the log still tells of.")
+def gold_publish_to_accept() -> DataFrame:
+    """A row a group; passed records are those that ended without the log saying how, nearly all accepted."""
+    return spark.sql("""
+        WITH ended AS (
+          SELECT `group`, topic, partition, finished_at,
+                 explode(sequence(first_offset, last_offset)) AS offset
+          FROM state_history WHERE finished_at IS NOT NULL AND fate IN ('accepted', 'passed')
+        ), timed AS (
+          SELECT e.`group`, e.topic,
+                 timestampdiff(MILLISECOND, b.timestamp, e.finished_at) / 1000D AS seconds
+          FROM ended e JOIN bronze_flights b USING (topic, partition, offset)
+        )
+        SELECT `group`, topic, count(*) AS records, percentile_approx(seconds, 0.5) AS seconds_p50,
+               percentile_approx(seconds, 0.95) AS seconds_p95, max(seconds) AS seconds_max
+        FROM timed GROUP BY `group`, topic
+    """)
+
+
+@dp.materialized_view(comment="Each group's work on the topic, by its state log.")
+def gold_queue_health() -> DataFrame:
+    """Counts of records; deliveries are of those records that the log counts them of."""
+    size = "(last_offset - first_offset + 1)"
+    return spark.sql(f"""
+        WITH ranges AS (
+          SELECT *, {size} AS records, delivery_count * {size} AS deliveries FROM state_history
+        )
+        SELECT v.`group`, v.topic, v.share_partitions, v.log_records, v.passed, v.differences,
+               coalesce(r.accepted, 0) AS accepted, coalesce(r.archived, 0) AS archived,
+               coalesce(r.to_try_again, 0) AS to_try_again,
+               round(r.deliveries / r.counted, 4) AS deliveries_per_record,
+               round(1 - r.counted / r.deliveries, 4) AS redelivery_rate
+        FROM (
+          SELECT `group`, topic, count(*) AS share_partitions, sum(records) AS log_records,
+                 sum(greatest(coalesce(start_offset, 0), 0)) AS passed, sum(size(differences)) AS differences
+          FROM state_folded GROUP BY `group`, topic
+        ) v LEFT JOIN (
+          SELECT `group`, topic,
+                 sum(IF(fate = 'accepted', records, 0)) AS accepted,
+                 sum(IF(fate = 'archived', records, 0)) AS archived,
+                 sum(IF(fate = 'available' AND delivery_count > 0, records, 0)) AS to_try_again,
+                 sum(IF(delivery_count > 0, records, 0)) AS counted, sum(deliveries) AS deliveries
+          FROM ranges GROUP BY `group`, topic
+        ) r ON v.`group` = r.`group` AND v.topic = r.topic
+    """)

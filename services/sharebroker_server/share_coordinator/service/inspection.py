@@ -1,0 +1,75 @@
+"""A share-partition's state as it lies in the shard's log, beside the one in memory."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
+from sharebroker_server.coordinator_runtime.load_failures import MEND
+from sharebroker_server.coordinator_runtime.shard import ShardRuntime
+from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
+from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
+from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.records import (
+    CheckpointTombstone,
+    ShareCheckpoint,
+    ShareRecord,
+)
+from sharebroker_server.share_coordinator.core.state import ShareState
+from sharebroker_server.share_coordinator.service.messages import folded_record, log_record
+from sharebroker_server.stream_log.port import LogUnavailable
+
+Shard = ShardRuntime[Command, ShareRecord, Reply]
+Entries = list[tuple[int, ShareRecord]]
+
+_LOOKS: Final = 3
+"""Between the look at memory and the look at the log, a checkpoint may be written, the last trimmed."""
+
+
+async def inspect(shard: Shard, key: SharePartitionKey, timeout: float) -> pb.InspectShareGroupStateResponse:
+    """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE."""
+    for _ in range(_LOOKS):
+        live = cast("Inspection", await shard.write(Inspect(key), timeout=timeout))
+        entries = await _entries(shard, key, live)
+        folded = _fold(key, entries)
+        if folded == live.state:
+            break
+    return pb.InspectShareGroupStateResponse(
+        records=[log_record(position, record) for position, record in entries],
+        folded=None if folded is None else folded_record(folded),
+        consistent=folded == live.state,
+        live=None if live.state is None else folded_record(live.state),
+    )
+
+
+async def _entries(shard: Shard, key: SharePartitionKey, live: Inspection) -> Entries:
+    """The latest checkpoint or its tombstone, and what follows of the same key, up to the live position."""
+    entries: Entries = []
+    after = live.state.checkpoint_position - 1 if live.state else 0
+    while page := await _page(shard, after):
+        for position, record in page:
+            if record.key != key or position > live.last_position:
+                continue
+            if isinstance(record, ShareCheckpoint | CheckpointTombstone):
+                entries = []
+            entries.append((position, record))
+        after = page[-1][0]
+    return entries
+
+
+async def _page(shard: Shard, after: int) -> Entries:
+    try:
+        return await shard.read(after)
+    except LogUnavailable as error:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log cannot be read: {error}") from error
+    except ValueError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{MEND}") from error
+
+
+def _fold(key: SharePartitionKey, entries: Entries) -> ShareState | None:
+    machine = ShareCoordinatorMachine(Rules())
+    for position, record in entries:
+        machine.apply(record, position)
+    return cast("Inspection", machine.decide(Inspect(key), 0.0).reply).state

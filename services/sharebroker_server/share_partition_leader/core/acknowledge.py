@@ -1,0 +1,238 @@
+"""Acknowledgements: is a request well formed, may this member say that, and what does it want changed.
+
+Nothing takes effect here: runs are marked with the transition that waits for the share coordinator, and
+renewals are collected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
+from typing import Final
+
+from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AckBatch, AckType, RecordState
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    NOBODY,
+    InFlight,
+    Lock,
+    Run,
+    Transition,
+)
+from sharebroker_server.share_partition_leader.core.states import (
+    EVENT_OF_ACK,
+    TRANSITIONS,
+    Event,
+    after_failed_delivery,
+)
+from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
+
+_RENEW = int(AckType.RENEW)
+_RELEASE = int(AckType.RELEASE)
+
+LONGEST_DELAY: Final = 24 * 3600.0
+"""Seconds for which a released record may be kept back."""
+
+
+class Refusal(StrEnum):
+    """Why a record cannot be acknowledged: `reason` in the metadata of INVALID_RECORD_STATE."""
+
+    NOT_IN_FLIGHT = "not_in_flight"
+    NEVER_ACQUIRED = "never_acquired"
+    LOCK_LOST = "lock_lost"
+    HELD_BY_ANOTHER_MEMBER = "held_by_another_member"
+    STALE_TOKEN = "stale_token"
+    ALREADY_ACKNOWLEDGED = "already_acknowledged"
+    ACKNOWLEDGEMENT_PENDING = "acknowledgement_pending"
+    RENEW_DISABLED = "renew_disabled"
+
+
+def validate_batches(batches: Sequence[AckBatch], renew_allowed: bool = True) -> None:
+    """Check the form of one partition's acknowledgement batches; `renew_allowed` is the request's IsRenewAck.
+
+    Batches that touch in one offset pass, as in Kafka (KafkaApis, ShareFetch and ShareAcknowledge).
+    Raises: KafkaError INVALID_REQUEST naming the first faulty batch.
+    """
+    previous_last = 0
+    for index, batch in enumerate(batches):
+        fault = _fault(batch, previous_last, renew_allowed)
+        if fault:
+            field, description = fault
+            where = f"acknowledgement_batches[{index}].{field}"
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"{where}: {description}",
+                metadata={"first_offset": str(batch.first), "last_offset": str(batch.last)},
+                violations=[FieldViolation(where, description)],
+            )
+        previous_last = batch.last
+
+
+def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
+    """Check that only releases are delayed (seconds), and none for longer than `LONGEST_DELAY`.
+
+    Raises: KafkaError INVALID_REQUEST.
+    """
+    if not 0 <= delay <= LONGEST_DELAY:
+        raise _misused("delay_ms", f"must be 0 to {LONGEST_DELAY * 1000:.0f}")
+    validate_releases(batches, "delay_ms")
+
+
+def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
+    """Check that all are releases, since they have a field that only those may. Raises: INVALID_REQUEST."""
+    if any(kind != _RELEASE for batch in batches for kind in batch.types):
+        raise _misused(field, "is for releases only")
+
+
+def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[str, str] | None:
+    first, last, types, _ = batch
+    if first > last:
+        return "first_offset", "is greater than the last offset"
+    if first < previous_last:
+        return "first_offset", "is lower than the last offset of the batch before, or negative"
+    if not types:
+        return "acknowledge_types", "is empty"
+    if len(types) > 1 and len(types) != last - first + 1:
+        return "acknowledge_types", "must hold one type, or one for each offset"
+    if min(types) < 0 or max(types) > _RENEW:
+        return "acknowledge_types", "holds an unknown type"
+    if not renew_allowed and _RENEW in types:
+        return "acknowledge_types", "holds a renewal in a request that is not a renewal"
+    return None
+
+
+class Acknowledgement:
+    """One acknowledge call under way: all of it, or after `undo` nothing."""
+
+    __slots__ = ("_in_flight", "_member", "_settings", "_transition", "renewed")
+
+    def __init__(
+        self, in_flight: InFlight, settings: SharePartitionSettings, member: str, transition: Transition
+    ) -> None:
+        self._in_flight = in_flight
+        self._settings = settings
+        self._member = member
+        self._transition = transition
+        self.renewed: list[tuple[Run, Lock]] = []
+
+    def add(self, batch: AckBatch) -> None:
+        """Mark what a batch acknowledges; without a token, offsets the SPSO has passed are ignored (Kafka).
+
+        Raises: KafkaError INVALID_REQUEST beyond what was acquired; INVALID_RECORD_STATE for a record this
+        member does not hold, with `offset` and `reason` (Refusal) in the metadata.
+        """
+        in_flight = self._in_flight
+        first, last, types, token = batch
+        start = in_flight.start
+        if first < start and token is not None:
+            raise _refused(first, Refusal.NOT_IN_FLIGHT)
+        if last < start:
+            return
+        self._check_range(first, last)
+        if len(types) == 1:
+            self._mark(first if first > start else start, last, types[0], token)
+            return
+        for first, last, kind in _segments(batch):
+            if last >= start:
+                self._mark(max(first, start), last, kind, token)
+
+    def undo(self) -> None:
+        """Take back every mark."""
+        for run in self._transition.runs:
+            run.pending = None
+        self._in_flight.rejoin(self._transition.runs)
+
+    def _check_range(self, first: int, last: int) -> None:
+        in_flight = self._in_flight
+        if not in_flight.runs and first >= in_flight.start:
+            raise _refused(first, Refusal.NOT_IN_FLIGHT)
+        index = in_flight.locate(last)
+        if index == len(in_flight.runs) or in_flight.firsts[index] > last:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"offset {last} is past the acquired records",
+                metadata={"offset": str(last), "last_acquired": str(in_flight.after_end - 1)},
+            )
+
+    def _mark(self, first: int, last: int, kind: int, token: int | None) -> None:
+        in_flight, transition, runs = self._in_flight, self._transition, self._in_flight.runs
+        event = EVENT_OF_ACK[kind]
+        target = TRANSITIONS[ACQUIRED, event]
+        index = in_flight.locate(first)
+        while index < len(runs) and (run := runs[index]).first <= last:
+            lock = run.lock
+            if (
+                lock is None
+                or run.pending is not None
+                or lock.member != self._member
+                or (token is not None and token != lock.token)
+            ):
+                raise _refused(max(first, run.first), _why(run, self._member))
+            if run.first < first or run.last > last:
+                index = in_flight.carve(index, first, last)
+                run = runs[index]
+            index += 1
+            if target is ACQUIRED:
+                self._renew(run, lock)
+                continue
+            if target is ARCHIVED:
+                _tell_why(transition, event, run)
+            run.target = target if target is not AVAILABLE else self._after_release(run)
+            run.pending = transition
+            transition.runs.append(run)
+
+    def _after_release(self, run: Run) -> RecordState:
+        return after_failed_delivery(Event.RELEASE, run.delivery_count, self._settings.delivery_count_limit)
+
+    def _renew(self, run: Run, lock: Lock) -> None:
+        if not self._settings.renew_enabled:
+            raise _refused(run.first, Refusal.RENEW_DISABLED)
+        self.renewed.append((run, lock))
+
+
+def _tell_why(transition: Transition, event: Event, run: Run) -> None:
+    if event is Event.REJECT:
+        transition.rejected += run.size
+    else:
+        transition.gaps += run.size
+
+
+def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:
+    """Runs of equal types in a batch that has one for each offset: first, last, type."""
+    first = batch.first
+    for kind, same in groupby(batch.types):
+        last = first + sum(1 for _ in same) - 1
+        yield first, last, kind
+        first = last + 1
+
+
+def _why(run: Run, member: str) -> Refusal:
+    """Why `member` may not acknowledge a run; its token is the last possible fault."""
+    if run.pending is not None:
+        return Refusal.ACKNOWLEDGEMENT_PENDING
+    if run.state >= RecordState.ACKNOWLEDGED:
+        return Refusal.ALREADY_ACKNOWLEDGED
+    if run.lock is None:
+        return Refusal.LOCK_LOST if run.delivery_count else Refusal.NEVER_ACQUIRED
+    if run.lock.member == NOBODY:
+        return Refusal.LOCK_LOST
+    if run.lock.member != member:
+        return Refusal.HELD_BY_ANOTHER_MEMBER
+    return Refusal.STALE_TOKEN
+
+
+def _misused(field: str, fault: str) -> KafkaError:
+    violation = FieldViolation(field, fault)
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {fault}", violations=[violation])
+
+
+def _refused(offset: int, why: Refusal) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD_STATE,
+        f"offset {offset}: {why.value.replace('_', ' ')}",
+        metadata={"offset": str(offset), "reason": why.value},
+    )

@@ -1,0 +1,269 @@
+"""Acquisition: which fetched records a member gets, in what portions, and what waits beside them.
+
+Reference: SharePartition.acquire of Kafka 4.2. The caller has read the log from the next fetch offset; the
+result is what it may send from what it has read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+
+from sharebroker_protocol.model import AcquiredRange, AcquireMode
+from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED, AVAILABLE, Batch, InFlight, Run
+from sharebroker_server.share_partition_leader.core.locks import Locks
+from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
+from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
+
+LogBatch = tuple[int, int]
+"""Base offset and last offset of a record batch in the log."""
+
+
+def room_for(
+    in_flight: InFlight, request: AcquireRequest, limit: int, fetch_offset: int, last: int
+) -> tuple[int, int]:
+    """How many offsets may be acquired, and up to which; a full window takes no new records.
+
+    In a full window only what was given back inside it is handed out again.
+    """
+    room = min(request.max_records, limit - in_flight.count)
+    if room > 0 or fetch_offset > in_flight.end:
+        return room, last
+    return min(request.max_records, in_flight.end - fetch_offset + 1), min(last, in_flight.end)
+
+
+class Acquisition:
+    """One acquire call under way."""
+
+    __slots__ = (
+        "_base",
+        "_in_flight",
+        "_last",
+        "_lock",
+        "_log",
+        "_request",
+        "_room",
+        "_settings",
+        "_taken",
+        "count",
+    )
+
+    def __init__(
+        self,
+        in_flight: InFlight,
+        settings: SharePartitionSettings,
+        request: AcquireRequest,
+        fetch_offset: int,
+        log_batches: Sequence[LogBatch],
+    ) -> None:
+        self._in_flight = in_flight
+        self._settings = settings
+        self._request = request
+        self._log = log_batches
+        self._taken: list[AcquiredRange] = []
+        self.count = 0
+        # What the log skipped between the asked offset and the first batch is gone from it.
+        if log_batches[0][0] > fetch_offset:
+            in_flight.archive(fetch_offset, log_batches[0][0] - 1, Event.COMPACT)
+        self._base = max(log_batches[0][0], in_flight.start)
+        self._room, self._last = room_for(
+            in_flight, request, settings.max_record_locks, fetch_offset, log_batches[-1][1]
+        )
+
+    def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
+        """Acquire; [] when there is nothing to be had. Ranges ascend, each within one batch."""
+        if self._room <= 0 or self._last < self._base:
+            return []
+        request, deadline = self._request, now + self._settings.lock_duration
+        self._lock = locks.issue(request.member, deadline, request.session)
+        self._walk()
+        if self.count < self._room and self._last >= self._in_flight.after_end:
+            self._extend()
+        return self._taken
+
+    def _walk(self) -> None:
+        """Go through what is in flight already, in order."""
+        runs = self._in_flight.runs
+        index = self._in_flight.locate(self._base)
+        while self.count < self._room and index < len(runs) and runs[index].first <= self._last:
+            run = runs[index]
+            if run.state is not AVAILABLE:
+                index += 1
+            elif run.batch is None:
+                index = self._fill(index)
+            else:
+                index = self._redeliver(index, run.batch)
+
+    def _redeliver(self, index: int, batch: Batch) -> int:
+        """Acquire from a batch in flight; return the index behind it."""
+        worst = self._highest_delivery_count(index, batch)
+        if worst < self._settings.throttle_limit:
+            return self._take(index, batch, self._quota())
+        # A record that failed often goes out neither with what was acquired before nor with anything after.
+        if not self.count:
+            self._take_isolated(index, batch)
+        self._room = 0
+        return index
+
+    def _quota(self) -> int:
+        """Most offsets to take from a batch in flight; only a strict limit cuts a batch."""
+        if self._request.mode is AcquireMode.RECORD_LIMIT:
+            return self._room - self.count
+        return self._last - self._base + 1
+
+    def _inside(self, index: int, batch: Batch) -> bool:
+        """Whether there is a run at the index, of the batch, and its beginning was fetched."""
+        runs = self._in_flight.runs
+        return index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last
+
+    def _highest_delivery_count(self, index: int, batch: Batch) -> int:
+        runs, worst = self._in_flight.runs, 0
+        while self._inside(index, batch):
+            if runs[index].state is AVAILABLE:
+                worst = max(worst, runs[index].delivery_count)
+            index += 1
+        return worst
+
+    def _take_isolated(self, index: int, batch: Batch) -> None:
+        """Acquire from the first batch a portion that halves with each failure; a last attempt goes alone."""
+        settings, runs = self._settings, self._in_flight.runs
+        quota = self._quota()
+        throttled = False
+        while self._inside(index, batch):
+            run = runs[index]
+            if run.state is AVAILABLE:
+                failures = run.delivery_count - settings.throttle_limit
+                if run.delivery_count >= settings.delivery_count_limit - 1 > 1:
+                    quota = 1
+                elif failures >= 0 and not throttled:
+                    quota = min(quota, max(1, (batch.last - batch.first + 1) >> (failures + 1)))
+                    throttled = True
+                if self.count >= quota:
+                    return
+                index = self._take_run(index, quota - self.count)
+            index += 1
+
+    def _take(self, index: int, batch: Batch, quota: int) -> int:
+        runs = self._in_flight.runs
+        start, end = index, self.count + quota
+        while self._inside(index, batch):
+            if runs[index].state is AVAILABLE and self.count < end:
+                index = self._take_run(index, end - self.count)
+            index += 1
+        return index if index - start == 1 else self._rejoin(start, index)
+
+    def _rejoin(self, start: int, end: int) -> int:
+        """Unite what an acquisition made alike again, so that records given back one by one are one run."""
+        runs = self._in_flight.runs
+        joined = [runs[start]]
+        for run in runs[start + 1 : end]:
+            if joined[-1].continues_as(run):
+                joined[-1].last = run.last
+            else:
+                joined.append(run)
+        runs[start:end] = joined
+        self._in_flight.firsts[start:end] = [run.first for run in joined]
+        return start + len(joined)
+
+    def _take_run(self, index: int, quota: int) -> int:
+        """Acquire at most `quota` offsets of an AVAILABLE run inside what was fetched; return its index."""
+        first = max(self._in_flight.runs[index].first, self._base)
+        index = self._in_flight.carve(index, first, min(self._last, first + quota - 1))
+        run = self._in_flight.runs[index]
+        run.state = TRANSITIONS[run.state, Event.ACQUIRE]
+        run.delivery_count += 1
+        run.lock = self._lock
+        self._hand_out(run)
+        return index
+
+    def _hand_out(self, run: Run) -> None:
+        """Add a run to the result, as part of the last range where it continues it in the same batch."""
+        previous = self._taken[-1] if self._taken else None
+        first = run.first
+        if (
+            previous is not None
+            and run.batch is not None
+            and previous.last + 1 == first > run.batch.first
+            and previous.delivery_count == run.delivery_count
+        ):
+            self._taken.pop()
+            first = previous.first
+        self._taken.append(
+            AcquiredRange(first, run.last, run.delivery_count, self._lock.token, self._lock.deadline)
+        )
+        self.count += run.size
+
+    def _fill(self, index: int) -> int:
+        """Acquire from a hole in the loaded state as if its records were new; return the index behind it."""
+        hole = self._in_flight.runs[index]
+        units = self._new_runs(max(hole.first, self._base), min(hole.last, self._last))
+        index = self._in_flight.carve(index, units[0].first, units[-1].last)
+        self._in_flight.replace(index, units)
+        return index + len(units)
+
+    def _extend(self) -> None:
+        """Acquire records that were never fetched before, over a gap in the log if one comes first."""
+        first = max(self._base, self._in_flight.after_end)
+        first = max(first, next(base for base, last in self._log if last >= first))
+        for run in self._new_runs(first, self._last):
+            self._in_flight.append(run)
+
+    def _new_runs(self, first: int, last: int) -> list[Run]:
+        """Make runs of records at their first attempt, out of first..last."""
+        wanted = self._room - self.count
+        if wanted <= last - first:
+            last = min(last, self._batch_end(first, first + wanted - 1))
+        if self._request.mode is AcquireMode.RECORD_LIMIT:
+            return self._new_limited(Batch(first, last), wanted)
+        units = self._units(first, last)
+        runs = [Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock) for unit in units]
+        for run in runs:
+            self._hand_out(run)
+        return runs
+
+    def _batch_end(self, first: int, offset: int) -> int:
+        """Last offset of the log batch that holds the offset; a soft limit never cuts a log batch."""
+        index = bisect_right(self._log, offset, key=itemgetter(0)) - 1
+        end = self._log[index][1]
+        return end if end >= first else offset
+
+    def _units(self, first: int, last: int) -> list[Batch]:
+        """Split first..last into units of at least `batch_size`, on log batch boundaries."""
+        size = max(1, self._request.batch_size)
+        units = []
+        if last - first >= size:
+            for base, _ in self._log:
+                if base > last:
+                    break
+                if base - first >= size:
+                    units.append(Batch(first, base - 1))
+                    first = base
+        units.append(Batch(first, last))
+        return units
+
+    def _new_limited(self, batch: Batch, wanted: int) -> list[Run]:
+        """Acquire the first offsets of a batch; the rest of it waits in the window, never delivered yet."""
+        cut = min(batch.last, batch.first + wanted - 1)
+        taken = Run(batch.first, cut, ACQUIRED, 1, batch, self._lock)
+        self._hand_out(taken)
+        if cut == batch.last:
+            return [taken]
+        self._in_flight.note_available(cut + 1)
+        return [taken, Run(cut + 1, batch.last, AVAILABLE, 0, batch)]
+
+
+def exclude(acquired: Sequence[AcquiredRange], ranges: Sequence[LogBatch]) -> list[AcquiredRange]:
+    """Cut ascending ranges of offsets (records of aborted transactions) out of what was acquired."""
+    kept = []
+    for piece in acquired:
+        first = piece.first
+        for start, end in ranges:
+            if end < first or start > piece.last:
+                continue
+            if start > first:
+                kept.append(piece._replace(first=first, last=start - 1))
+            first = end + 1
+        if first <= piece.last:
+            kept.append(piece._replace(first=first))
+    return kept

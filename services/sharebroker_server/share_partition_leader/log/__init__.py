@@ -1,0 +1,1 @@
+"""Calls on record logs: append, fetch, retention."""

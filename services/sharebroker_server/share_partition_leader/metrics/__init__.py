@@ -1,0 +1,1 @@
+"""Metrics and rate-limited log lines of share groups."""

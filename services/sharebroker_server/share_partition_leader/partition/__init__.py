@@ -1,0 +1,1 @@
+"""A share-partition on its leader: state machine, state writes, listeners."""

@@ -1,0 +1,1 @@
+"""Calls of gateways: fetches, acknowledgements, Deliver streams."""

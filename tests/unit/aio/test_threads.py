@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from sharebroker_server.aio.threads import aside
+
+
+async def test_what_was_done_aside_is_told() -> None:
+    name, daemon = await aside(_here, "elsewhere")
+    assert (name, daemon) == ("elsewhere", True)
+
+
+async def test_what_it_raises_is_told() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await aside(lambda: 1 // 0, "elsewhere")
+
+
+async def test_who_gave_up_hears_nothing() -> None:
+    going_on, ended = threading.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        going_on.wait(60)
+        loop.call_soon_threadsafe(ended.set)
+
+    outcome = aside(work, "elsewhere")
+    outcome.cancel()
+    going_on.set()
+    await ended.wait()
+    assert outcome.cancelled()
+
+
+def _here() -> tuple[str, bool]:
+    return threading.current_thread().name, threading.current_thread().daemon

@@ -1,0 +1,223 @@
+"""Following the catalog's log: changes come in, listeners hear each once, gaps and outages are survived."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.catalog.codec import CatalogCodec
+from sharebroker_server.catalog.machine import SHARD
+from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ConfigRecord,
+    ConfigResource,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.config.broker import BrokerConfig
+from sharebroker_server.stream_log.memory import MemoryStreamLog
+from sharebroker_server.stream_log.port import Entry
+
+GROUP = ConfigResource(ResourceType.GROUP, "g")
+
+
+class Writer:
+    """Stands for the process that owns the catalog."""
+
+    def __init__(self) -> None:
+        self.log = MemoryStreamLog()
+        self.position = 0
+
+    async def write(self, *records: CatalogRecord) -> None:
+        payloads = [CatalogCodec().encode(record) for record in records]
+        await self.log.append(SHARD, 1, self.position + 1, payloads)
+        self.position += len(records)
+
+
+@pytest.fixture
+async def writer() -> Writer:
+    writer = Writer()
+    await writer.write(TopicRecord(Topic("T1", "a", 1)))
+    return writer
+
+
+@pytest.fixture
+async def follower(writer: Writer) -> AsyncIterator[CatalogFollower]:
+    follower = CatalogFollower(writer.log, BrokerConfig(), poll=0.005)
+    await follower.start()
+    yield follower
+    await follower.stop()
+
+
+async def test_start_reads_to_the_end_of_the_log(follower: CatalogFollower) -> None:
+    assert follower.topic("a") == follower.topic_by_id("T1") == Topic("T1", "a", 1)
+    assert not follower.is_deleted("T1")
+
+
+async def test_changes_come_in_and_listeners_hear_each_once(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    heard: list[CatalogRecord] = []
+    follower.listen(heard.append)
+    changes: list[CatalogRecord] = [TopicRecord(Topic("T2", "b", 2)), TopicDeletedRecord("T1")]
+    await writer.write(*changes)
+    await follower.wait_for(lambda catalog: catalog.is_deleted("T1"), 5)
+    assert follower.topic("b") == Topic("T2", "b", 2)
+    assert follower.is_deleted("T1")
+    assert heard == changes
+
+
+async def test_nudge_makes_it_look_at_once(writer: Writer) -> None:
+    follower = CatalogFollower(writer.log, BrokerConfig(), poll=3600)
+    await follower.start()
+    await writer.write(TopicRecord(Topic("T2", "b", 2)))
+    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    await follower.stop()
+
+
+async def test_waiting_has_an_end(follower: CatalogFollower) -> None:
+    with pytest.raises(KafkaError) as caught:
+        await follower.wait_for(lambda catalog: catalog.topic("never") is not None, 0.01)
+    assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_settings_are_in_force_when_their_record_came_in(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    assert follower.group_config("g") is follower.group_config("other")
+    await writer.write(
+        ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"),
+        ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5"),
+    )
+    await follower.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
+    assert follower.group_config("g").share_auto_offset_reset == "earliest"
+    assert follower.group_config("other").share_auto_offset_reset == "latest"
+    assert follower.broker.log_retention_ms == 5
+    topic = follower.topic("a")
+    assert topic is not None
+    assert follower.topic_config(topic).retention_ms == 5
+
+
+async def test_log_that_was_trimmed_past_us_is_read_from_its_start(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    await writer.write(
+        TopicDeletedRecord("T1"), TopicRecord(Topic("T2", "b", 2)), TopicRecord(Topic("T3", "c", 2))
+    )
+    await writer.log.trim(SHARD, 1, 3)
+    await follower.wait_for(lambda catalog: catalog.position == 4, 5)
+    assert follower.topic("a") is None
+    assert follower.topic("b") is not None
+
+
+async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_heard_of(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    broker = ConfigResource(ResourceType.BROKER, "")
+    await writer.write(
+        ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"),
+        ConfigRecord(broker, "log.retention.ms", "5"),
+    )
+    await follower.wait_for(lambda catalog: bool(catalog.configs(broker)), 5)
+    assert (follower.group_config("g").share_auto_offset_reset, follower.broker.log_retention_ms) == (
+        "earliest",
+        5,
+    )
+    heard: list[CatalogRecord] = []
+    follower.listen(heard.append)
+    topic = TopicRecord(Topic("T2", "b", 2))
+    await writer.write(
+        ConfigRecord(GROUP, "share.auto.offset.reset", None),
+        ConfigRecord(broker, "log.retention.ms", None),
+        topic,
+    )
+    await writer.log.trim(SHARD, 1, writer.position)
+    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    assert follower.broker.log_retention_ms == BrokerConfig().log_retention_ms
+    *gone, last = heard
+    assert last == topic
+    assert {(record.resource, record.value) for record in gone if isinstance(record, ConfigRecord)} == {
+        (GROUP, None),
+        (broker, None),
+    }
+
+
+async def test_unreadable_log_is_tried_again_and_reported_once(
+    follower: CatalogFollower, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries = asyncio.Semaphore(0)
+    read = writer.log.read
+
+    async def counted(shard: str, after: int, limit: int) -> list[Entry]:
+        tries.release()
+        return await read(shard, after, limit)
+
+    writer.log.read = counted  # type: ignore[method-assign]  # to know that it tries again
+    writer.log.away = True
+    async with asyncio.timeout(5):
+        for _ in range(4):
+            await tries.acquire()
+    writer.log.away = False
+    await writer.write(TopicRecord(Topic("T2", "b", 2)))
+    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_what_came_in_before_a_failed_read_is_told(follower: CatalogFollower, writer: Writer) -> None:
+    heard: list[CatalogRecord] = []
+    follower.listen(heard.append)
+    read = writer.log.read
+
+    async def once(shard: str, after: int, limit: int) -> list[Entry]:
+        entries = await read(shard, after, limit)
+        writer.log.away = bool(entries)
+        return entries
+
+    writer.log.read = once  # type: ignore[method-assign]  # gone right after the first page
+    change = ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")
+    await writer.write(change)
+    await follower.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
+    assert heard == [change]
+    assert follower.group_config("g").share_auto_offset_reset == "earliest"
+
+
+async def test_a_listener_that_fails_does_not_end_the_following(
+    follower: CatalogFollower, writer: Writer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(record: CatalogRecord) -> None:
+        raise RuntimeError("a fault of ours")
+
+    follower.listen(broken)
+    for name in ("b", "c"):
+        await writer.write(TopicRecord(Topic(f"T{name}", name, 1)))
+        await follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023 - awaited here
+    assert "a fault of ours" in caplog.text
+
+
+async def test_stop_before_start_is_nothing() -> None:
+    await CatalogFollower(MemoryStreamLog(), BrokerConfig()).stop()
+
+
+async def test_a_log_that_lost_its_end_and_went_on_is_read_from_its_start(
+    follower: CatalogFollower, writer: Writer
+) -> None:
+    await writer.write(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"))
+    await writer.write(TopicRecord(Topic("T2", "lost", 1)))
+    await follower.wait_for(lambda catalog: catalog.topic("lost") is not None, 5)
+    await writer.log.delete(SHARD)
+    writer.position = 0
+    await writer.write(TopicRecord(Topic("T1", "a", 1)), TopicRecord(Topic("T3", "c", 1)))
+    await follower.recheck()
+    await follower.wait_for(lambda catalog: catalog.topic("c") is not None, 5)
+    assert follower.topic("lost") is None
+    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    await writer.write(TopicRecord(Topic("T4", "d", 1)))
+    await follower.wait_for(lambda catalog: catalog.topic("d") is not None, 5)

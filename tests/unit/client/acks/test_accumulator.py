@@ -1,0 +1,420 @@
+"""Single acknowledgements become runs; results of runs become results of records."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.client_errors import ConnectionLostError
+from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
+from sharebroker_protocol.outcome import Progress
+from sharebroker_protocol.records.acknowledgement import Acknowledgement
+from sharebroker_protocol.records.decode import decode
+from sharebroker_protocol.records.record import AcknowledgeType, Record
+from tests.unit.client.batches import acquisition, batch
+
+ACCEPT, RELEASE, REJECT, RENEW = (AcknowledgeType(n) for n in (1, 2, 3, 4))
+REFUSED = KafkaError(ErrorCode.INVALID_RECORD_STATE)
+
+
+class Wakes:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def nothing() -> None:
+    """A wake-up that nobody needs."""
+
+
+def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record]:
+    acquired = acquisition(first, last, accumulator)
+    return decode(batch(first, [b"v"] * (last - first + 1)), [acquired]).records
+
+
+def told(run: Run) -> tuple[int, int, AcknowledgeType, int | str | None]:
+    return (run.first, run.last, run.kind, run.detail)
+
+
+def unanswered(accumulator: Accumulator) -> list[int]:
+    return sorted(offset for said in accumulator.pending() for offset in said.unanswered)
+
+
+def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, int | str | None]]:
+    return sorted((told(run) for run in accumulator.drain()), key=str)
+
+
+class TestCoalescing:
+    def test_one_turns_acknowledgements_are_one_run(self) -> None:
+        accumulator = Accumulator(wakes := Wakes())
+        for record in held(accumulator):
+            record.accept()
+        assert wakes.count == 1
+        assert drained(accumulator) == [(0, 9, ACCEPT, None)]
+        assert accumulator.drain() == []
+
+    def test_any_order_of_consecutive_offsets_is_one_run(self) -> None:
+        accumulator = Accumulator(nothing)
+        for record in reversed(held(accumulator)):
+            record.accept()
+        assert drained(accumulator) == [(0, 9, ACCEPT, None)]
+
+    def test_decisions_make_runs_of_their_own(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator)
+        makes: list[Callable[[Record], Acknowledgement]] = [
+            Record.accept,
+            Record.accept,
+            lambda r: r.release(),
+            lambda r: r.release(1.5),
+            lambda r: r.reject(),
+            lambda r: r.reject("no departure"),
+            lambda r: r.reject("no departure"),
+            Record.renew,
+            Record.accept,
+        ]
+        for record, make in zip(records, makes, strict=False):
+            make(record)
+        assert drained(accumulator) == sorted(
+            [
+                (0, 1, ACCEPT, None),
+                (2, 2, RELEASE, None),
+                (3, 3, RELEASE, 1500),
+                (4, 4, REJECT, None),
+                (5, 6, REJECT, "no departure"),
+                (7, 7, RENEW, None),
+                (8, 8, ACCEPT, None),
+            ],
+            key=str,
+        )
+
+    def test_holes_split_runs(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator)
+        for n in (8, 1, 0, 3, 9):
+            records[n].accept()
+        assert drained(accumulator) == [(0, 1, ACCEPT, None), (3, 3, ACCEPT, None), (8, 9, ACCEPT, None)]
+
+    def test_acquisitions_are_kept_apart(self) -> None:
+        accumulator = Accumulator(nothing)
+        one, two = held(accumulator, 0, 2), held(accumulator, 3, 5)
+        for pair in zip(one, two, strict=True):
+            for record in pair:
+                record.accept()
+        assert drained(accumulator) == [(0, 2, ACCEPT, None), (3, 5, ACCEPT, None)]
+
+    def test_offsets_without_a_record_go_along(self) -> None:
+        accumulator = Accumulator(nothing)
+        acquired = acquisition(0, 1, accumulator)
+        accumulator.add_silent(acquired, (0, 1), REJECT, "corrupt")
+        (run,) = accumulator.drain()
+        assert told(run) == (0, 1, REJECT, "corrupt")
+        assert accumulator.resolve(run.id, None, 0) is run
+        assert accumulator.held == set()
+
+    def test_implicit_mode_leaves_the_application_no_say(self) -> None:
+        accumulator = Accumulator(nothing, explicit=False)
+        (record,) = held(accumulator, 0, 0)
+        with pytest.raises(IllegalStateError, match="implicit"):
+            record.accept()
+        accumulator.decide(record, ACCEPT)
+        assert drained(accumulator) == [(0, 0, ACCEPT, None)]
+
+    def test_a_decision_on_a_whole_run_is_reported_without_acknowledgements(self) -> None:
+        heard: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, explicit=False, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+        )
+        records = held(accumulator)
+        accumulator.decide_run(records[0].acquisition, 2, 7, ACCEPT)
+        assert unanswered(accumulator) == [2, 3, 4, 5, 6, 7]
+        (run,) = accumulator.drain()
+        (pending,) = accumulator.pending()
+        accumulator.resolve(run.id, REFUSED, 0, (2, 3))
+        assert not pending.done
+        accumulator.resolve(run.id, None, 0, (4, 7))
+        assert pending.done
+        assert heard == [(2, 3, REFUSED), (4, 7, None)]
+        assert pending.unanswered == []
+        assert all(record.acknowledgement is None for record in records)
+
+    def test_what_nobody_looked_at_is_given_back_and_lost(self) -> None:
+        accumulator = Accumulator(wakes := Wakes())
+        records = held(accumulator, 0, 3) + held(accumulator, 4, 5)
+        accumulator.give_back([])
+        assert wakes.count == 0
+        accumulator.give_back(records[1:3] + records[4:])
+        assert [(*told(run), run.unseen) for run in accumulator.drain()] == [
+            (1, 2, RELEASE, None, True),
+            (4, 5, RELEASE, None, True),
+        ]
+        assert [record.lock_lost for record in records] == [False, True, True, False, True, True]
+        assert accumulator.undecided == 2
+        assert accumulator.pending() == []
+
+    def test_waking_again_after_a_drain(self) -> None:
+        accumulator = Accumulator(wakes := Wakes())
+        records = held(accumulator)
+        records[0].accept()
+        accumulator.drain()
+        records[1].accept()
+        assert wakes.count == 2
+
+
+class TestChangingOnesMind:
+    def test_the_later_word_wins_while_queued(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        first = record.release(2.0)
+        assert record.accept() is first
+        assert drained(accumulator) == [(0, 0, ACCEPT, None)]
+
+    @pytest.mark.parametrize("done", [False, True])
+    def test_what_was_sent_stands(self, done: bool) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        record.accept()
+        (run,) = accumulator.drain()
+        if done:
+            accumulator.resolve(run.id, None, 0)
+        with pytest.raises(IllegalStateError, match="ACCEPT"):
+            record.release()
+
+    def test_what_was_refused_can_be_tried_again(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        refused = record.accept()
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), 0)
+        assert record.accept() is not refused
+        assert drained(accumulator) == [(0, 0, ACCEPT, None)]
+
+    def test_a_renewal_leaves_room_for_a_decision_at_any_time(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        renewal = record.renew()
+        (renewing,) = accumulator.drain()
+        acceptance = record.accept()
+        assert acceptance is not renewal
+        accumulator.resolve(renewing.id, None, 50.0)
+        assert record.acknowledgement is acceptance
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, None, 0)
+        assert renewal.done
+        assert acceptance.done
+
+
+class TestResults:
+    def test_each_record_has_its_own(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 3)
+        acknowledgements = [records[0].accept(), records[1].accept(), records[3].accept()]
+        good, bad = sorted(accumulator.drain(), key=lambda run: run.first)
+        assert [a.progress for a in acknowledgements] == [Progress.SENT] * 3
+        accumulator.resolve(good.id, None, 0)
+        accumulator.resolve(bad.id, REFUSED, 0)
+        assert [a.error for a in acknowledgements] == [None, None, REFUSED]
+        assert all(a.done for a in acknowledgements)
+        assert not accumulator.unsettled
+
+    def test_an_unknown_result_is_nothing(self) -> None:
+        assert Accumulator(nothing).resolve(7, None, 0) is None
+
+    def test_whoever_keeps_outcomes_hears_of_each_run_of_records(self) -> None:
+        heard: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+        )
+        records = held(accumulator, 0, 4)
+        accumulator.add_silent(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
+        records[0].accept()
+        records[2].accept()
+        assert unanswered(accumulator) == [0, 2]
+        first = min(accumulator.drain(), key=lambda run: run.first)
+        assert unanswered(accumulator) == [0, 2]
+        accumulator.resolve(first.id, None, 0)
+        lost = ConnectionLostError()
+        accumulator.close(lost)
+        records[3].accept()
+        assert heard == [(0, 0, None), (2, 2, lost), (3, 3, lost)]
+
+    def test_unsettled_until_answered(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        seen = [accumulator.unsettled]
+        record.accept()
+        seen.append(accumulator.unsettled)
+        (run,) = accumulator.drain()
+        seen.append(accumulator.unsettled)
+        accumulator.resolve(run.id, None, 0)
+        seen.append(accumulator.unsettled)
+        assert seen == [False, True, True, False]
+
+    def test_repr_says_how_far_it_is(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        acknowledgement = record.accept()
+        assert repr(acknowledgement) == "Acknowledgement(ACCEPT: QUEUED)"
+        acknowledgement.settle(REFUSED)
+        assert repr(acknowledgement) == "Acknowledgement(ACCEPT: INVALID_RECORD_STATE)"
+
+
+class TestHolding:
+    def test_an_acquisition_is_held_until_the_last_word_on_it_is_sent(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 2)
+        records[0].accept()
+        assert accumulator.undecided == 3
+        accumulator.drain()
+        assert accumulator.undecided == 2
+        records[1].renew()
+        accumulator.drain()
+        assert accumulator.undecided == 2
+        accumulator.add_silent(records[1].acquisition, (1, 2), AcknowledgeType.GAP)
+        accumulator.drain()
+        assert (accumulator.undecided, accumulator.held) == (0, set())
+
+    def test_renewing_all_moves_the_deadline(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 1)
+        renewals = [record.renew() for record in records]
+        (run,) = accumulator.drain()
+        assert not renewals[0].holds_on
+        accumulator.resolve(run.id, None, 77.0)
+        assert [record.deadline for record in records] == [77.0, 77.0]
+        assert [renewal.holds_on for renewal in renewals] == [True, True]
+
+    def test_renewing_some_moves_only_their_deadline(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 2)
+        records[0].acquisition.deadline = 30.0
+        for deadline in (77.0, 99.0):
+            records[1].renew()
+            (run,) = accumulator.drain()
+            accumulator.resolve(run.id, None, deadline)
+        assert [record.deadline for record in records] == [30.0, 99.0, 30.0]
+        assert len(records[0].acquisition.renewed) == 1
+        records[0].acquisition.renew(0, 2, 120.0)
+        assert [record.deadline for record in records] == [120.0, 120.0, 120.0]
+
+    def test_a_refused_renewal_changes_no_deadline(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        record.acquisition.deadline = 30.0
+        renewal = record.renew()
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, REFUSED, 0)
+        assert (renewal.error, renewal.holds_on, record.deadline) == (REFUSED, False, 30.0)
+
+    def test_records_of_a_run_that_fare_differently(self) -> None:
+        told: list[tuple[int, int, KafkaError | None]] = []
+        accumulator = Accumulator(
+            nothing, on_settled=lambda run, error: told.append((run.first, run.last, error))
+        )
+        records = held(accumulator, 0, 9)
+        words = [record.accept() for record in records]
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, REFUSED, 0, (4, 5))
+        assert [word.done for word in words] == [4 <= offset <= 5 for offset in range(10)]
+        assert unanswered(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
+        accumulator.resolve(run.id, None, 0, (0, 3))
+        accumulator.resolve(run.id, None, 0, (6, 90))
+        assert [word.error for word in words] == [None] * 4 + [REFUSED] * 2 + [None] * 4
+        assert told == [(4, 5, REFUSED), (0, 3, None), (6, 9, None)]
+        assert not accumulator.unsettled
+        assert accumulator.resolve(run.id, None, 0, (0, 9)) is None
+
+    def test_a_result_for_other_offsets_is_for_all_that_is_left(self) -> None:
+        accumulator = Accumulator(nothing)
+        words = [record.accept() for record in held(accumulator, 5, 7)]
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, None, 0, (5, 5))
+        accumulator.resolve(run.id, REFUSED, 0, (0, 0))
+        assert [word.error for word in words] == [None, REFUSED, REFUSED]
+        assert not accumulator.unsettled
+
+    def test_the_lock_of_a_leader_that_is_gone_is_lost_whatever_its_token(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 3)
+        records[0].acquisition.token = 7
+        accumulator.lost("id", 0, (0, 2**63 - 1), token=0)
+        assert all(record.lock_lost for record in records)
+        assert accumulator.undecided == 0
+
+    def test_lost_locks_are_not_held(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 9)
+        accumulator.lost("id", 0, (3, 5), token=9)
+        accumulator.lost("other", 0, (3, 5), token=0)
+        accumulator.lost("id", 0, (20, 30), token=0)
+        assert not any(record.lock_lost for record in records)
+        accumulator.lost("id", 0, (3, 5), token=0)
+        assert [record.offset for record in records if record.lock_lost] == [3, 4, 5]
+        assert accumulator.undecided == 7
+        accumulator.lost("id", 0, (0, 2), token=0)
+        accumulator.lost("id", 0, (6, 90), token=0)
+        assert (accumulator.undecided, accumulator.held) == (0, set())
+
+
+class TestClosing:
+    def test_all_that_is_on_the_way_fails(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 2)
+        sent = records[0].accept()
+        accumulator.drain()
+        queued = records[1].accept()
+        error = ConnectionLostError()
+        accumulator.close(error)
+        late = records[2].accept()
+        assert [sent.error, queued.error, late.error] == [error] * 3
+        assert accumulator.held == set()
+        assert accumulator.undecided == 0
+        assert records[0].lock_lost
+
+    def test_the_error_says_what_is_not_known(self) -> None:
+        assert "answer came: reset" in str(ConnectionLostError("reset"))
+
+
+class TestWaiting:
+    async def test_awaiting_gives_the_outcome(self) -> None:
+        accumulator = Accumulator(nothing)
+        records = held(accumulator, 0, 1)
+        good, bad = records[0].accept(), records[1].reject()
+        waiting = asyncio.gather(good, bad, bad, return_exceptions=True)
+        runs = accumulator.drain()
+        await asyncio.sleep(0)
+        for run in runs:
+            accumulator.resolve(run.id, REFUSED if run.kind is REJECT else None, 0)
+        assert list(await waiting) == [None, REFUSED, REFUSED]
+        await good
+        assert good.result() is None  # type: ignore[func-returns-value]  # that is what is tested
+
+    async def test_an_await_that_was_cancelled_does_not_disturb(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        acknowledgement = record.accept()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(acknowledgement, 0)
+        (run,) = accumulator.drain()
+        accumulator.resolve(run.id, None, 0)
+        await acknowledgement
+
+    def test_a_thread_waits_for_the_result(self) -> None:
+        accumulator = Accumulator(nothing)
+        (record,) = held(accumulator, 0, 0)
+        acknowledgement = record.accept()
+        with pytest.raises(TimeoutError):
+            acknowledgement.result(timeout=0)
+        (run,) = accumulator.drain()
+        thread = threading.Thread(target=accumulator.resolve, args=(run.id, REFUSED, 0))
+        thread.start()
+        with pytest.raises(KafkaError) as caught:
+            acknowledgement.result(timeout=30)
+        thread.join()
+        assert caught.value is REFUSED

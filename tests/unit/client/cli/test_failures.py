@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from sharebroker.cli.failures import explain
+from sharebroker.cli.reading import BadInputError
+from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.rpc_status import TRANSPORT
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_every_error_is_one_line(code: ErrorCode) -> None:
+    assert "\n" not in explain(KafkaError(code, "Something\n is wrong."))
+
+
+def test_advice_follows_the_message() -> None:
+    failure = KafkaError(ErrorCode.NON_EMPTY_GROUP, "Group g has 2 members.")
+    assert explain(failure).startswith("Group g has 2 members. Stop its consumers first;")
+
+
+def test_only_who_reaches_no_server_is_told_to_start_one() -> None:
+    away = {TRANSPORT: "UNAVAILABLE"}
+    unreachable = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "Away.", metadata=away)
+    assert "`sharebroker serve`" in explain(unreachable)
+    told = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "share-coordinator:6: it cannot be loaded.")
+    assert explain(told) == "share-coordinator:6: it cannot be loaded. Try again."
+
+
+def test_fields_are_named() -> None:
+    violations = [FieldViolation("topics[0].name", "longer than 249 characters")]
+    failure = KafkaError(ErrorCode.INVALID_REQUEST, "Bad.", violations=violations)
+    assert explain(failure) == "Bad. topics[0].name: longer than 249 characters"
+
+
+def test_retriable_errors_say_so() -> None:
+    assert DESCRIPTIONS[ErrorCode.NOT_COORDINATOR].retriable
+    assert explain(KafkaError(ErrorCode.NOT_COORDINATOR, "Elsewhere.")) == "Elsewhere. Try again."
+
+
+@pytest.mark.parametrize(
+    ("failure", "line"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "in.csv"), "No such file or directory: in.csv"),
+        (BrokenPipeError(32, "Broken pipe"), "Broken pipe"),
+        (OSError("odd"), "OSError: odd"),
+        (RuntimeError("odd"), "RuntimeError: odd"),
+        (BadInputError("Line 2 is not JSON."), "Line 2 is not JSON."),
+    ],
+)
+def test_other_failures(failure: Exception, line: str) -> None:
+    assert explain(failure) == line

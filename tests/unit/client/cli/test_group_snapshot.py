@@ -1,0 +1,79 @@
+"""What a live system answers while it works on: what looks wrong is looked at again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import cast
+
+import pytest
+
+from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
+from sharebroker.aio.admin import Admin
+from sharebroker.cli.group_snapshot import survey
+from sharebroker.verification.rules import Kind
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicPartition
+from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
+
+CHECKPOINT = InspectShareGroupStateResponse.LogRecord(kind="checkpoint", start_offset=2)
+WELL = InspectShareGroupStateResponse(records=[CHECKPOINT], live=CHECKPOINT)
+ODD = InspectShareGroupStateResponse(records=[CHECKPOINT])
+PLACES = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("others", 0)]
+
+
+class Changing:
+    """A system whose answers about the state of a partition follow one another; the last one stays."""
+
+    def __init__(self, **answers: list[InspectShareGroupStateResponse | ErrorCode]) -> None:
+        self._answers = answers
+        self.asked: list[TopicPartition] = []
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        return GroupDescription(group, "Stable", 4, 4, "simple", ())
+
+    async def group_offsets(self, _: str) -> dict[TopicPartition, GroupOffset]:
+        return dict.fromkeys(PLACES, GroupOffset(2, 0, 1))
+
+    async def group_configs(self, _: str) -> list[ConfigValue]:
+        return [ConfigValue("share.delivery.count.limit", "5", True, "")]
+
+    async def inspect_state(self, _: str, place: TopicPartition) -> InspectShareGroupStateResponse:
+        self.asked.append(place)
+        answers = self._answers.get(f"{place.topic}{place.partition}", [WELL])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, ErrorCode):
+            raise KafkaError(answer)
+        return answer
+
+    async def inspect_records(
+        self, _: str, asked: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, InspectRecordsResponse.Partition]:
+        return {place: InspectRecordsResponse.Partition(log_end_offset=8, next_offset=8) for place in asked}
+
+
+async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPartition, list[Kind]]:
+    def seen(done: int, total: int) -> None:
+        assert 0 < done <= total
+
+    found = await survey(cast("Admin", system), "billing", list(topics), seen)
+    return {place: [finding.kind for finding in surveyed.findings] for place, surveyed in found.items()}
+
+
+async def test_what_only_looked_wrong_is_forgotten() -> None:
+    system = Changing(orders1=[ODD, WELL])
+    assert await _kinds(system) == {place: [] for place in PLACES}
+    assert system.asked == [*PLACES, PLACES[1]]
+
+
+async def test_what_stays_wrong_is_told() -> None:
+    system = Changing(orders0=[ODD], orders1=[ErrorCode.CORRUPT_MESSAGE])
+    found = await _kinds(system, ["orders"])
+    assert found == {PLACES[0]: [Kind.NOT_THE_REPLAY], PLACES[1]: [Kind.UNREADABLE]}
+    assert len(system.asked) == 3 * 2
+
+
+async def test_what_cannot_be_asked_is_no_finding() -> None:
+    with pytest.raises(KafkaError) as refused:
+        await _kinds(Changing(orders0=[ErrorCode.COORDINATOR_NOT_AVAILABLE]))
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

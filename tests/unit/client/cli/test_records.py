@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from sharebroker.acks.accumulator import Accumulator
+from sharebroker.cli.records import document, environment, place
+from sharebroker.cli.work import verdict
+from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record
+
+
+@dataclass
+class Raw:
+    offset: int = 7
+    timestamp: int = 1000
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+    headers: list[tuple[str, bytes | None]] = field(default_factory=list)
+
+
+def record(raw: Raw) -> Record:
+    sink = Accumulator(lambda: None)
+    acquisition = Acquisition(("id", "orders"), 3, (raw.offset, raw.offset), sink)
+    acquisition.delivery_count = 2
+    return Record(raw, acquisition)
+
+
+def test_document() -> None:
+    assert document(record(Raw(headers=[("h", b"1"), ("n", None)]))) == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 7,
+        "timestamp_ms": 1000,
+        "delivery_count": 2,
+        "key": "k",
+        "headers": {"h": "1", "n": None},
+        "value": "v",
+    }
+
+
+def test_bytes_that_are_no_text_come_as_base64() -> None:
+    shown = document(record(Raw(key=None, value=b"\xff")))
+    assert (shown["key"], shown["value_base64"]) == (None, "/w==")
+    assert "value" not in shown
+
+
+def test_environment() -> None:
+    told = environment(record(Raw(key=b"a\0b")))
+    assert told == {
+        "SHAREBROKER_TOPIC": "orders",
+        "SHAREBROKER_PARTITION": "3",
+        "SHAREBROKER_OFFSET": "7",
+        "SHAREBROKER_KEY": "ab",
+        "SHAREBROKER_DELIVERY_COUNT": "2",
+    }
+    assert environment(record(Raw(key=None)))["SHAREBROKER_KEY"] == ""
+
+
+def test_place() -> None:
+    assert place(record(Raw())) == "orders, partition 3, offset 7"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kind"),
+    [
+        (0, AcknowledgeType.ACCEPT),
+        (75, AcknowledgeType.RELEASE),
+        (1, AcknowledgeType.REJECT),
+        (255, AcknowledgeType.REJECT),
+        (-9, AcknowledgeType.REJECT),
+    ],
+)
+def test_exit_code_decides(exit_code: int, kind: AcknowledgeType) -> None:
+    assert verdict(exit_code) is kind

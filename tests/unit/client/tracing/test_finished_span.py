@@ -1,0 +1,187 @@
+"""What Jaeger answers, as spans, and as a story."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from sharebroker.cli.app import app
+from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker.tracing.record_history import details, elsewhere, lines, title
+from sharebroker_protocol.tracing import names
+from sharebroker_server.testkit.servers import free_port
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+def span(name: str, parent: str, operation: str, at: int, **tags: Any) -> dict[str, Any]:
+    references = [{"refType": "CHILD_OF", "traceID": TRACE, "spanID": parent}] if parent else []
+    return {
+        "traceID": TRACE,
+        "spanID": name,
+        "operationName": operation,
+        "references": references,
+        "startTime": at,
+        "duration": 1500,
+        "tags": [{"key": key.replace("__", "."), "value": value} for key, value in tags.items()],
+        "processID": "p1",
+    }
+
+
+DOCUMENT = {
+    "data": [
+        {
+            "traceID": TRACE,
+            "spans": [
+                span("04", "03", "lock lost orders", 1_004_000, error=True, otel__status_description="late"),
+                span("03", "01", "acquire orders", 1_003_000, messaging__consumer__group__name="billing"),
+                span("01", "", "create orders", 1_000_000),
+                span("05", "01", "acquire orders", 1_005_000, messaging__consumer__group__name="audit"),
+                span("02", "gone", "pkg.v1.Leader/Produce", 1_001_000),
+            ],
+            "processes": {"p1": {"serviceName": "server"}},
+        }
+    ]
+}
+
+
+def test_spans_are_read_in_their_order() -> None:
+    spans = of_jaeger(DOCUMENT)
+    assert [one.name.span for one in spans] == ["01", "02", "03", "04", "05"]
+    first, *_, lost, _ = spans
+    assert (first.parent, first.service, first.begun, first.error) == ("", "server", 1.0, "")
+    assert (lost.parent, lost.error, round(lost.ended, 4)) == ("03", "late", 1.0055)
+    assert of_jaeger({"data": None}) == []
+
+
+def test_a_story_is_a_tree_by_time() -> None:
+    story = lines(of_jaeger(DOCUMENT))
+    assert [(line.depth, title(line.span, "orders")) for line in story] == [
+        (0, "create"),
+        (1, "acquire"),
+        (2, "lock lost"),
+        (1, "acquire"),
+        (0, "Leader/Produce"),
+    ]
+    assert details(story[1].span) == "group billing"
+    assert details(story[2].span) == "error: late"
+
+
+def test_other_groups_can_be_left_out() -> None:
+    story = lines(of_jaeger(DOCUMENT), group="audit")
+    assert [line.span.name.span for line in story] == ["01", "05", "02"]
+
+
+def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
+    other = SpanName("f" * 32, "0a")
+    accepted = Told(SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other))
+    written = Told(other, "", "write state orders", "server", 1.05, 0.1)
+    assert elsewhere([accepted]) == [other]
+    story = lines([accepted], [written])
+    assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
+
+
+def test_what_became_of_others_that_were_written_along_is_not_of_this_record() -> None:
+    another = SpanName("f" * 32, "0a")
+    written = Told(SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,))
+    written = replace(written, attributes={names.COUNT: 2})
+    assert elsewhere([written]) == []
+    released = Told(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
+    assert [line.span for line in lines([written], [released])] == [written]
+
+
+TRACES = {
+    "/few": b'{"data": [{}]}',
+    "/number": b'{"data": 5}',
+    "/odd": b'{"data": [{"processes": {}, "spans": [{"spanID": 1}]}]}',
+}
+"""Traces that are none, by the place they are at."""
+
+
+class Answers(BaseHTTPRequestHandler):
+    """What answers may be, by the path."""
+
+    def do_GET(self) -> None:
+        about, _, path = self.path.partition("/api/")
+        if about == "/rude":
+            self.wfile.write(b"good day\r\n\r\n")
+            return
+        pages = {"/html": b"<html>", "/list": b"[]", "/text": b'{"data": "a"}'} | TRACES
+        status, body = (200, pages[about]) if about in pages else (404, b"no")
+        if about in TRACES and path == "services":
+            body = b'{"data": ["a"]}'
+        self.send_response(status)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - as http.server has it
+        """Nowhere."""
+
+
+@pytest.fixture
+def website() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def said(url: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--jaeger", url])
+    return result.exit_code, result.stderr
+
+
+def test_what_is_no_jaeger_is_told(website: str) -> None:
+    for path, what in (
+        ("/html", "does not answer as Jaeger"),
+        ("/list", "does not answer as Jaeger"),
+        ("/text", "does not answer as Jaeger"),
+        ("/rude", "does not answer as Jaeger"),
+        *((place, "does not answer as Jaeger") for place in TRACES),
+        ("/none", "answers 404 to /api/services"),
+    ):
+        code, text = said(website + path)
+        assert code == 2
+        assert what in text
+        assert "--jaeger" in text
+
+
+def test_nobody_there_is_told() -> None:
+    code, text = said(f"http://127.0.0.1:{free_port()}")
+    assert code == 2
+    assert "refused" in text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "localhost:16686",
+        "http://",
+        "http://[::1",
+        "http://a:port",
+        "http://a:99999",
+        "http://a/b c",
+        "http://me:hush@a",
+    ],
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    code, text = said(url)
+    assert code == 2
+    assert text.startswith("sharebroker: --jaeger takes http://HOST:PORT, not ")
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize("hours", ["inf", "1e300", "nan", "-1"])
+def test_it_looks_back_as_far_as_can_be(hours: str) -> None:
+    result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--hours", hours])
+    assert result.exit_code == 2
+    assert "--hours" in result.stderr

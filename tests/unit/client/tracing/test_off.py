@@ -1,0 +1,19 @@
+"""A process that does not trace has nothing of OpenTelemetry in it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+import sys
+import sharebroker_server.broker.commands.serve, sharebroker.cli.app, sharebroker.aio
+from sharebroker_server.broker.process import Process
+from sharebroker import Producer, ShareConsumer, Admin
+found = sorted(name for name in sys.modules if name.startswith("opentelemetry"))
+assert not found, found
+"""
+
+
+def test_nothing_is_imported() -> None:
+    subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)

@@ -1,0 +1,114 @@
+"""Replay beside one that goes offset by offset, and the fates that follow from it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharebroker.verification.offset_outcomes import Fate, RecordLog, fates
+from sharebroker.verification.runs import UNTOUCHED, Run, Span, at, differences, replay
+
+OFFSETS = st.integers(0, 12)
+RUNS = st.lists(
+    st.builds(
+        lambda first, size, state, deliveries: Run(first, first + size - 1, state, deliveries),
+        OFFSETS,
+        st.integers(0, 5),
+        st.sampled_from((0, 2, 4)),
+        st.integers(0, 3),
+    ),
+    max_size=8,
+)
+
+
+def naive(runs: list[Run], start: int) -> dict[int, tuple[int, int]]:
+    """The greatest (deliveries, state) of each offset."""
+    known: dict[int, tuple[int, int]] = {}
+    for run in runs:
+        for offset in range(max(run.first, start), run.last + 1):
+            known[offset] = max(known.get(offset, (0, 0)), (run.deliveries, run.state))
+    return {offset: (state, deliveries) for offset, (deliveries, state) in known.items()}
+
+
+@given(RUNS, st.integers(-1, 12))
+def test_replay_is_the_greatest_of_each_offset(written: list[Run], start: int) -> None:
+    known = replay(written, start)
+    told = {offset: run[2:] for run in known for offset in range(run.first, run.last + 1)}
+    assert told == naive(written, start)
+    assert replay(known, start) == known
+    for before, after in pairwise(known):
+        assert before.last < after.first
+        assert before.last + 1 < after.first or before[2:] != after[2:]
+
+
+@given(RUNS, RUNS)
+def test_differences_are_of_single_offsets(one: list[Run], other: list[Run]) -> None:
+    left, right = replay(one, 0), replay(other, 0)
+    spans = list(differences(left, right))
+    different = {offset for span in spans for offset in range(span.first, span.last + 1)}
+    mine, theirs = naive(one, 0), naive(other, 0)
+    assert different == {
+        offset for offset in range(30) if mine.get(offset, UNTOUCHED) != theirs.get(offset, UNTOUCHED)
+    }
+
+
+@given(RUNS, st.integers(-1, 14), OFFSETS, OFFSETS)
+def test_every_offset_has_one_fate(written: list[Run], start: int, log_start: int, size: int) -> None:
+    end = log_start + size
+    log = RecordLog(log_start, end, held=[Span(3, 4)], markers=[Span(6, 6)], missing=[Span(9, 9)])
+    told = fates(log, start, replay(written, start))
+    assert [offset for run in told for offset in range(run.first, run.last + 1)] == list(
+        range(log_start, end)
+    )
+    assert sum(run.offsets for run in told) == size
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (
+            -1,
+            [
+                (0, 2, Fate.UNDECIDED, 0),
+                (3, 4, Fate.ACCEPTED, 1),
+                (5, 5, Fate.ARCHIVED, 2),
+                (6, 6, Fate.UNDECIDED, 3),
+                (7, 8, Fate.IN_DELIVERY, 0),
+                (9, 9, Fate.UNDECIDED, 0),
+                (10, 10, Fate.GAP, 0),
+            ],
+        ),
+        (
+            2,
+            [
+                (0, 1, Fate.PASSED, 0),
+                (2, 2, Fate.AVAILABLE, 0),
+                (3, 4, Fate.ACCEPTED, 1),
+                (5, 5, Fate.ARCHIVED, 2),
+                (6, 6, Fate.AVAILABLE, 3),
+                (7, 8, Fate.IN_DELIVERY, 0),
+                (9, 9, Fate.AVAILABLE, 0),
+                (10, 10, Fate.GAP, 0),
+            ],
+        ),
+        (12, [(0, 10, Fate.PASSED, 0)]),
+    ],
+)
+def test_fates(start: int, expected: list[tuple[int, int, Fate, int]]) -> None:
+    runs = [Run(3, 4, 2, 1), Run(5, 5, 4, 2), Run(6, 6, 0, 3)]
+    log = RecordLog(0, 11, held=[Span(4, 4), Span(7, 8)], markers=[Span(10, 10)])
+    assert [tuple(run) for run in fates(log, start, runs)] == expected
+
+
+def test_fates_have_names_for_programs() -> None:
+    assert [fate.key for fate in Fate if " " in fate] == ["in_delivery"]
+
+
+def test_runs_as_long_as_offsets_go_cost_nothing() -> None:
+    most = Run(0, 2**62, 2, 1)
+    assert replay([most, Run(5, 5, 4, 2)], 0)[1] == Run(5, 5, 4, 2)
+    assert at([most], 2**61) == (2, 1)
+    assert list(differences([most], [])) == [Span(0, 2**62)]

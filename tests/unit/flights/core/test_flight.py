@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.flights.core.flight import Answer, Flight, judge
+
+ROW = {
+    "year": "2013",
+    "month": "1",
+    "day": "2",
+    "dep_time": "517",
+    "dep_delay": "2",
+    "arr_delay": "-11",
+    "carrier": "UA",
+    "flight": "1545",
+    "tailnum": "N14228",
+    "origin": "EWR",
+    "dest": "IAH",
+}
+
+
+def test_row_becomes_a_flight() -> None:
+    assert Flight.of_row(ROW) == Flight("2013-01-02", "UA", "1545", "N14228", "EWR", "IAH", 517, 2, -11)
+
+
+@pytest.mark.parametrize("missing", ["", "NA"])
+def test_missing_values_are_none(missing: str) -> None:
+    flight = Flight.of_row(ROW | dict.fromkeys(("dep_time", "dep_delay", "arr_delay", "tailnum"), missing))
+    assert (flight.dep_time, flight.dep_delay, flight.arr_delay, flight.tailnum) == (None, None, None, "")
+
+
+def test_payload_round_trip() -> None:
+    flight = Flight.of_row(ROW)
+    assert Flight.of_payload(flight.payload()) == flight
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"carrier": "UA"}'])
+def test_payload_that_is_no_flight_is_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Flight.of_payload(payload)
+
+
+def test_key_is_the_aircraft() -> None:
+    assert Flight.of_row(ROW).key == b"N14228"
+    assert Flight.of_row(ROW | {"tailnum": "NA"}).key == b"unknown"
+
+
+@pytest.mark.parametrize(
+    ("changed", "count", "answer"),
+    [
+        ({}, 1, Answer.ACCEPT),
+        ({}, 4, Answer.ACCEPT),
+        ({"dep_time": "NA", "dep_delay": "NA", "arr_delay": "NA"}, 1, Answer.REJECT),
+        ({"arr_delay": "NA"}, 1, Answer.RELEASE),
+        ({"arr_delay": "NA"}, 2, Answer.REJECT),
+        ({"arr_delay": "NA"}, 3, Answer.REJECT),
+    ],
+)
+def test_judge(changed: dict[str, str], count: int, answer: Answer) -> None:
+    assert judge(Flight.of_row(ROW | changed), count)[0] is answer

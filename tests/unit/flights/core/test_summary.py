@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import json
+
+from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.summary import Delays, Summary
+
+
+def summary(*flights: tuple[str, str, int]) -> Summary:
+    found = Summary()
+    for carrier, route, late in flights:
+        found.count(Answer.ACCEPT, carrier, route, (late - 1, late))
+    return found
+
+
+def test_flights_are_summed_by_carrier_and_route() -> None:
+    found = summary(("UA", "EWR-IAH", 10), ("UA", "EWR-SFO", 20), ("AA", "EWR-IAH", -6))
+    assert found.carriers == {"UA": Delays(2, 28, 30), "AA": Delays(1, -7, -6)}
+    assert found.routes == {"EWR-IAH": Delays(2, 2, 4), "EWR-SFO": Delays(1, 19, 20)}
+    assert found.finished == 3
+
+
+def test_rejected_flights_have_no_delay() -> None:
+    found = Summary()
+    found.count(Answer.REJECT, "UA", "EWR-IAH", (5, 5))
+    assert found.carriers == {"UA": Delays(rejected=1)}
+    assert (found.carriers["UA"].mean_arrival, found.carriers["UA"].mean_departure) == (0.0, 0.0)
+
+
+def test_summaries_add_up() -> None:
+    flights = [("UA", "EWR-IAH", 10), ("UA", "EWR-SFO", 20), ("AA", "EWR-IAH", -6)]
+    left = summary(*flights[:1])
+    left.add(summary(*flights[1:]))
+    assert left == summary(*flights)
+
+
+def test_round_trip_as_json() -> None:
+    found = summary(("UA", "EWR-IAH", 10))
+    assert Summary.of_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_latest_come_first() -> None:
+    found = summary(("UA", "a", 10), ("AA", "b", 20), ("B6", "c", 20))
+    assert [name for name, _ in found.by_carrier()] == ["AA", "B6", "UA"]
+    assert [name for name, _ in found.worst_routes(2, at_least=1)] == ["b", "c"]
+    assert found.worst_routes(2) == []
+    assert found.by_carrier()[0][1].mean_arrival == 20
+    assert found.by_carrier()[0][1].mean_departure == 19

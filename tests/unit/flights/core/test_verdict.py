@@ -1,0 +1,179 @@
+"""The books of a run, and the verdict over them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.ledger import Delivery, Ledger
+from sharebroker_server.flights.core.verdict import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    PartitionState,
+    Verdict,
+    finished_places,
+    judge_run,
+    ranges,
+)
+
+A, B = ("a", 1), ("b", 1)
+
+
+def delivery(offset: int, answer: Answer = Answer.ACCEPT, attempt: int = 1) -> Delivery:
+    return Delivery(0, offset, attempt, answer, "UA", "EWR-IAH", 1, 2)
+
+
+def judged(ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[int] = frozenset()) -> Verdict:
+    places = {(0, offset) for offset in finished}
+    ledger.settle(places, at=99.0)
+    return judge_run({0: end}, {(0, offset) for offset in before}, places, ledger)
+
+
+def test_everything_finished_once_is_good() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0), delivery(1, Answer.REJECT), delivery(2)])
+    ledger.confirmed(A, 2.0, {})
+    verdict = judged(ledger, {0, 1, 2})
+    assert verdict.good
+    assert (verdict.accepted, verdict.rejected, verdict.published) == (2, 1, 3)
+    assert ledger.summary.finished == 3
+
+
+def test_open_batches_are_held() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0), delivery(1)])
+    ledger.handed_out(B, 1.0, [delivery(2)])
+    assert (ledger.holding("a"), ledger.holding("b"), ledger.holding("c")) == (2, 1, 0)
+    ledger.confirmed(A, 2.0, {})
+    assert ledger.holding("a") == 0
+
+
+def test_released_record_comes_back_and_is_finished() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0, Answer.RELEASE)])
+    ledger.confirmed(A, 2.0, {})
+    ledger.handed_out(B, 3.0, [delivery(0, Answer.REJECT, attempt=2)])
+    ledger.confirmed(B, 4.0, {})
+    assert judged(ledger, {0}, end=1).good
+    assert (ledger.totals.released, ledger.totals.rejected, ledger.totals.lost) == (1, 1, 0)
+
+
+def test_unfinished_record_is_missing() -> None:
+    verdict = judged(Ledger(), set(), end=1)
+    assert not verdict.good
+    assert verdict.missing == ((0, 0),)
+
+
+def test_confirmed_record_that_the_coordinator_forgot_is_missing() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.confirmed(A, 2.0, {})
+    assert judged(ledger, set(), end=1).missing == ((0, 0),)
+
+
+def test_record_finished_by_nobody_is_unexplained() -> None:
+    verdict = judged(Ledger(), {0}, end=1)
+    assert not verdict.good
+    assert verdict.unexplained == ((0, 0),)
+
+
+def test_delivery_after_the_accept_is_found() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.confirmed(A, 2.0, {})
+    ledger.handed_out(B, 3.0, [delivery(0, attempt=2)])
+    assert judged(ledger, {0}, end=1).redelivered == ((0, 0),)
+
+
+def test_second_delivery_under_the_same_number_is_found() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.confirmed(A, 2.0, {})
+    ledger.handed_out(B, 3.0, [delivery(0)])
+    assert judged(ledger, {0}, end=1).redelivered == ((0, 0),)
+
+
+def test_old_delivery_seen_late_is_no_redelivery() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 2.0, [delivery(0, attempt=2)])
+    ledger.confirmed(A, 3.0, {})
+    ledger.handed_out(B, 4.0, [delivery(0, attempt=1)])
+    ledger.confirmed(B, 5.0, {(0, 0): True})
+    assert judged(ledger, {0}, end=1).good
+    assert ledger.totals.lost == 1
+
+
+def test_lock_lost_before_anybody_told_of_the_record() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0, attempt=3)])
+    assert ledger.totals.lost == 2
+
+
+def test_what_an_earlier_run_finished_must_not_come_again() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(1)])
+    ledger.confirmed(A, 2.0, {})
+    good = judged(ledger, {0, 1}, end=2, before=frozenset({0}))
+    assert good.good
+    assert good.earlier == 1
+    ledger.handed_out(B, 3.0, [delivery(0)])
+    assert judged(ledger, {0, 1}, end=2, before=frozenset({0})).redelivered == ((0, 0),)
+
+
+def test_dead_workers_open_answer_counts_where_the_state_says_so() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0), delivery(1)])
+    ledger.died("a")
+    ledger.handed_out(B, 2.0, [delivery(1, attempt=2)])
+    ledger.confirmed(B, 3.0, {})
+    verdict = judged(ledger, {0, 1}, end=2)
+    assert verdict.good
+    assert (verdict.accepted, ledger.totals.lost) == (2, 1)
+
+
+def test_dead_workers_release_explains_nothing() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0, Answer.RELEASE)])
+    ledger.died("a")
+    assert judged(ledger, {0}, end=1).unexplained == ((0, 0),)
+
+
+def test_lock_lost_before_the_death_is_known() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.handed_out(B, 2.0, [delivery(0, attempt=2)])
+    ledger.confirmed(B, 3.0, {})
+    ledger.died("a")
+    assert judged(ledger, {0}, end=1).good
+    assert (ledger.totals.accepted, ledger.totals.lost) == (1, 1)
+
+
+def test_unknown_outcome_is_settled_by_the_state() -> None:
+    ledger = Ledger()
+    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.confirmed(A, 2.0, {(0, 0): False})
+    assert ledger.totals.accepted == 0
+    assert judged(ledger, {0}, end=1).good
+    assert ledger.totals.accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "finished"),
+    [(0, True), (4, True), (5, False), (6, True), (7, True), (8, False), (9, True), (10, False)],
+)
+def test_what_the_state_says_of_an_offset(offset: int, finished: bool) -> None:
+    state = PartitionState(5, ((6, 7, ACKNOWLEDGED), (8, 8, 0), (9, 9, ARCHIVED)))
+    assert state.finished(offset) is finished
+
+
+def test_finished_places() -> None:
+    states = {0: PartitionState(1), 1: PartitionState(0, ((1, 1, ARCHIVED),))}
+    assert finished_places({0: 2, 1: 2}, states) == {(0, 0), (1, 1)}
+
+
+def test_ranges_join_runs() -> None:
+    assert ranges([(1, 5), (0, 3), (0, 4), (0, 9)]) == [
+        "partition 0: 3-4",
+        "partition 0: 9",
+        "partition 1: 5",
+    ]

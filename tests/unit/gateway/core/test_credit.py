@@ -1,0 +1,144 @@
+"""One consumer's credit over several leaders."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.gateway.core.credit import CreditSplit
+
+
+def split(**left: int) -> CreditSplit[str]:
+    """A split in which each leader has this much left and nothing was delivered lately."""
+    credit: CreditSplit[str] = CreditSplit()
+    for leader, records in left.items():
+        credit.add(leader)
+        credit.delivered(leader, -records)
+    credit.rebalance()
+    return credit
+
+
+def test_credit_waits_for_a_leader() -> None:
+    credit: CreditSplit[str] = CreditSplit()
+    assert credit.grant(10) == []
+    assert credit.pool == credit.outstanding == 10
+    assert credit.add("a") == [("a", 10)]
+    assert (credit.pool, credit.left("a"), credit.outstanding) == (0, 10, 10)
+    credit.delivered("a", 4)
+    assert credit.outstanding == 6
+
+
+def test_one_leader_gets_all() -> None:
+    credit = split(a=3)
+    assert credit.grant(7) == [("a", 7)]
+
+
+# What leaders have left, what comes in, what each is given.
+SHARES = [
+    ({"a": 0, "b": 0}, 10, {"a": 5, "b": 5}),
+    ({"a": 0, "b": 0, "c": 0}, 10, {"a": 4, "b": 3, "c": 3}),
+    ({"a": 0, "b": 0}, 1, {"a": 1}),
+    ({"a": 0, "b": 100}, 10, {"a": 10}),
+    ({"a": 0, "b": 4, "c": 100}, 10, {"a": 7, "b": 3}),
+    ({"a": -5, "b": 0}, 5, {"a": 5}),
+    ({"a": -5, "b": 0}, 10, {"a": 8, "b": 2}),
+]
+
+
+@pytest.mark.parametrize(("left", "records", "given"), SHARES)
+def test_those_with_the_least_come_level(left: dict[str, int], records: int, given: dict[str, int]) -> None:
+    assert dict(split(**left).grant(records)) == given
+
+
+# What leaders have left, what is taken back, what each loses; the rest is on its way already.
+BACK = [
+    ({"a": 10}, 4, {"a": -4}, 0),
+    ({"a": 2, "b": 8}, 5, {"b": -5}, 0),
+    ({"a": 3, "b": 4, "c": -1}, 7, {"a": -3, "b": -4}, 0),
+    ({"a": 3}, 5, {"a": -3}, -2),
+    ({}, 5, {}, -5),
+]
+
+
+@pytest.mark.parametrize(("left", "records", "taken", "pool"), BACK)
+def test_credit_is_taken_back_from_those_with_the_most(
+    left: dict[str, int], records: int, taken: dict[str, int], pool: int
+) -> None:
+    credit = split(**left)
+    assert dict(credit.grant(-records)) == taken
+    assert credit.pool == pool
+
+
+def test_credit_that_was_used_when_it_was_taken_back_is_made_up_for_by_the_next() -> None:
+    credit = split(a=5)
+    assert credit.grant(-5) == [("a", -5)]
+    credit.delivered("a", 3)  # was on its way
+    assert credit.left("a") == -3
+    assert credit.grant(10) == [("a", 10)]
+    assert credit.left("a") == 7
+
+
+def test_a_leader_that_joins_gets_nothing_until_there_is_new_credit() -> None:
+    credit = split(a=10)
+    assert credit.add("b") == []
+    assert credit.grant(4) == [("b", 4)]
+
+
+def test_a_leader_that_is_gone_leaves_its_credit_to_the_others() -> None:
+    credit = split(a=6, b=2)
+    assert credit.remove("a") == [("b", 6)]
+    assert credit.left("a") == 0
+    assert credit.remove("b") == []
+    assert credit.pool == 8
+
+
+def test_parking_takes_credit_back() -> None:
+    credit = split(a=6, b=2)
+    assert dict(credit.park("a")) == {"a": -6, "b": 6}
+    assert credit.park("a") == []
+
+
+def test_what_a_parked_leader_still_delivers_is_made_up_for_when_it_begins_again() -> None:
+    credit = split(a=6, b=2)
+    credit.park("a")
+    credit.delivered("a", 4)  # was on its way
+    assert credit.pool == -4
+    assert credit.grant(4) == []
+    assert credit.add("a") == [("a", 4)]  # its own count stands at -4
+    assert credit.left("a") == 0
+
+
+def test_a_leader_that_is_gone_is_owed_nothing() -> None:
+    credit = split(a=1)
+    credit.park("a")
+    credit.delivered("a", 1)
+    assert credit.remove("a") == []
+    assert credit.add("a") == []
+
+
+def test_a_single_credit_goes_round() -> None:
+    credit = split(a=1, b=0, c=0)
+    holders = []
+    for _ in range(6):
+        moves = dict(credit.rebalance())
+        (taken,) = [leader for leader, change in moves.items() if change < 0]
+        (given,) = [leader for leader, change in moves.items() if change > 0]
+        holders.append((taken, given))
+    assert holders == [("a", "b"), ("b", "c"), ("c", "a")] * 2
+
+
+@pytest.mark.parametrize("left", [{"a": 1, "b": 1}, {"a": 0, "b": 0}, {}])
+def test_nothing_moves_without_idle_credit_or_without_need(left: dict[str, int]) -> None:
+    assert split(**left).rebalance() == []
+
+
+def test_a_leader_at_work_keeps_its_credit() -> None:
+    credit = split(a=5, b=0)
+    credit.delivered("a", 1)
+    assert credit.rebalance() == []
+    assert dict(credit.rebalance()) == {"a": -2, "b": 2}
+
+
+def test_what_is_taken_and_given_to_one_leader_is_one_change() -> None:
+    credit = split(a=9, b=0, c=1)
+    assert sum(change for _, change in credit.rebalance()) == 0
+    assert sorted(credit.left(leader) for leader in "abc") == [3, 3, 4]

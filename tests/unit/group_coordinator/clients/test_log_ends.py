@@ -1,0 +1,61 @@
+"""Ends of logs: each partition's leader is asked, its refusal or absence is the partition's own."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.cluster.router import Peer
+from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds, LogEnd
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.partition_errors import wire
+
+HERE, ELSEWHERE, NOBODY = TopicIdPartition("t", 0), TopicIdPartition("t", 1), TopicIdPartition("t", 2)
+
+
+class Leader:
+    """Leads partition 0 only."""
+
+    async def ListOffsets(self, request: pb.ListOffsetsRequest, _context: object) -> pb.ListOffsetsResponse:
+        (asked,) = request.partitions
+        offset = {-1: 42, -2: 7}[asked.timestamp]
+        answer = pb.ListOffsetsResponse.Partition(
+            topic_id=asked.topic_id, partition=asked.partition, offset=offset
+        )
+        if asked.HasField("made_at_offset"):
+            answer.made_at = 1000 + asked.made_at_offset
+        if asked.partition:
+            answer.error_code = wire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return pb.ListOffsetsResponse(partitions=[answer])
+
+
+class Leaders:
+    def __init__(self) -> None:
+        self.forgotten: list[tuple[str, int]] = []
+
+    async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
+        if partition == NOBODY.partition:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        return Peer(Member("1/1", 1, frozenset(), ""), cast("Any", LocalStub(Leader())))
+
+    def forget_leader(self, topic_id: str, partition: int) -> None:
+        self.forgotten.append((topic_id, partition))
+
+
+async def test_each_partition_has_its_own_outcome() -> None:
+    leaders = Leaders()
+    ends = await LeaderLogEnds(leaders).of({HERE: 5, ELSEWHERE: 0, NOBODY: 0})
+    assert ends[HERE] == LogEnd(42, 1005)
+    assert await LeaderLogEnds(Leaders()).starts([HERE]) == {HERE: 7}
+    assert {where: end.code for where, end in ends.items() if isinstance(end, KafkaError)} == {
+        ELSEWHERE: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        NOBODY: ErrorCode.LEADER_NOT_AVAILABLE,
+    }
+    assert leaders.forgotten == [ELSEWHERE, NOBODY]
+
+
+async def test_nothing_asked_nothing_called() -> None:
+    assert await LeaderLogEnds(Leaders()).of({}) == {}

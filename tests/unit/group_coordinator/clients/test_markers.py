@@ -1,0 +1,122 @@
+"""Markers to leaders: one call each, and what each outcome means."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.cluster.router import Peer
+from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
+from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
+from sharebroker_server.leases.port import Member
+from sharebroker_server.rpc.local import LocalStub
+from sharebroker_server.rpc.partition_errors import wire
+from tests.unit.group_coordinator.world import Cluster
+
+HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
+NONE = ErrorCode.NONE
+
+
+class Leader:
+    """Answers each partition with what `outcomes` has for it."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[int, ErrorCode] = {}
+        self.refusal: KafkaError | None = None
+        self.asked: list[list[pb.WriteTxnMarkersRequest.Marker]] = []
+
+    async def WriteTxnMarkers(
+        self, request: pb.WriteTxnMarkersRequest, _context: object
+    ) -> pb.WriteTxnMarkersResponse:
+        self.asked.append(list(request.markers))
+        if self.refusal is not None:
+            raise self.refusal
+        answers = [
+            pb.WriteTxnMarkersResponse.Partition(
+                topic_id=marker.topic_id,
+                partition=marker.partition,
+                error_code=wire(self.outcomes.get(marker.partition, NONE)),
+            )
+            for marker in request.markers
+        ]
+        return pb.WriteTxnMarkersResponse(partitions=answers)
+
+
+class Leaders:
+    """Partitions 0 and 3 have one leader, 1 another, 2 none."""
+
+    def __init__(self) -> None:
+        self.here, self.there = Leader(), Leader()
+        self.forgotten: list[int] = []
+
+    async def leader(self, topic_id: str, partition: int) -> Peer[Any]:
+        if partition == NOBODY.partition:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        node, fake = (2, self.there) if partition == THERE.partition else (1, self.here)
+        return Peer(Member(f"{node}/1", node, frozenset(), ""), cast("Any", LocalStub(fake)))
+
+    def forget_leader(self, topic_id: str, partition: int) -> None:
+        self.forgotten.append(partition)
+
+
+@pytest.fixture
+def leaders() -> Leaders:
+    return Leaders()
+
+
+async def left(leaders: Leaders, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
+    """Which partitions have no marker after a round."""
+    cluster = Cluster()
+    if exists:
+        cluster.create("a", 4, "ta")
+    ending = Transaction(7, 3, 1, TransactionState.PREPARE_COMMIT, frozenset(partitions))
+    return {one.partition for one in await LeaderMarkers(leaders, cluster).write(ending, partitions, 12)}
+
+
+async def test_each_leader_gets_one_call(leaders: Leaders) -> None:
+    assert await left(leaders, HERE, THERE, GONE) == set()
+    (both,), (other,) = leaders.here.asked, leaders.there.asked
+    assert [marker.partition for marker in both] == [0, 3]
+    (marker,) = other
+    assert (marker.topic_id, marker.partition, marker.coordinator_epoch) == ("ta", 1, 12)
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 3, True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "exists", "missing"),
+    [
+        (ErrorCode.INVALID_PRODUCER_EPOCH, True, set()),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, True, {1}),
+        (ErrorCode.KAFKA_STORAGE_ERROR, True, {1}),
+        (ErrorCode.UNKNOWN_TOPIC_ID, True, {1}),
+        (ErrorCode.UNKNOWN_TOPIC_ID, False, set()),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False, set()),
+    ],
+)
+async def test_what_an_outcome_means(
+    leaders: Leaders, outcome: ErrorCode, exists: bool, missing: set[int]
+) -> None:
+    leaders.there.outcomes[1] = outcome
+    assert await left(leaders, HERE, THERE, exists=exists) == missing
+    assert set(leaders.forgotten) == missing
+
+
+async def test_a_leader_that_does_not_answer_is_looked_up_anew(leaders: Leaders) -> None:
+    leaders.here.refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+    assert await left(leaders, HERE, THERE, GONE) == {0, 3}
+    assert leaders.forgotten == [0, 3]
+
+
+async def test_a_partition_without_a_leader_waits(leaders: Leaders) -> None:
+    assert await left(leaders, HERE, NOBODY) == {2}
+
+
+async def test_a_later_coordinator_ends_it(leaders: Leaders) -> None:
+    leaders.there.outcomes[1] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    with pytest.raises(KafkaError) as fenced:
+        await left(leaders, THERE)
+    assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED

@@ -1,0 +1,82 @@
+"""Group records survive the way to bytes and back; other bytes are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_protocol.storage.v1 import group_pb2 as pb
+from sharebroker_server.group_coordinator.core.consumers.commands import Committed
+from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumers.pending import (
+    Outcome,
+    Pending,
+    PendingRecord,
+    Place,
+    TransactionEndRecord,
+)
+from sharebroker_server.group_coordinator.core.model import Profile, TopicState
+from sharebroker_server.group_coordinator.core.records import (
+    CurrentRecord,
+    FloorRecord,
+    GroupRecord,
+    MemberRecord,
+    Record,
+    StateRecord,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from sharebroker_server.group_coordinator.store.codec import GroupCodec
+
+AT = Place("g", TopicIdPartition("t", 3))
+
+RECORDS: list[Record] = [
+    FloorRecord(7),
+    OffsetRecord("g", TopicIdPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
+    OffsetRecord("g", TopicIdPartition("t", 0), Committed(0)),
+    OffsetRecord("g", TopicIdPartition("t", 3), None),
+    PendingRecord(70, AT, Pending(4, 12, 3, Committed(41, 2, "where from", 1_700_000_000_125))),
+    PendingRecord(0, AT, Pending(0, -1, 1, Committed(0))),
+    PendingRecord(70, AT, None),
+    TransactionEndRecord(70, (Outcome(AT, 3, Committed(41, 2, "from", 7)), Outcome(AT, 1, Committed(0)))),
+    TransactionEndRecord(70),
+    GroupRecord("g", 3, (1 << 63) - 1, 2),
+    GroupRecord("g", 0),
+    GroupRecord("g", None),
+    MemberRecord("g", "m", Profile("r", "c", "h", frozenset({"a", "b"}), "s")),
+    MemberRecord("g", "m", Profile(None, "", "", frozenset())),
+    MemberRecord("g", "m", None),
+    TargetEpochRecord("g", 4),
+    TargetRecord("g", "m", {"t": frozenset({0, 7}), "u": frozenset({1})}),
+    TargetRecord("g", "m", {}),
+    CurrentRecord("g", "m", 4, 3, {"t": frozenset({0})}),
+    CurrentRecord("g", "m", 1, 0, {}),
+    StateRecord("g", {}),
+    StateRecord(
+        "g",
+        {
+            "t": TopicState("a", 5, {0: 5, 1: 9, 2: 9}, frozenset({3, 4}), frozenset({6})),
+            "u": TopicState("b", 6, {}, frozenset({0}), since_epoch=7),
+            "v": TopicState("c", 7, {0: 7}),
+            "w": TopicState("d", 8, deleting=frozenset({1})),
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_round_trip(record: Record) -> None:
+    assert GroupCodec().decode(GroupCodec().encode(record)) == record
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\xff",
+        pb.GroupRecord(kind=pb.GroupRecord.Kind.KIND_TARGET_ASSIGNMENT_MEMBER).SerializeToString(),
+    ],
+)
+def test_other_bytes_are_refused(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="a record of a group"):
+        GroupCodec().decode(payload)

@@ -1,0 +1,44 @@
+"""What Spark says, and what is made of it."""
+
+from __future__ import annotations
+
+from sharebroker_server.pipeline.core.events import Run, cause
+
+SAID = """\
+2026-01-01 08:00:00: Creating Spark session...
+2026-01-01 08:00:01: Registering graph elements...
+2026-01-01 08:00:02: Starting run...
+2026-01-01 08:00:03: Flow spark_catalog.default.gold is QUEUED.
+2026-01-01 08:00:03: Flow spark_catalog.default.bronze is STARTING.
+""".splitlines()
+
+
+def test_a_run_goes_through_its_stages() -> None:
+    run, stages = Run(), []
+    for line in SAID:
+        run.hear(line)
+        stages.append(run.stage)
+    assert stages == ["starting Spark", "reading the definitions", "planning", "planning", "planning"]
+    assert (run.done, sorted(run.flows), run.working) == (0, ["bronze", "gold"], False)
+    for name in ("bronze", "silver", "gold"):
+        run.hear(f"[Stage 1:> ] 2026-01-01 08:00:04: Flow spark_catalog.default.{name} is RUNNING.")
+    assert (run.stage, run.working) == ("gold, bronze …", True)
+    run.hear("2026-01-01 08:00:05: Flow spark_catalog.default.silver has COMPLETED.")
+    assert run.done == 1
+    run.hear("2026-01-01 08:00:05: Flow 'spark_catalog.default.gold' has FAILED more than 2 times.")
+    run.hear("2026-01-01 08:00:06: Flow spark_catalog.default.bronze has COMPLETED.")
+    assert (run.done, run.failed) == (2, ["gold"])
+    run.hear("2026-01-01 08:00:07: Run is COMPLETED.")
+    assert (run.stage, run.error) == ("done", "")
+
+
+def test_an_error_is_kept() -> None:
+    run = Run()
+    run.hear("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")
+    assert run.error == "AnalysisException: [NO_SUCH] There is none."
+
+
+def test_the_last_cause_of_a_log() -> None:
+    log = "java.lang.Exception: first\n  at x\nsharebroker_spark.driver.LeaseLostError: Lost 8 records.\n"
+    assert cause(log) == "Lost 8 records."
+    assert cause("all is well") == ""

@@ -1,0 +1,59 @@
+"""Each difference is provoked: what cannot fail verifies nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.pipeline.core.fold import Entry
+from sharebroker_server.pipeline.core.verification import check
+from tests.unit.pipeline.logs import ACCEPTED, ARCHIVED, AVAILABLE, answer, bare, checkpoint, delta
+
+LOG = [checkpoint((102, 103, ACCEPTED, 1)), delta((105, 109, AVAILABLE, 2), at=2)]
+ANSWER = answer((105, 109, AVAILABLE, 2), (102, 103, ACCEPTED, 1))
+
+CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] = {
+    "nothing": ([], []),
+    "the same": ([*LOG, ANSWER], []),
+    "deleted": ([checkpoint(), bare("tombstone")], []),
+    "no answer": (LOG, [(None, None, "There is a state by the log, and none by the answer.")]),
+    "no log": ([ANSWER], [(None, None, "There is a state by the answer, and none by the log.")]),
+    "unreadable": ([ANSWER, bare("unreadable")], [(None, None, "The log holds what is no record.")]),
+    "another start": (
+        [checkpoint(), answer(start=101)],
+        [(None, None, "The start is 100 by the log; the answer is 101.")],
+    ),
+    "other epochs": (
+        [checkpoint(), answer(leader=4, state=1)],
+        [
+            (None, None, "The state epoch is 2 by the log; the answer is 1."),
+            (None, None, "The leader epoch is 5 by the log; the answer is 4."),
+        ],
+    ),
+    "a delta that the answer does not have": (
+        [*LOG, delta((102, 105, ARCHIVED, 3), at=3), ANSWER],
+        [
+            (102, 103, "By the log archived, delivered 3 times; the answer is acknowledged, delivered once."),
+            (104, 104, "By the log archived, delivered 3 times; the answer is nothing is known of them."),
+            (105, 105, "By the log archived, delivered 3 times; the answer is available, delivered 2 times."),
+        ],
+    ),
+    "a state that there is not": (
+        [checkpoint((100, 100, 7, 1)), answer()],
+        [(100, 100, "By the log 7, delivered once; the answer is nothing is known of them.")],
+    ),
+    "back again": (
+        [checkpoint(), delta(at=2, start=110, leader=6), delta(at=3, start=105, leader=5), answer(start=105)],
+        [
+            (None, None, "The start goes back from 110 to 105 at position 3."),
+            (None, None, "The leader epoch goes back from 6 to 5 at position 3."),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_differences(case: str) -> None:
+    entries, expected = CASES[case]
+    checked = check(entries)
+    assert [tuple(one) for one in checked.differences] == expected
+    assert checked.records == sum(entry.kind not in ("answer", "unreadable") for entry in entries)

@@ -1,0 +1,39 @@
+"""Records without a key stick to a partition for a batch, then move to another."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.records.murmur2 import partition_of
+from sharebroker_protocol.records.partitioner import Partitioner
+
+
+def last(n: int) -> int:
+    return n - 1
+
+
+def test_a_key_decides() -> None:
+    partitioner = Partitioner(100, last)
+    assert partitioner.partition(b"N14228", 1000, 8) == partition_of(b"N14228", 8)
+
+
+def test_no_key_sticks_until_the_batch_is_full() -> None:
+    partitioner = Partitioner(100, last)
+    chosen = [partitioner.partition(None, 50, 3) for _ in range(6)]
+    assert chosen == [2, 2, 1, 1, 0, 0]
+
+
+def test_the_next_one_is_another_one() -> None:
+    for choice in range(3):
+        partitioner = Partitioner(1, lambda n, choice=choice: min(choice, n - 1))  # type: ignore[misc]  # default
+        before = partitioner.partition(None, 1, 4)
+        assert partitioner.partition(None, 1, 4) != before
+
+
+def test_one_partition_is_taken_again() -> None:
+    partitioner = Partitioner(1, last)
+    assert [partitioner.partition(None, 1, 1) for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_topic_with_fewer_partitions_than_before_gets_a_new_choice() -> None:
+    partitioner = Partitioner(100, last)
+    assert partitioner.partition(None, 1, 8) == 7
+    assert partitioner.partition(None, 1, 2) == 1

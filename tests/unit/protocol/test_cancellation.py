@@ -1,0 +1,50 @@
+"""What is ended ends, whatever swallows a cancellation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sharebroker_protocol import cancellation
+from sharebroker_protocol.cancellation import end
+
+
+async def test_nothing_is_ended_at_once() -> None:
+    await end([])
+
+
+async def test_a_task_that_tries_again_after_a_swallowed_cancellation_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cancellation, "_AGAIN", 0.001)
+    swallowed = 0
+
+    async def tries_for_ever() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                swallowed += 1
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(tries_for_ever())
+    await asyncio.sleep(0)
+    await end([task])
+    assert task.cancelled()
+    assert swallowed == 2
+
+
+async def test_what_a_task_raises_at_its_end_is_not_raised() -> None:
+    async def fails() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise ValueError("at the end")
+
+    failing, quiet = asyncio.create_task(fails()), asyncio.create_task(asyncio.sleep(60))
+    await asyncio.sleep(0)
+    await end([failing, quiet])
+    assert failing.done()
+    assert quiet.cancelled()

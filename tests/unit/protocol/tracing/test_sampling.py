@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import sys
+
+from sharebroker_protocol.tracing.context import TraceContext
+from sharebroker_protocol.tracing.limit import STORY, SpanLimit
+from sharebroker_protocol.tracing.sampling import LOW, Sampling
+
+KEPT, DROPPED = TraceContext(1, 1), TraceContext(1, 1, flags=0)
+
+
+def test_a_parents_decision_counts_where_it_is_asked() -> None:
+    never = Sampling(0.0, parent_based=True)
+    assert (never.joins(KEPT), never.joins(DROPPED)) == (True, False)
+    assert not never.never  # others may keep theirs
+
+
+def test_a_ratio_goes_by_the_low_half_of_the_id() -> None:
+    half = Sampling(0.5, parent_based=False)
+    assert half.joins(TraceContext((7 << 64) | (LOW // 2), 1, flags=0))
+    assert not half.joins(TraceContext((7 << 64) | LOW, 1))
+
+
+def test_all_and_nothing() -> None:
+    assert Sampling(1.0, parent_based=False).left_out(0.5) == 0
+    assert Sampling(0.0, parent_based=True).left_out(0.5) == sys.maxsize
+    assert Sampling(1.0, parent_based=False).joins(DROPPED)
+    assert Sampling(0.0, parent_based=False).never
+
+
+def test_one_lot_says_how_many_are_left_out() -> None:
+    """As many lots as there are traces: each is left out with a probability of three quarters."""
+    quarter = Sampling(0.25, parent_based=False)
+    left_out = [quarter.left_out(1 - lot / 4096) for lot in range(4096)]
+    for most in range(8):
+        assert abs(sum(1 for count in left_out if count <= most) - 4096 * (1 - 0.75 ** (most + 1))) <= 1
+    assert quarter.left_out(1.0) == 0
+    assert Sampling(5e-324, parent_based=False).left_out(0.5) == sys.maxsize
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_spans_are_made_at_a_rate() -> None:
+    clock = Clock()
+    limit = SpanLimit(10.0, 20, clock)
+    assert [limit.take() for _ in range(21)] == [True] * 20 + [False]
+    assert limit.refused == 1
+    clock.now += 0.5
+    assert [limit.take() for _ in range(6)] == [True] * 5 + [False]
+    clock.now += 1000
+    assert sum(limit.take() for _ in range(100)) == 20
+
+
+def test_a_story_begins_only_where_there_is_room_for_it() -> None:
+    clock = Clock()
+    limit = SpanLimit(1.0, STORY, clock)
+    assert limit.room()
+    assert limit.take()
+    assert not limit.room()
+    assert limit.take()
+    clock.now += 2
+    assert limit.room()
+
+
+def test_what_is_larger_than_the_burst_takes_a_full_one() -> None:
+    clock = Clock()
+    limit = SpanLimit(10.0, 10, clock)
+    assert limit.take(50)
+    clock.now += 4.9
+    assert not limit.take(50)
+    clock.now += 0.2
+    assert limit.take(50)
+
+
+def test_a_small_burst_has_room_when_it_is_full() -> None:
+    assert SpanLimit(1.0, 2, Clock()).room()

@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.settings import OFF, Queue, parse, read
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+HERE = {ENDPOINT: "http://127.0.0.1:4317"}
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"OTEL_SERVICE_NAME": "a", "PATH": "b"},
+        {ENDPOINT: ""},
+        {"OTEL_TRACES_EXPORTER": "none", **HERE},
+    ],
+)
+def test_nothing_is_told_unless_it_is_asked_for(environment: dict[str, str]) -> None:
+    found = parse(environment)
+    assert (found.traces, found.metrics) == (None, None)
+
+
+def test_disabled_is_disabled() -> None:
+    assert parse({"OTEL_SDK_DISABLED": "TRUE", "OTEL_TRACES_SAMPLER": "wrong", **HERE}) is OFF
+
+
+def test_an_endpoint_is_enough() -> None:
+    found = parse(HERE)
+    assert found.traces == "http://127.0.0.1:4317"
+    assert found.metrics is None
+    assert found.sampling == Sampling(1.0, parent_based=True)
+    assert found.queue == Queue(2048, 128, 5.0)
+
+
+def test_an_exporter_is_enough() -> None:
+    found = parse({"OTEL_TRACES_EXPORTER": "otlp", "OTEL_METRICS_EXPORTER": "otlp"})
+    assert (found.traces, found.metrics) == ("http://127.0.0.1:4317", "http://127.0.0.1:4317")
+
+
+def test_each_kind_may_go_elsewhere() -> None:
+    found = parse(
+        {
+            **HERE,
+            "OTEL_METRICS_EXPORTER": "otlp",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://traces:1",
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://metrics:2",
+            "OTEL_METRIC_EXPORT_INTERVAL": "500",
+        }
+    )
+    assert (found.traces, found.metrics, found.metrics_every) == ("https://traces:1", "http://metrics:2", 0.5)
+
+
+def test_over_http_the_url_is_whole() -> None:
+    http = {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "OTEL_METRICS_EXPORTER": "otlp"}
+    found = parse({**http, ENDPOINT: "http://here:4318/otel/"})
+    assert (found.traces, found.metrics) == (
+        "http://here:4318/otel/v1/traces",
+        "http://here:4318/otel/v1/metrics",
+    )
+    assert (found.traces_over_http, found.metrics_over_http) == (True, True)
+    own = {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://a/b", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "grpc"}
+    found = parse({**http, **own})
+    assert (found.traces, found.metrics) == ("http://a/b", "http://127.0.0.1:4317")
+    assert (found.traces_over_http, found.metrics_over_http) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "ratio", "found"),
+    [
+        ("always_off", None, Sampling(0.0, parent_based=False)),
+        ("traceidratio", "0.25", Sampling(0.25, parent_based=False)),
+        ("parentbased_traceidratio", None, Sampling(1.0, parent_based=True)),
+        ("parentbased_always_off", "7", Sampling(0.0, parent_based=True)),
+    ],
+)
+def test_samplers_go_by_their_names(sampler: str, ratio: str | None, found: Sampling) -> None:
+    asked = {**HERE, "OTEL_TRACES_SAMPLER": sampler}
+    assert parse(asked if ratio is None else asked | {"OTEL_TRACES_SAMPLER_ARG": ratio}).sampling == found
+
+
+def test_a_queue_follows_the_variables() -> None:
+    found = parse({**HERE, "OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "500"}).queue
+    assert found == Queue(100, 100, 0.5)
+    assert (found.rate, found.burst) == (100, 100)
+    assert Queue().burst == 205
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("OTEL_TRACES_EXPORTER", "zipkin"),
+        ("OTEL_METRICS_EXPORTER", "prometheus"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json"),
+        ("OTEL_TRACES_SAMPLER", "jaeger_remote"),
+        ("OTEL_TRACES_SAMPLER_ARG", "2"),
+        ("OTEL_TRACES_SAMPLER_ARG", "some"),
+        (ENDPOINT, "127.0.0.1:4317"),
+        (ENDPOINT, "http://"),
+        (ENDPOINT, "http://a:port"),
+        ("OTEL_BSP_MAX_QUEUE_SIZE", "0"),
+        ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4000"),
+        ("OTEL_BSP_SCHEDULE_DELAY", "-1"),
+        ("OTEL_SDK_DISABLED", "maybe"),
+        ("OTEL_EXPORTER_OTLP_TIMEOUT", "abc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "0"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TIMEOUT", "nan"),
+        ("OTEL_EXPORTER_OTLP_COMPRESSION", "lzma"),
+        ("OTEL_EXPORTER_OTLP_INSECURE", "abc"),
+        ("OTEL_EXPORTER_OTLP_CERTIFICATE", "/nope"),
+        ("OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY", "/nope"),
+        ("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "zzz"),
+        ("OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION", "zzz"),
+        ("OTEL_METRICS_EXEMPLAR_FILTER", "zzz"),
+        ("OTEL_BSP_EXPORT_TIMEOUT", "abc"),
+        ("OTEL_METRIC_EXPORT_TIMEOUT", "-1"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.namespace"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "a=b,=c"),
+        ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "abc"),
+        ("OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT", "-5"),
+        ("OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES", "UNAVAILABLE,TIRED"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(name: str, value: str) -> None:
+    asked = {**HERE, "OTEL_TRACES_SAMPLER": "traceidratio", name: value}
+    with pytest.raises(KafkaError) as refused:
+        parse(asked)
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message.startswith(f"{name} is {value!r}; it may be ")
+
+
+def test_a_password_in_an_endpoint_is_not_repeated() -> None:
+    with pytest.raises(KafkaError) as refused:
+        parse({ENDPOINT: "http://me:secret@host:4317"})
+    assert "secret" not in refused.value.message
+
+
+@pytest.mark.parametrize("of", ["", "TRACES_", "METRICS_"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "authorization: Bearer s3cr3tKEY",
+        "a=b,s3cr3tKEY",
+        "a=s3cr3tKEY;b=c",
+        "a key=s3cr3tKEY",
+        "key!=s3cr3tKEY",  # no name of gRPC's: it would tell the value in its own error
+        "key-bin=s3cr3tKEY",
+        "key=s3cr3tKEY%0A",
+        "key=s3cr3tKEY%C3%A4",
+    ],
+)
+def test_headers_that_cannot_be_read_are_refused_and_not_repeated(of: str, value: str) -> None:
+    name = f"OTEL_EXPORTER_OTLP_{of}HEADERS"
+    with pytest.raises(KafkaError) as refused:
+        parse({**HERE, name: value})
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert refused.value.message.startswith(f"{name} cannot be read; it may be NAME=VALUE")
+    assert "s3cr3tKEY" not in refused.value.message
+
+
+def test_what_opentelemetry_takes_is_taken(tmp_path: Path) -> None:
+    certificate = tmp_path / "ca.crt"
+    certificate.touch()
+    found = parse(
+        {
+            **HERE,
+            "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20s3cr3t==, x-tenant = a b ,",
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "0.5",
+            "OTEL_EXPORTER_OTLP_COMPRESSION": "GZIP",
+            "OTEL_EXPORTER_OTLP_INSECURE": "True",
+            "OTEL_EXPORTER_OTLP_CERTIFICATE": str(certificate),
+            "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": "DELTA",
+            "OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT": "2147483647",
+            "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT": " ",
+            "OTEL_BSP_EXPORT_TIMEOUT": "0",
+            "OTEL_PYTHON_EXPORTER_OTLP_GRPC_RETRYABLE_ERROR_CODES": "unavailable, ABORTED",
+            "OTEL_SDK_DISABLED": "False",
+        }
+    )
+    assert found.traces == HERE[ENDPOINT]
+    assert found.unknown == ()
+
+
+def test_names_that_nobody_knows_are_told_and_those_of_other_tools_are_not() -> None:
+    others = (
+        "OTEL_RESOURCE_ATTRIBUTES_POD_NAME",
+        "OTEL_SERVICE_NAME",
+        "OTEL_LOG_LEVEL",
+        "OTEL_PROPAGATORS",
+        "OTEL_PYTHON_LOG_CORRELATION",
+        "OTEL_INSTRUMENTATION_HTTP_ENABLED",
+        "OTEL_EXPORTER_JAEGER_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT",
+        "OTEL_BLRP_SCHEDULE_DELAY",
+    )
+    found = parse(dict.fromkeys(["OTEL_NOSUCH", "OTEL_EXPORTER_OTLP_ENDPIONT", *others], "1"))
+    assert found.unknown == (
+        "OTEL_EXPORTER_OTLP_ENDPIONT (did you mean OTEL_EXPORTER_OTLP_ENDPOINT?)",
+        "OTEL_NOSUCH",
+    )
+
+
+def test_empty_variables_and_spaces_around_values_go_before_the_sdk_sees_them() -> None:
+    environment = {**HERE, "OTEL_SERVICE_NAME": " a ", "OTEL_EXPORTER_OTLP_TIMEOUT": " ", "PATH": " b "}
+    environment["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION"] = "None"
+    assert read(environment) == parse(HERE)
+    assert environment == {**HERE, "OTEL_SERVICE_NAME": "a", "PATH": " b "}

@@ -1,0 +1,114 @@
+"""Whether a producer's batch can be read: any compression, and what is bent in it."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import cramjam
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, sealed
+from sharebroker_server.record_log.record_validation import MOST_RECORDS, MOST_UNPACKED, check_records
+from sharebroker_server.record_log.settings import LogSettings
+from tests.unit.record_log.batches import batch
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+def refusal(data: bytes) -> ErrorCode:
+    with pytest.raises(KafkaError) as refused:
+        check_records(header_of(data), data)
+    return refused.value.code
+
+
+def packed(codec: int, plain: bytes, like: bytes) -> bytes:
+    """The header of a batch with other contents."""
+    header: BatchHeader = header_of(like)
+    return sealed(header._replace(attributes=codec), plain)
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_what_clients_write_is_read(codec: int, count: int) -> None:
+    data = batch(count, 1000, codec=codec)
+    check_records(header_of(data), data)
+    check_records(header_of(data), memoryview(data))
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_what_cannot_be_read_is_refused(codec: int) -> None:
+    good = batch(3, 30, codec=codec)
+    assert refusal(packed(codec, b"\xff" * 20, good)) is ErrorCode.INVALID_RECORD
+    assert refusal(packed(codec, b"", good)) is ErrorCode.INVALID_RECORD
+    assert refusal(packed(codec, good[HEADER_SIZE:-3], good)) is ErrorCode.INVALID_RECORD
+
+
+def test_other_records_than_the_header_tells_are_refused() -> None:
+    good = batch(3)
+    fewer = header_of(good)._replace(record_count=2, last_offset_delta=1)
+    more = header_of(good)._replace(record_count=4, last_offset_delta=3)
+    for header in (fewer, more):
+        assert refusal(sealed(header, good[HEADER_SIZE:])) is ErrorCode.INVALID_RECORD
+    again = batch(1)[HEADER_SIZE:]
+    twice = header_of(good)._replace(record_count=2, last_offset_delta=1)
+    assert refusal(sealed(twice, again + again)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_header_name_that_is_no_text_is_refused() -> None:
+    record = b"\x00\x00\x00\x01\x01\x02\x02\xff\x01"
+    data = sealed(header_of(batch(1)), bytes([2 * len(record)]) + record)
+    assert refusal(data) is ErrorCode.INVALID_RECORD
+
+
+def snappy(*blocks: bytes) -> bytes:
+    """As Java's library frames it."""
+    framed = (struct.pack(">I", len(block)) + block for block in blocks)
+    return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(framed)
+
+
+def test_snappy_may_come_in_blocks_or_as_one() -> None:
+    plain = batch(3)
+    records = plain[HEADER_SIZE:]
+    one, two = (bytes(cramjam.snappy.compress_raw(part)) for part in (records[:20], records[20:]))
+    for content in (bytes(cramjam.snappy.compress_raw(records)), snappy(one, two)):
+        data = packed(2, content, plain)
+        check_records(header_of(data), data)
+    for content in (snappy(one, two)[:-1], snappy(one) + b"\xff\xff\xff\xf0", snappy(one)):
+        assert refusal(packed(2, content, plain)) is ErrorCode.INVALID_RECORD
+
+
+def test_what_unpacks_to_too_much_is_refused_unread() -> None:
+    bomb = bytes(MOST_UNPACKED + 1)
+    half = bytes(cramjam.snappy.compress_raw(bomb[: MOST_UNPACKED // 2 + 1]))
+    contents = {
+        1: [gzip.compress(bomb)],
+        2: [bytes(cramjam.snappy.compress_raw(bomb)), snappy(half, half)],
+        3: [bytes(cramjam.lz4.compress(bomb))],
+        4: [bytes(cramjam.zstd.compress(bomb))],
+    }
+    for codec, some in contents.items():
+        for content in some:
+            assert refusal(packed(codec, content, batch())) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_batch_has_so_many_records_at_most() -> None:
+    good = batch()
+    header = header_of(good)._replace(record_count=MOST_RECORDS + 1, last_offset_delta=MOST_RECORDS)
+    assert refusal(sealed(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_records_that_shrink_a_thousandfold_are_read(codec: int) -> None:
+    data = batch(3, 1 << 20, codec=codec)
+    check_records(header_of(data), data)
+
+
+def test_each_batch_of_a_request_is_read() -> None:
+    good = batch()
+    bad = packed(0, b"\xff" * 30, good)
+    settings = LogSettings()
+    assert len(settings.headers(good + good, 2000)) == 2
+    with pytest.raises(KafkaError, match="cannot be read"):
+        settings.headers(good + bad, 2000)

@@ -1,0 +1,104 @@
+"""Traces in record batches, as clients make them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+
+from sharebroker_protocol.records.batch_builder import BatchBuilder, Header
+from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.tracing.context import TraceContext
+from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.sampling import Sampling
+from sharebroker_protocol.tracing.tracer import Tracer
+from sharebroker_server.record_log.traced_records import LOOKED_INTO, Finder
+from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
+
+KEPT = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
+DROPPED = KEPT._replace(flags=0)
+
+
+def header(context: TraceContext) -> Header:
+    return ("traceparent", context.parent.encode())
+
+
+def batch(headers: Sequence[Sequence[Header]], codec: str = "none", value: bytes = b"some payload") -> bytes:
+    builder = BatchBuilder(CODECS[codec], 1 << 20)
+    for one in headers:
+        assert builder.append(1, b"key", value, one)
+    return builder.build()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+CLOCK = Clock()
+
+
+def finder(sampling: Sampling | None = None, spans: int = 1000, looked_into: int = LOOKED_INTO) -> Finder:
+    provider = TracerProvider(shutdown_on_exit=False)
+    sampling = sampling or Sampling(1.0, parent_based=True)
+    tracer = Tracer(provider.get_tracer("test"), sampling, SpanLimit(1, spans, CLOCK), lambda: 1.0, CLOCK)
+    return Finder(tracer, SpanLimit(1, looked_into, CLOCK))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_traced_records_are_found_by_their_place(codec: str) -> None:
+    data = batch([[], [("other", b"x"), header(KEPT)], [], [header(DROPPED)]], codec)
+    more = batch([[header(KEPT), ("tracestate", b"a=b")]], codec)
+    assert finder().find(data + more) == [(1, KEPT), (4, KEPT._replace(state="a=b"))]
+    assert finder().find(memoryview(data)) == [(1, KEPT)]
+
+
+def test_without_a_parent_that_counts_the_ratio_does() -> None:
+    data = batch([[header(DROPPED)]])
+    assert finder(Sampling(1.0, parent_based=False)).find(data) == [(0, DROPPED)]
+    assert finder(Sampling(0.0, parent_based=False)).find(data) == []
+
+
+def test_a_value_that_looks_like_a_header_is_none() -> None:
+    value = b"\x16traceparent\x6e" + KEPT.parent.encode()
+    assert finder().find(batch([[]], value=value)) == []
+
+
+def test_nothing_is_looked_for_without_room_for_a_story() -> None:
+    data = batch([[header(KEPT)]])
+    few = finder(spans=8)
+    assert few.find(data) == [(0, KEPT)]
+    assert few._tracer.limit.take()
+    assert few.find(data) == []
+
+
+def test_only_so_much_is_decoded() -> None:
+    data = batch([[header(KEPT)]])
+    slow = finder(looked_into=len(data) + 1)
+    assert slow.find(data)
+    assert slow.find(data) == []
+    assert slow.find(batch([[]])) == []
+
+
+def test_bytes_that_cannot_be_read_are_left_to_consumers() -> None:
+    data = batch([[header(KEPT)]])
+    damaged = data[:61] + b"\xff" * 4 + data[65:]
+    assert finder().find(damaged) == []
+    assert finder().find(data[:-1]) == []
+    assert finder().find(b"") == []
+
+
+def test_the_newest_are_remembered() -> None:
+    remembered = Remembered(3)
+    one, other = TracedOffsets(remembered, 0), TracedOffsets(remembered, 0)
+    assert not one
+    assert all(offsets.add(offset, KEPT) for offsets, offset in ((one, 5), (one, 3), (other, 1)))
+    assert not one.add(5, DROPPED)
+    assert one.within(0, 9) == [(3, KEPT), (5, KEPT)]
+    assert one.within(4, 4) == []
+    assert other.add(2, KEPT)
+    assert one.within(0, 9) == [(3, KEPT)]
+    assert other.within(1, 1) == [(1, KEPT)]

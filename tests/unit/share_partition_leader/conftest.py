@@ -1,0 +1,24 @@
+"""The world of these tests, on an event loop where waiting takes no time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from tests.unit.share_partition_leader.virtual_time import VirtualLoop
+from tests.unit.share_partition_leader.world import World
+from tests.unit.share_partition_leader.world import world as started
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"virtual": VirtualLoop}
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    """A process with one topic of one partition."""
+    async with started() as running:
+        await running.create_topic()
+        yield running

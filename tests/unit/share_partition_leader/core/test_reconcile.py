@@ -1,0 +1,265 @@
+"""Settling what a member names: held, available, taken, finished, never fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_calls.values import LeftReason
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
+from tests.unit.share_partition_leader.core.support import (
+    ACCEPT,
+    GAP,
+    LIMITED,
+    REJECT,
+    RELEASE,
+    RENEW,
+    ack,
+    acks,
+    check,
+    done,
+    fetch,
+    log_of,
+    opened,
+    picture,
+    ranges,
+    show,
+)
+
+
+def settle(
+    share: SharePartition,
+    text: str,
+    kind: int = ACCEPT,
+    member: str = "m1",
+    end: int = 1000,
+    now: float = 0.0,
+) -> tuple[str, str]:
+    """Settle "10-19 25" durably: what was written, and what was left as "10-12 taken, 15 finished"."""
+    settled = share.settle(member, acks(text, kind), end, now)
+    check(share)
+    written = "" if settled.transition is None else show(done(share, settled.transition))
+    left = ", ".join(f"{first}-{last} {reason.name.lower()}" for first, last, reason in settled.left)
+    return written, left
+
+
+def lose(share: SharePartition, now: float) -> None:
+    """Have the locks that ran out by then end, durably."""
+    expired = share.expire(now)
+    assert expired.transition is not None
+    done(share, expired.transition)
+
+
+def test_what_is_held_is_settled_as_an_acknowledgement_would() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    assert settle(share, "0-4") == ("5:", "")
+    assert settle(share, "7-9", REJECT) == ("5: 7-9 archived 1", "")
+    assert picture(share, members=True) == "5-6 acquired 1 m1, 7-9 archived 1"
+    assert settle(share, "5-6", RELEASE) == ("5: 5-6 available 1", "")
+
+
+def test_what_became_available_again_is_acquired_and_settled_in_one_step() -> None:
+    share = opened(settings=SharePartitionSettings(lock_duration=10))
+    fetch(share, "0-9")
+    lose(share, 10)
+    assert picture(share) == "0-9 available 1"
+    assert settle(share, "2-5", now=11) == ("0: 2-5 acknowledged 2", "")
+    assert picture(share) == "0-1 available 1, 2-5 acknowledged 2, 6-9 available 1"
+
+
+@pytest.mark.parametrize(
+    ("stored", "named", "written", "window"),
+    [
+        ("", "10-19", "0: 10-19 acknowledged 1", "0-9 available 0, 10-19 acknowledged 1"),
+        ("", "0-19", "20:", ""),
+        ("0-4 available 2", "2-9", "0: 2-4 acknowledged 3, 5-9 acknowledged 1",
+         "0-1 available 2, 2-4 acknowledged 3, 5-9 acknowledged 1"),
+        ("5-9 acknowledged 1", "0-4", "10:", ""),
+        ("5-9 acknowledged 1", "2-3", "0: 2-3 acknowledged 1",
+         "0-1 available 0, 2-3 acknowledged 1, 4 available 0, 5-9 acknowledged 1"),
+    ],
+)  # fmt: skip
+def test_a_new_leader_knows_of_no_locks(stored: str, named: str, written: str, window: str) -> None:
+    share = opened(0, stored)
+    assert settle(share, named) == (written, "")
+    assert picture(share) == window
+
+
+def test_what_was_passed_over_is_acquired_by_the_next_fetch() -> None:
+    share = opened()
+    settle(share, "10-14")
+    assert ranges(fetch(share, "0-19", "m2")) == "0-9 x1, 15-19 x1"
+
+
+def test_what_somebody_else_has_is_left() -> None:
+    share = opened()
+    fetch(share, "0-3", "m2")
+    fetch(share, "4-9", "m1")
+    assert settle(share, "0-9") == ("0: 4-9 acknowledged 1", "0-3 taken")
+    assert picture(share, members=True) == "0-3 acquired 1 m2, 4-9 acknowledged 1"
+
+
+def test_what_is_kept_back_is_left() -> None:
+    share = opened()
+    fetch(share, "0-3")
+    released = share.acknowledge("m1", acks("0-3", RELEASE), 0.0, delay=60)
+    assert released is not None
+    done(share, released)
+    assert settle(share, "0-3") == ("", "0-3 taken")
+
+
+def test_what_is_finished_is_left() -> None:
+    share = opened(3, "4-5 archived 1, 7 acknowledged 1")
+    assert settle(share, "0-8", end=10) == ("9:", "0-2 finished, 4-5 finished, 7-7 finished")
+
+
+def test_settling_again_finds_it_finished() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    settle(share, "4-9")
+    assert settle(share, "4-9") == ("", "4-9 finished")
+    settle(share, "0-3")
+    assert settle(share, "0-9") == ("", "0-9 finished")
+
+
+def test_what_is_under_way_is_told_from_what_is_finished() -> None:
+    share = opened()
+    fetch(share, "0-9")
+    first = share.settle("m1", acks("0-4"), 10, 0.0)
+    assert first.transition is not None
+    again = share.settle("m1", acks("0-6"), 10, 0.0)
+    assert [(one.first, one.last, one.reason) for one in again.left] == [(0, 4, LeftReason.UNDER_WAY)]
+    assert again.transition is not None
+    done(share, first.transition, again.transition)
+    assert share.start_offset == 7
+
+
+def test_what_the_log_does_not_have_is_left() -> None:
+    share = opened()
+    assert settle(share, "5-14", end=10) == ("0: 5-9 acknowledged 1", "10-14 past_end")
+    assert settle(share, "20-29", end=10) == ("", "20-29 past_end")
+
+
+def test_what_lies_between_runs_does_not_exist() -> None:
+    share = opened()
+    fetch(share, "0-4")
+    fetch(share, "10-14")
+    assert settle(share, "0-14") == ("15:", "")
+
+
+def test_a_failed_write_leaves_it_held() -> None:
+    share = opened()
+    settled = share.settle("m1", acks("3-5"), 10, 0.0)
+    assert settled.transition is not None
+    share.complete([settled.transition], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    check(share)
+    assert picture(share, members=True) == "0-2 available 0, 3-5 acquired 1 m1"
+    assert settle(share, "3-5") == ("0: 3-5 acknowledged 1", "")
+
+
+def test_renewing_moves_the_deadline_and_takes_back_what_is_available() -> None:
+    share = opened(settings=SharePartitionSettings(lock_duration=10))
+    fetch(share, "0-9", most=5, mode=LIMITED)
+    assert settle(share, "0-9", RENEW, now=5) == ("", "")
+    assert picture(share, members=True) == "0-9 acquired 1 m1"
+    assert {run.deadline for run in share.held_by("m1")} == {15}
+    lose(share, 15)
+    assert settle(share, "0-9", RENEW, now=16) == ("", "")
+    assert picture(share, members=True) == "0-9 acquired 2 m1"
+
+
+def test_where_renewing_is_not_allowed_it_moves_nothing() -> None:
+    share = opened(settings=SharePartitionSettings(lock_duration=10, renew_enabled=False))
+    fetch(share, "0-9")
+    assert settle(share, "0-9", RENEW, now=5) == ("", "")
+    share.renew_all("m1", 5)
+    assert {run.deadline for run in share.held_by("m1")} == {10}
+
+
+def test_all_of_a_member_is_renewed() -> None:
+    share = opened(settings=SharePartitionSettings(lock_duration=10))
+    fetch(share, "0-4")
+    fetch(share, "5-9", "m2")
+    share.renew_all("m1", 4)
+    share.renew_all("nobody", 5)
+    assert {run.deadline for run in share.held_by("m1")} == {14}
+    assert {run.deadline for run in share.held_by("m2")} == {10}
+    lose(share, 10)
+    assert picture(share, members=True) == "0-4 acquired 1 m1, 5-9 available 1"
+
+
+def test_releasing_what_nobody_holds_does_nothing() -> None:
+    share = opened()
+    assert settle(share, "3-5", RELEASE) == ("", "")
+    assert picture(share) == "0-5 available 0"
+
+
+def test_a_release_after_the_last_attempt_ends_the_record() -> None:
+    share = opened(0, "0 available 4", SharePartitionSettings(delivery_count_limit=5))
+    fetch(share, "0")
+    assert settle(share, "0", RELEASE) == ("1:", "")
+
+
+def test_what_is_held_is_told_as_it_was_acquired() -> None:
+    share = opened(0, "5-9 available 1")
+    assert share.held_by("m1") == []
+    fetch(share, "0-4")
+    fetch(share, "5-9")
+    settle(share, "2")
+    assert [run[:3] for run in share.held_by("m1")] == [(0, 1, 1), (3, 4, 1), (5, 9, 2)]
+    answered = share.acknowledge("m1", acks("5-9"), 0.0)
+    assert answered is not None
+    assert [run[:2] for run in share.held_by("m1")] == [(0, 1), (3, 4)]
+
+
+def test_what_was_acquired_at_once_is_told_as_one_run() -> None:
+    share = opened()
+    fetch(share, "0-4 5-9 10-14", size=5)
+    assert [run[:3] for run in share.held_by("m1")] == [(0, 14, 1)]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [AckBatch(0, 1, (ACCEPT, REJECT))],
+        [AckBatch(0, 1, (GAP,))],
+        [AckBatch(0, 1, (7,))],
+        [AckBatch(5, 1, (ACCEPT,))],
+        [AckBatch(5, 6, (ACCEPT,)), AckBatch(0, 1, (ACCEPT,))],
+        [AckBatch(0, 1, ())],
+    ],
+)
+def test_bad_form_is_refused_whole(batches: Sequence[AckBatch]) -> None:
+    share = opened()
+    fetch(share, "0-9")
+    with pytest.raises(KafkaError) as caught:
+        share.settle("m1", batches, 10, 0.0)
+    assert caught.value.code is ErrorCode.INVALID_REQUEST
+    assert picture(share) == "0-9 acquired 1"
+
+
+def test_nobody_else_gets_what_was_settled() -> None:
+    share = opened()
+    settle(share, "0-4")
+    assert ranges(fetch(share, "0-9", "m2")) == "5-9 x1"
+    ack(share, "5-9", ACCEPT, "m2")
+    assert share.start_offset == 10
+    assert log_of("0-9") == [(0, 9)]
+
+
+def test_neighbours_that_were_left_for_one_reason_are_told_as_one() -> None:
+    share = opened(3, "3-5 available 1, 6-7 archived 1, 8 acknowledged 2")
+    fetch(share, "3-5", "m2")
+    assert settle(share, "0-8", end=9)[1] == "0-2 finished, 3-5 taken, 6-8 finished"
+
+
+def test_what_is_archived_is_written_again_and_what_is_accepted_is_not() -> None:
+    """An archived record may be so in memory alone; an accepted one is durable."""
+    share = opened(0, "0 available 1, 1-6 archived 5, 7-8 acknowledged 2")
+    assert settle(share, "2-4 7-8") == ("0: 2-4 archived 5", "2-4 finished, 7-8 finished")
+    assert settle(share, "5-10") == ("0: 5-6 archived 5, 9-10 acknowledged 1", "5-8 finished")

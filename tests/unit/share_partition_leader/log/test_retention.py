@@ -1,0 +1,194 @@
+"""Retention, now and then; by consumption it asks the group coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import patch
+
+import pytest
+from structlog.testing import capture_logs
+
+from sharebroker_protocol import clock
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
+from sharebroker_server.catalog.records import ConfigRecord, ConfigResource, ResourceType
+from sharebroker_server.cluster.router import Peer, Router
+from sharebroker_server.record_log.core.retention import Retention
+from sharebroker_server.share_partition_leader.clients.group_offsets import consumed_offsets
+from sharebroker_server.share_partition_leader.log.retention import RetentionTask
+from sharebroker_server.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.world import ME, TOPIC, World
+from tests.unit.share_partition_leader.world import world as started
+
+
+class Coordinator:
+    """A group coordinator with the start offsets of its groups; -1 is one that is not known yet."""
+
+    def __init__(self, **groups: dict[tuple[str, int], int]) -> None:
+        self.groups = groups
+        self.refused = ErrorCode.NONE
+
+    async def ListGroups(self, request: Any, *, timeout: float) -> group.ListGroupsResponse:
+        response = group.ListGroupsResponse()
+        for name in self.groups:
+            response.groups.add(group_id=name)
+        return response
+
+    async def DescribeShareGroupOffsets(
+        self, request: group.DescribeShareGroupOffsetsRequest, *, timeout: float
+    ) -> group.DescribeShareGroupOffsetsResponse:
+        response = group.DescribeShareGroupOffsetsResponse()
+        for asked in request.groups:
+            assert asked.all_topics
+            answer = response.groups.add(group_id=asked.group_id)
+            if self.refused:
+                answer.error_code = int(self.refused)  # type: ignore[assignment]  # the enum's numbers are Kafka's
+            for (topic_id, partition), offset in self.groups[asked.group_id].items():
+                topic = answer.topics.add(topic_id=topic_id)
+                topic.partitions.add(partition=partition, start_offset=offset)
+        return response
+
+
+def router(*coordinators: Coordinator, lacking: bool = False) -> Router:
+    """A router that knows these group coordinators; `lacking`: of some groups nobody knows."""
+
+    def check_all_answered(role: str, shards: object) -> None:
+        if lacking:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "a shard has no owner")
+
+    peers = [Peer(ME, coordinator) for coordinator in coordinators]
+    return cast(
+        "Router",
+        SimpleNamespace(group_coordinators=lambda: peers, check_all_answered=check_all_answered),
+    )
+
+
+async def test_the_slowest_group_counts() -> None:
+    first = Coordinator(a={("t", 0): 10, ("t", 1): 20}, b={("t", 0): 5})
+    second = Coordinator(c={("t", 1): 7, ("u", 0): -1})
+    assert await consumed_offsets(router(first, second)) == {("t", 0): 5, ("t", 1): 7, ("u", 0): 0}
+    assert await consumed_offsets(router()) == {}
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+async def test_a_group_that_cannot_be_described_makes_all_unknown(lacking: bool) -> None:
+    coordinator = Coordinator(a={("t", 0): 10})
+    if not lacking:
+        coordinator.refused = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    with pytest.raises(KafkaError):
+        await consumed_offsets(router(coordinator, lacking=lacking))
+
+
+async def _published(world: World, partitions: int = 1, **retention: object) -> None:
+    """Three batches of three records in each partition, and a retention."""
+    await world.create_topic(partitions=partitions)
+    for partition in range(partitions):
+        for _ in range(3):
+            await world.publish(3, partition)
+        log = (await world.leadership.led(TOPIC, partition)).log
+        log.settings = type(log.settings)(retention=Retention(**{"retention_ms": -1, **retention}))  # type: ignore[arg-type]
+
+
+def _starts(world: World) -> list[int]:
+    return [led.log.log_start_offset for led in world.leadership.partitions()]
+
+
+async def test_old_records_go_now_and_then() -> None:
+    async with started() as world:
+        await _published(world, retention_ms=1000)
+        task = RetentionTask(world.leadership, router(), 300)
+        before = asyncio.get_running_loop().time()
+        task.start()
+        await eventually(lambda: _starts(world) == [9], timeout=1000)
+        assert asyncio.get_running_loop().time() - before >= 300
+        await task.stop()
+
+
+async def test_what_every_group_has_finished_goes_where_the_topic_says_so() -> None:
+    async with started() as world:
+        await _published(world, partitions=2, consumed=True)
+        coordinator = Coordinator(a={(TOPIC, 0): 7, (TOPIC, 1): 3}, b={(TOPIC, 0): 8})
+        await RetentionTask(world.leadership, router(coordinator), 300).apply()
+        assert _starts(world) == [6, 3]
+
+
+async def test_while_it_is_not_known_how_far_groups_are_their_records_stay() -> None:
+    async with started() as world:
+        await _published(world, partitions=2, consumed=True)
+        timed, _ = world.leadership.partitions()
+        timed.log.settings = type(timed.log.settings)(retention=Retention(retention_ms=1000))
+        coordinator = Coordinator(a={(TOPIC, 1): 7})
+        coordinator.refused = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        task = RetentionTask(world.leadership, router(coordinator), 300)
+        await task.apply()
+        assert _starts(world) == [9, 0]
+        coordinator.refused = ErrorCode.NONE
+        await task.apply()
+        assert _starts(world) == [9, 6]
+
+
+async def test_a_log_that_cannot_be_trimmed_does_not_stop_the_others() -> None:
+    async with started() as world:
+        await _published(world, partitions=2, retention_ms=1000)
+        first, second = world.leadership.partitions()
+        world.records.fence(first.log.partition, first.log.epoch + 1)
+        task = RetentionTask(world.leadership, router(), 300)
+        await task.apply()
+        assert _starts(world) == [0, 9]
+        await task.apply()
+        assert second.log.log_start_offset == 9
+
+
+async def test_groups_that_nobody_uses_are_forgotten_too() -> None:
+    async with started() as world:
+        await world.create_topic()
+        idle = await world.share_partition()
+        await RetentionTask(world.leadership, router(), 300).apply()
+        assert idle.retired
+
+
+async def test_after_a_failure_nobody_foresaw_there_is_a_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started() as world:
+        await _published(world, retention_ms=1000)
+        failures = [ZeroDivisionError()]
+
+        def drop_unused() -> None:
+            if failures:
+                raise failures.pop()
+
+        monkeypatch.setattr(world.leadership, "drop_unused", drop_unused)
+        task = RetentionTask(world.leadership, router(), 300)
+        with capture_logs() as logs:
+            task.start()
+            await eventually(lambda: _starts(world) == [9], timeout=1000)
+        assert "retention failed" in {entry["event"] for entry in logs}
+        await task.stop()
+
+
+async def test_a_task_that_never_started_can_be_stopped() -> None:
+    async with started() as world:
+        await RetentionTask(world.leadership, router(), 300).stop()
+
+
+async def test_the_topics_policy_reaches_the_log(world: World) -> None:
+    led = await world.leadership.led(TOPIC, 0)
+    resource = ConfigResource(ResourceType.TOPIC, "orders")
+    await world.tell(ConfigRecord(resource, "retention.policy", "consumed"))
+    assert led.log.settings.retention.consumed
+
+
+async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
+    async with started() as world:
+        await world.create_topic()
+        await world.publish_bytes(batch(1, producer=(7, 0, 0)))
+        log = (await world.leadership.led(TOPIC, 0)).log
+        task = RetentionTask(world.leadership, router(), 300)
+        with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
+            await task.apply()
+        assert list(log.transactions.producers()) == [7]
+        with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 + 1):
+            await task.apply()
+        assert not log.transactions.producers()

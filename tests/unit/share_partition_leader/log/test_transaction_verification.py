@@ -1,0 +1,114 @@
+"""Transactional appends: whether the coordinator is asked, and what happens when it says no."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.cluster.transaction_check import Claim
+from sharebroker_server.leases import names
+from sharebroker_server.record_log.core.producers import Marker
+from sharebroker_server.testkit.waiting import eventually
+from tests.unit.record_log.batches import batch
+from tests.unit.share_partition_leader.world import TOPIC, World, code
+
+P = 7
+
+
+def sent(sequence: int, *, epoch: int = 0, transactional: bool = True) -> bytes:
+    return batch(1, producer=(P, epoch, sequence), transactional=transactional)
+
+
+async def produce(
+    world: World, data: bytes, *, name: str = "x", adds: bool = False
+) -> pb.ProduceResponse.Partition:
+    request = pb.ProduceRequest(transactional_id=name, adds_partitions=adds)
+    request.partitions.add(topic_id=TOPIC, record_batches=data)
+    response: pb.ProduceResponse = await world.stub.Produce(request)
+    return response.partitions[0]
+
+
+async def mark(world: World, *, epoch: int = 0) -> None:
+    await (await world.leadership.led(TOPIC, 0)).log.end_transaction(Marker(P, epoch, 1, commit=True))
+
+
+@pytest.mark.parametrize("adds", [True, False])
+async def test_the_coordinator_is_asked_for_the_first_batch_only(world: World, adds: bool) -> None:
+    offsets = [(await produce(world, sent(n), adds=adds)).base_offset for n in range(3)]
+    assert offsets == [0, 1, 2]
+    assert world.transactions.asked == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
+    await mark(world)
+    assert (await produce(world, sent(3), adds=adds)).base_offset == 4
+    assert len(world.transactions.asked) == 2
+
+
+async def test_batches_that_wait_for_the_same_go_on_in_order(world: World) -> None:
+    world.transactions.open.clear()
+    waiting = [asyncio.create_task(produce(world, sent(n), adds=True)) for n in range(5)]
+    await eventually(lambda: world.transactions.asked)
+    await asyncio.sleep(0)
+    world.transactions.open.set()
+    assert [(await one).base_offset for one in waiting] == [0, 1, 2, 3, 4]
+    assert len(world.transactions.asked) == 1
+    assert not (await world.leadership.led(TOPIC, 0)).verifications
+
+
+@pytest.mark.parametrize("refusal", [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH])
+async def test_what_the_coordinator_refuses_is_not_appended(world: World, refusal: ErrorCode) -> None:
+    world.transactions.refusals.append(KafkaError(refusal))
+    assert code(await produce(world, sent(0))) is refusal
+    assert (await produce(world, sent(0))).base_offset == 0
+
+
+async def test_a_marker_that_comes_meanwhile_has_the_coordinator_asked_again(world: World) -> None:
+    await world.publish(1)
+    world.transactions.open.clear()
+    waiting = asyncio.create_task(produce(world, sent(0)))
+    await eventually(lambda: world.transactions.asked)
+    await mark(world)
+    world.transactions.open.set()
+    assert (await waiting).base_offset == 2
+    assert len(world.transactions.asked) == 2
+
+
+async def test_who_is_overtaken_again_and_again_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def confirm(*_: object) -> None:
+        await mark(world)
+
+    monkeypatch.setattr(world.transactions, "confirm", confirm)
+    assert code(await produce(world, sent(0))) is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_a_caller_that_leaves_does_not_disturb_the_others(world: World) -> None:
+    world.transactions.open.clear()
+    first = asyncio.create_task(produce(world, sent(0)))
+    await eventually(lambda: world.transactions.asked)
+    second = asyncio.create_task(produce(world, sent(0)))
+    await asyncio.sleep(0)
+    first.cancel()
+    world.transactions.open.set()
+    assert (await second).base_offset == 0
+
+
+async def test_a_partition_that_is_given_up_asks_no_longer(world: World) -> None:
+    world.transactions.open.clear()
+    waiting = asyncio.create_task(produce(world, sent(0)))
+    await eventually(lambda: world.transactions.asked)
+    await world.lose()
+    assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_batch_of_a_transaction_needs_its_name(world: World) -> None:
+    refused = await produce(world, sent(0), name="")
+    assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
+async def test_other_batches_are_nobodys_business(world: World, data: bytes) -> None:
+    await produce(world, data)
+    assert not world.transactions.asked
