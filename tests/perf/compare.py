@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 
 TOLERANCE: Final = 0.05
 CLIENT_SECONDS: Final = 180.0
+PAUSE_SECONDS: Final = 1.0
 
 RECORDS: Final = 2_000_000
 QUICK_RECORDS: Final = 200_000
@@ -264,7 +266,7 @@ class Plan:
             servers = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
             for name in self.names:
                 try:
-                    yield name, {side: servers[side].program(name)() for side in order}
+                    yield name, {side: _settled(servers[side].program(name)) for side in order}
                 except BenchFailed as failure:
                     yield name, failure
 
@@ -277,6 +279,13 @@ class Plan:
             if wanted := [name for name in self.names if name not in (*GRPC, LOGIC)]:
                 programs.prepare(wanted)
             yield Server(checkout, running, programs, self.records)
+
+
+def _settled(program: Program) -> Mapping[str, float]:
+    """Runs a program once what the one before it wrote is on the disk: the second side would pay for it."""
+    os.sync()
+    time.sleep(PAUSE_SECONDS)
+    return program()
 
 
 def chosen(only: Sequence[str], with_kafka: bool) -> list[str]:
