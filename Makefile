@@ -56,7 +56,7 @@ check: $(READY) ## check format, lint, types, import contracts, protos, generate
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
-bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick)
+bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (over an hour; BENCH=--quick)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
 	else echo "Beside Kafka: skipped, Java 17 and Maven are missing (make bench-kafka)."; fi
 
