@@ -176,7 +176,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first_offset >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.Rules) -> int:
+def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -260,7 +260,7 @@ MUTANTS: Final = (
         "state that is initialised again is wiped",
         lambda: [
             _on(machine, "first_checkpoint", wiping_initialize),
-            _on(machine, "_asked_again", never_asked_again),
+            _on(machine, "_is_repetition", never_asked_again),
         ],
     ),
     Mutant(

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, fold
+from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, combine_into
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 batches = st.builds(
@@ -31,7 +31,7 @@ def test_combines_as_offset_by_offset(
     assert runs == naive.runs()
     naive.add(second, later_start)
     assert combine(runs, second, later_start) == naive.runs()
-    fold(runs, second, later_start)
+    combine_into(runs, second, later_start)
     assert runs == naive.runs()
 
 
