@@ -13,7 +13,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
@@ -216,7 +216,7 @@ async def no_deadline(self: Network, address: str, method: str, data: bytes, tim
     return await _unary(self, address, method, data, None)
 
 
-async def not_stopped(self: CatalogFollower) -> None:
+async def not_stopped(self: MetadataCache) -> None:
     pass
 
 
@@ -293,5 +293,5 @@ MUTANTS: Final = (
         lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
-    Mutant("a task goes on when its process stops", lambda: [_on(CatalogFollower, "stop", not_stopped)]),
+    Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
 )

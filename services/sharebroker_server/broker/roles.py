@@ -96,7 +96,7 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()
     stack.push_async_callback(retention.stop)
-    base.catalog.listen(leadership.metadata_changed)
+    base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
     base.router.register_local(share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer)
@@ -115,7 +115,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     config = GroupCoordinatorConfig.of(base.settings.config)
     departures = Departures(base.router)
     stack.push_async_callback(departures.stop)
-    base.catalog.listen(departures.metadata_changed)
+    base.catalog.add_observer(departures.metadata_changed)
 
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it

@@ -13,7 +13,7 @@ from sharebroker_server.pipeline.core.verification import check
 from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command
 from sharebroker_server.share_coordinator.core.key import ShareKey
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
 from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.property.share_coordinator.commands import KEYS, commands

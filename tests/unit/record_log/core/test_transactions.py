@@ -113,7 +113,7 @@ def test_producers_that_are_silent_expire_but_not_in_a_transaction(partition: Pa
     transactions = partition.transactions
     assert transactions.expired(1000) == []
     assert sorted(transactions.expired(1001)) == [1, 3]
-    transactions.forget([1, 3, 99])
+    transactions.remove_producers([1, 3, 99])
     assert transactions.producer(1) is None
     assert list(transactions.producers()) == [2]
 

@@ -66,7 +66,7 @@ async def test_it_looks_again_and_again_whatever_happens(process: Process) -> No
 
         await eventually(gone)
         await cleanup.stop()
-    assert "removing state of deleted topics failed" in {entry["event"] for entry in logs}
+    assert "deleted topic cleanup failed" in {entry["event"] for entry in logs}
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "deleted topic cleanup"]
 
 
