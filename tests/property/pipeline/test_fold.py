@@ -19,7 +19,7 @@ from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.share_coordinator.harness import Shard
 
-rules = st.builds(Rules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
+rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
 pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
 histories = st.lists(st.tuples(commands, pauses), max_size=25)
 
@@ -51,7 +51,7 @@ def answer(state: ShareState) -> Entry:
     return Entry(state.checkpoint_position, "answer", *epochs, state.start_offset, 0, runs(state.runs))
 
 
-def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
+def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard:
     shard = Shard(rules)
     for command, pause in history:
         with suppress(KafkaError):
@@ -69,7 +69,7 @@ def entries(shard: Shard, key: ShareKey) -> list[Entry]:
 @settings(deadline=None)
 @given(rules, histories, st.booleans(), st.randoms(use_true_random=False))
 def test_log_and_answer_agree(
-    rules: Rules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
 ) -> None:
     shard = lived(rules, history)
     if trim:
@@ -83,7 +83,7 @@ def test_log_and_answer_agree(
 @settings(deadline=None)
 @given(rules, histories, st.data())
 def test_an_answer_that_was_changed_is_found(
-    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     shard = lived(rules, history)
     for key in KEYS:

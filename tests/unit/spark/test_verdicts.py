@@ -7,13 +7,13 @@ import pytest
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.verdicts import (
     BatchToken,
-    Newest,
+    NewestBatches,
     Row,
-    Said,
     Span,
     VerdictError,
+    VerdictRange,
     check_of_batch,
-    runs,
+    verdict_ranges,
 )
 
 
@@ -24,14 +24,14 @@ def row(offset: int, verdict: str, partition: int = 0) -> Row:
 def test_neighbours_of_which_the_same_is_said_are_one() -> None:
     rows = [row(4, "reject"), row(1, "release"), row(0, "Release"), row(0, "reject", 1), row(2, "reject"),
             row(2, "reject"), row(3, "accept"), row(9, "accept"), row(11, "accept")]  # fmt: skip
-    assert runs(rows) == [
-        Said("t", 0, 0, 1, 2),
-        Said("t", 0, 2, 2, 3),
-        Said("t", 0, 3, 3, 1),
-        Said("t", 0, 4, 4, 3),
-        Said("t", 0, 9, 9, 1),
-        Said("t", 0, 11, 11, 1),
-        Said("t", 1, 0, 0, 3),
+    assert verdict_ranges(rows) == [
+        VerdictRange("t", 0, 0, 1, 2),
+        VerdictRange("t", 0, 2, 2, 3),
+        VerdictRange("t", 0, 3, 3, 1),
+        VerdictRange("t", 0, 4, 4, 3),
+        VerdictRange("t", 0, 9, 9, 1),
+        VerdictRange("t", 0, 11, 11, 1),
+        VerdictRange("t", 1, 0, 0, 3),
     ]
 
 
@@ -45,7 +45,7 @@ def test_neighbours_of_which_the_same_is_said_are_one() -> None:
 )
 def test_what_is_no_verdict_is_refused(rows: list[Row], said: str) -> None:
     with pytest.raises(VerdictError, match=said):
-        runs(rows)
+        verdict_ranges(rows)
 
 
 def test_a_row_says_which_batch_it_is_of() -> None:
@@ -74,7 +74,7 @@ def test_of_a_batch_before_the_newest_nothing_is_said() -> None:
     def token(number: int, session: str = "s", epoch: int = 7) -> BatchToken:
         return BatchToken("h:1", "g", session, epoch, Batch(session, number, (), 99).name, True)
 
-    newest = Newest()
+    newest = NewestBatches()
     for one in (token(9), token(9), token(10), token(1, "other"), token(1, epoch=8), token(2, epoch=8)):
         newest.check(one)
     with pytest.raises(VerdictError, match="batch 1 is done, verdicts about batch 2"):
