@@ -32,7 +32,7 @@ def test_every_default_is_legal(key: Key) -> None:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"cleanup.policy": "compact"}, "allowed is one of delete"),
+        ({"cleanup.policy": "compact"}, "expected one of delete"),
         ({"retention.ms": "-2"}, "from -1"),
         ({"retention.policy": "never"}, "time-and-size, consumed"),
         ({"max.message.bytes": "-1"}, "from 0"),

@@ -110,5 +110,5 @@ def test_each_batch_of_a_request_is_read() -> None:
     bad = packed(0, b"\xff" * 30, good)
     settings = LogSettings()
     assert len(settings.headers(good + good, 2000)) == 2
-    with pytest.raises(KafkaError, match="cannot be read"):
+    with pytest.raises(KafkaError, match="unreadable records"):
         settings.headers(good + bad, 2000)

@@ -126,9 +126,9 @@ def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
     assert asked == [Range("t", 1, 2, 6)]
     with pytest.raises(OptionError, match="names t-2"):
         snapshot(spans, {}, {("t", 2): 1})
-    with pytest.raises(OptionError, match="begins t-0 at 4, behind its end, 3"):
+    with pytest.raises(OptionError, match="starts t-0 at 4, beyond its end 3"):
         snapshot(spans, {("t", 0): 4}, {})
-    with pytest.raises(OptionError, match="endingOffsets ends u-0 at 6, behind its end, 4"):
+    with pytest.raises(OptionError, match="endingOffsets ends u-0 at 6, beyond its log end 4"):
         snapshot(spans, {}, {("u", 0): 6})
     assert snapshot(spans, {}, {("t", 1): 4}) == [Range("t", 0, 0, 2)]  # retention may come first
 
@@ -197,10 +197,10 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"value.schema": "a INT"}, "value.schema is for value.format json or arrow"),
         ({"onMalformed": "drop"}, "keep or reject or fail"),
         ({"sessionId": "x" * 37}, "1 to 36"),
-        ({"topcis": "t"}, "no option topcis"),
+        ({"topcis": "t"}, "unknown option topcis"),
         ({"startingOffsets": '{"a": {"0": 1}}'}, r"startingOffsets .* share\.auto\.offset\.reset"),
-        ({"startingoffsets": "earliest"}, "startingOffsets is 'earliest', and for tables"),
-        ({"endingOffsets": "latest"}, "endingOffsets is for tables"),
+        ({"startingoffsets": "earliest"}, "startingOffsets is 'earliest', but applies to batch reads only"),
+        ({"endingOffsets": "latest"}, "endingOffsets applies to batch reads only"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
@@ -256,7 +256,7 @@ COLUMNS = {"key": "binary", "value": "string"}
     ("given", "columns", "said"),
     [
         ({"topic": "t"}, {"key": "binary"}, "column value is missing"),
-        ({"topic": "t"}, {}, "there is nothing"),
+        ({"topic": "t"}, {}, "the columns are empty"),
         ({"topic": "t"}, {"value": "int"}, "string or binary"),
         ({"topic": "t"}, {"value": "string", "price": "int"}, "column price"),
         ({}, COLUMNS, "topic is missing"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.pipeline.core.fold import Entry
+from sharebroker_server.pipeline.core.replay import Entry
 from sharebroker_server.pipeline.core.verification import check
 from tests.unit.pipeline.logs import ACCEPTED, ARCHIVED, AVAILABLE, answer, bare, checkpoint, delta
 

@@ -99,7 +99,7 @@ def test_what_is_kept_is_what_was_there(partition: Partition) -> None:
 
 
 def test_a_note_of_another_format_is_not_guessed_at() -> None:
-    with pytest.raises(ValueError, match="p7 has format 9"):
+    with pytest.raises(ValueError, match="p7 has unknown format 9"):
         producer_snapshots.load({"p7": b"\x09"})
 
 

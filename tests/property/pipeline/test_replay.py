@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing, fold
+from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run, replay
 from sharebroker_server.pipeline.core.verification import check
 from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command
@@ -30,7 +30,7 @@ def said(value: int) -> int | None:
 
 def runs(batches: tuple[StateBatch, ...] | list[StateBatch]) -> tuple[Run, ...]:
     return tuple(
-        Run(b.first_offset, b.last_offset, Standing(b.delivery_count, b.delivery_state)) for b in batches
+        Run(b.first_offset, b.last_offset, OffsetStatus(b.delivery_count, b.delivery_state)) for b in batches
     )
 
 
@@ -92,9 +92,9 @@ def test_an_answer_that_was_changed_is_found(
             continue
         offset = max(state.start_offset, 0) + data.draw(st.integers(0, 20))
         found = entries(shard, key)
-        planted = found[-1]._replace(runs=(Run(offset, offset, Standing(9, 4)),))
+        planted = found[-1]._replace(runs=(Run(offset, offset, OffsetStatus(9, 4)),))
         (difference,) = (d for d in check([*found[:-1], planted]).differences if d.first_offset == offset)
         assert difference.text.endswith("the answer is archived, delivered 9 times.")
-        folded = fold(found)
+        folded = replay(found)
         assert folded is not None
         assert folded.start_offset == state.start_offset
