@@ -94,7 +94,7 @@ def test_an_answer_that_was_changed_is_found(
         found = entries(shard, key)
         planted = found[-1]._replace(runs=(Run(offset, offset, OffsetStatus(9, 4)),))
         (difference,) = (d for d in check([*found[:-1], planted]).differences if d.first_offset == offset)
-        assert difference.text.endswith("the answer is archived, delivered 9 times.")
+        assert difference.text.endswith("in the coordinator: archived, delivered 9 times.")
         folded = replay(found)
         assert folded is not None
         assert folded.start_offset == state.start_offset

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.codec import CatalogCodec
@@ -60,9 +61,7 @@ async def test_start_reads_to_the_end_of_the_log(follower: MetadataCache) -> Non
     assert not follower.is_deleted("T1")
 
 
-async def test_changes_come_in_and_listeners_hear_each_once(
-    follower: MetadataCache, writer: Writer
-) -> None:
+async def test_changes_come_in_and_listeners_hear_each_once(follower: MetadataCache, writer: Writer) -> None:
     heard: list[CatalogRecord] = []
     follower.add_observer(heard.append)
     changes: list[CatalogRecord] = [TopicRecord(Topic("T2", "b", 2)), TopicDeletedRecord("T1")]
@@ -151,7 +150,7 @@ async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_hea
 
 
 async def test_unreadable_log_is_tried_again_and_reported_once(
-    follower: MetadataCache, writer: Writer, caplog: pytest.LogCaptureFixture
+    follower: MetadataCache, writer: Writer
 ) -> None:
     tries = asyncio.Semaphore(0)
     read = writer.log.read
@@ -161,14 +160,15 @@ async def test_unreadable_log_is_tried_again_and_reported_once(
         return await read(shard, after, limit)
 
     writer.log.read = counted  # type: ignore[method-assign]  # to know that it tries again
-    writer.log.away = True
-    async with asyncio.timeout(5):
-        for _ in range(4):
-            await tries.acquire()
-    writer.log.away = False
-    await writer.write(TopicRecord(Topic("T2", "b", 2)))
-    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    with capture_logs() as logs:
+        writer.log.away = True
+        async with asyncio.timeout(5):
+            for _ in range(4):
+                await tries.acquire()
+        writer.log.away = False
+        await writer.write(TopicRecord(Topic("T2", "b", 2)))
+        await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert [entry["log_level"] for entry in logs] == ["warning"]
 
 
 async def test_what_came_in_before_a_failed_read_is_told(follower: MetadataCache, writer: Writer) -> None:
@@ -190,16 +190,17 @@ async def test_what_came_in_before_a_failed_read_is_told(follower: MetadataCache
 
 
 async def test_a_listener_that_fails_does_not_end_the_following(
-    follower: MetadataCache, writer: Writer, caplog: pytest.LogCaptureFixture
+    follower: MetadataCache, writer: Writer
 ) -> None:
     def broken(record: CatalogRecord) -> None:
         raise RuntimeError("a fault of ours")
 
     follower.add_observer(broken)
-    for name in ("b", "c"):
-        await writer.write(TopicRecord(Topic(f"T{name}", name, 1)))
-        await follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023 - awaited here
-    assert "a fault of ours" in caplog.text
+    with capture_logs() as logs:
+        for name in ("b", "c"):
+            await writer.write(TopicRecord(Topic(f"T{name}", name, 1)))
+            await follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023
+    assert [entry["event"] for entry in logs] == ["catalog poll failed"] * 2
 
 
 async def test_stop_before_start_is_nothing() -> None:

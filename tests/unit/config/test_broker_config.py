@@ -130,7 +130,7 @@ def test_value_stays_between_its_least_and_most(name: str, low: str, high: str) 
     if below >= key.low:
         assert f"{low}=" in refused({name: str(below)}).message
     if above <= key.high:
-        assert f"{high}={above - 1} must hold" in refused({name: str(above)}).message
+        assert f"{high}={above - 1} is required" in refused({name: str(above)}).message
     assert BrokerConfig.of({name: str(config.get(high))}).get(name) == config.get(high)
 
 

@@ -51,4 +51,4 @@ def test_illegal_setting_is_refused(settings: dict[str, str], says: str) -> None
 @pytest.mark.parametrize("name", ["segment.bytes", "min.insync.replicas", "compression.type", "preallocate"])
 def test_properties_without_effect_say_so(name: str) -> None:
     assert not TOPIC_KEYS[name].honoured
-    assert TOPIC_KEYS[name].doc.startswith("Accepted;")
+    assert TOPIC_KEYS[name].doc.startswith("Accepted for compatibility with Kafka; ")

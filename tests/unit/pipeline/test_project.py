@@ -30,7 +30,7 @@ def test_an_environment_that_is_there_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere" / ".venv"))
     assert find_spark(None) == spark
     (spark / ".ready").unlink()
-    with pytest.raises(NoSparkError, match="`make spark` brings it"):
+    with pytest.raises(NoSparkError, match="`make spark` installs it"):
         find_spark(None)
 
 
@@ -80,17 +80,17 @@ def test_a_folder_is_of_one_topic_and_group(tmp_path: Path) -> None:
         with project.locked(FACTS):
             pass
     with (
-        pytest.raises(FolderError, match="is of topic flights, group g"),
+        pytest.raises(FolderError, match="belongs to topic flights, group g"),
         project.locked(FACTS | {"group": "h"}),
     ):
         pass
 
 
 def test_two_runs_do_not_work_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projects, "_PATIENCE", 0.0)
+    monkeypatch.setattr(projects, "_LOCK_SECONDS", 0.0)
     with (
         Project(tmp_path).locked(FACTS),
-        pytest.raises(FolderError, match="Another run works"),
+        pytest.raises(FolderError, match="Another run uses"),
         Project(tmp_path).locked(FACTS),
     ):
         pass

@@ -93,6 +93,6 @@ def test_bad_verdict_names_the_offsets(console: Console) -> None:
     print_verdict(console, Verdict(3, 0, 1, 0, ((0, 1), (0, 2)), (), scattered))
     shown = written(console)
     assert "partition 0: 1-2" in shown
-    assert "delivered again after they were finished: 30" in shown
+    assert "redelivered after they were finished: 30" in shown
     assert "and 10 more ranges" in shown
-    assert "NOT in order" in shown
+    assert "Verdict: FAILED" in shown
