@@ -118,9 +118,7 @@ def _keep_serving(console: Console, server: Server) -> int:
     command = Path(sys.executable).with_name("sharebroker")
     server_option = "" if server.address == DEFAULT_SERVER else f" --server {server.address}"
     executable = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
-    console.print(
-        f"\nServing on {server.address} until Ctrl-C. Try in another terminal:", style="bold"
-    )
+    console.print(f"\nServing on {server.address} until Ctrl-C. Try in another terminal:", style="bold")
     for arguments in (
         f"groups offsets {_GROUP}{server_option}",
         f"state show {_GROUP} {_TOPIC} 0{server_option}",

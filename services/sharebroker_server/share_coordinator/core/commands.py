@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 
@@ -19,7 +18,7 @@ class Initialize(NamedTuple):
     older than `since_epoch` belongs to a deleted group, restored by a delayed request; it never remains.
     """
 
-    key: ShareKey
+    key: SharePartitionKey
     state_epoch: int
     start_offset: int
     keep_existing: bool = False
@@ -34,14 +33,17 @@ class Initialize(NamedTuple):
 class Read(NamedTuple):
     """Read the state, and fence leaders with an older epoch."""
 
-    key: ShareKey
+    key: SharePartitionKey
     leader_epoch: int
 
 
 class Write(NamedTuple):
-    """Combine batches with the state. Start offset -1 means unchanged, delivery complete count -1 unknown."""
+    """Combine batches with the state; the fields of StateWrite follow the key.
 
-    key: ShareKey
+    Start offset -1 means unchanged, delivery complete count -1 unknown.
+    """
+
+    key: SharePartitionKey
     state_epoch: int
     leader_epoch: int
     start_offset: int
@@ -52,7 +54,7 @@ class Write(NamedTuple):
 class Delete(NamedTuple):
     """Remove the state unless its epoch is higher (None: remove any). Succeeds if there is no state."""
 
-    key: ShareKey
+    key: SharePartitionKey
     state_epoch: int | None = None
 
 
@@ -69,13 +71,13 @@ class ListTopics(NamedTuple):
 class Summarize(NamedTuple):
     """Read start offset, epochs and count without raising an epoch."""
 
-    key: ShareKey
+    key: SharePartitionKey
 
 
 class Inspect(NamedTuple):
     """Return the state in memory, with the positions needed to find its records in the log."""
 
-    key: ShareKey
+    key: SharePartitionKey
 
 
 Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summarize | Inspect

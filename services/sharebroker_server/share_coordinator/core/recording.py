@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, count_below
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.combine import combine, count_below
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
-from sharebroker_server.share_coordinator.core.key import INT32_MAX, ShareKey
+from sharebroker_server.share_coordinator.core.key import INT32_MAX
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.core.state import ShareState
 
@@ -59,7 +60,7 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
     )
 
 
-def cold_checkpoint(key: ShareKey, state: ShareState, now: float) -> ShareCheckpoint:
+def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
     """Returns a checkpoint with the same state and creation time, to be written at the end of the log."""
     return ShareCheckpoint(
         key,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, cast
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.coordinator_runtime.load_failures import MEND
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import (
@@ -28,7 +28,7 @@ _ATTEMPTS: Final = 3
 """Attempts: a checkpoint may be written, and the previous one trimmed, between reading memory and log."""
 
 
-async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShareGroupStateResponse:
+async def inspect(shard: Shard, key: SharePartitionKey, timeout: float) -> pb.InspectShareGroupStateResponse:
     """Returns the records, the replayed state and the state in memory.
 
     Raises:
@@ -48,7 +48,7 @@ async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShar
     )
 
 
-async def _entries(shard: Shard, key: ShareKey, live: Inspection) -> Entries:
+async def _entries(shard: Shard, key: SharePartitionKey, live: Inspection) -> Entries:
     """Returns the latest checkpoint or its tombstone and the key's later records, up to the live position."""
     entries: Entries = []
     after = live.state.checkpoint_position - 1 if live.state else 0
@@ -72,7 +72,7 @@ async def _page(shard: Shard, after: int) -> Entries:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{MEND}") from error
 
 
-def _replay(key: ShareKey, entries: Entries) -> ShareState | None:
+def _replay(key: SharePartitionKey, entries: Entries) -> ShareState | None:
     machine = ShareCoordinatorMachine(CheckpointRules())
     for position, record in entries:
         machine.apply(record, position)
