@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
@@ -56,7 +56,7 @@ check: $(READY) ## format, lint, types, import contracts, protos, generated code
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
-bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick for one short run)
+bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (an hour; BENCH=--quick for one short run)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
 	else echo "Beside Kafka: nothing, for want of Java 17 and Maven (make bench-kafka)."; fi
 
@@ -73,8 +73,18 @@ bench-spark: $(READY) spark ## the Spark source beside Spark's own for Kafka, on
 load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process: what they cost (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)
 
-bench-kafka: kafka ## the part beside Kafka, with the same clients (fifteen minutes)
+bench-kafka: kafka ## the part beside a warm Kafka, with the same clients and the servers' CPU a record (an hour; BENCH=--quick: one short run)
 	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
+
+bench-compare: $(READY) ## is anything slower? BEFORE=DIR beside this checkout (or AFTER=DIR), in interleaved pairs (half an hour)
+	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)
+
+bench-link: $(READY) ## CPU a command of our Redis link, beside redis-py (half a minute)
+	@$(BIN)/python -m tests.perf.link $(BENCH)
+
+measure: $(READY) ## product size and the path of a request (half a minute; BEFORE=DIR: beside that checkout)
+	@$(BIN)/python -m tests.perf.size $(if $(BEFORE),before=$(BEFORE) after=.,.)
+	@for folder in $(BEFORE) .; do $(BIN)/python -m tests.perf.paths --checkout $$folder; done
 
 format: $(READY) ## format the code and mend what lint can
 	$(BIN)/ruff format .

@@ -1,4 +1,4 @@
-"""Case 8: what the pure cores cost, without wire, log or loop."""
+"""Case 8: the cost of the pure cores, without network, log and event loop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ACCEPT: Final = (1,)
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """Medians in microseconds."""
+    """Returns medians in microseconds."""
     return {
         "logic.fetch_ack_500": _median_us(_fetch_and_acknowledge(RECORDS), rounds),
         "logic.fetch_ack_500_singly": _median_us(_fetch_and_acknowledge(1), max(20, rounds // 20)),
@@ -46,7 +46,7 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
 
 
 def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
-    """Acquire 500 records in log batches of 100, acknowledge them in runs of `run`, write, complete."""
+    """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
     partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
     request = AcquireRequest("member", RECORDS, RECORDS)
 

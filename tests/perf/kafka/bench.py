@@ -1,12 +1,15 @@
 """`make bench-kafka`: Sharebroker beside a real Kafka 4.3.1, driven by the same programs on the same machine.
 
-Each run starts each system by itself in fresh folders, one after the other in turn, and prints medians.
+In each run each system is started alone in a fresh folder, one after the other; the table has the medians of
+the runs. A program counts from the moment its rate is steady.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,51 +18,61 @@ from rich.console import Console
 
 from tests.perf.figures import Figures
 from tests.perf.kafka import report
-from tests.perf.kafka.programs import QUICK, Programs, Sizes
+from tests.perf.kafka.programs import JAVA_VARIABLES, OVER_TLS, PLAIN, QUICK, Programs, Sizes, Target
+from tests.perf.kafka.systems import SYSTEMS, describe, describe_clients
 from tests.perf.processes import BenchFailed
-from tests.support.kafka_clusters import Cluster, ClusterFailed, RealCluster, SharebrokerCluster
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.support.kafka_tools import ToolFailed
 
-KAFKA_FLAGS: Final = (
-    "-Xms1G",
-    "-Xmx1G",
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-)
-"""What Kafka's start script gives its JVM."""
-
-SYSTEMS: Final[dict[str, Callable[[Path], Cluster]]] = {
-    report.KAFKA: lambda folder: RealCluster(folder, 1, {}, KAFKA_FLAGS),
-    report.LIKE_FOR_LIKE: lambda folder: SharebrokerCluster(folder, 1, {}, ("--fsync", "everysec")),
-    report.DURABLE: lambda folder: SharebrokerCluster(folder, 1, {}, ("--fsync", "always")),
-}
+TLS: Final = "tls_"
+NAMES: Final = (*PLAIN, *(f"{TLS}{name}" for name in OVER_TLS))
 
 
-def measure(system: str, folder: Path, sizes: Sizes, only: Collection[str]) -> tuple[Figures, list[str]]:
-    """One run on one system: its figures, and what failed."""
-    cluster = SYSTEMS[system](folder)
-    figures: dict[str, float] = {}
-    failures: list[str] = []
-    try:
-        cluster.start()
-        programs = Programs(cluster, sizes)
-        programs.make_topics()
-        for name, program in programs.all():
-            if only and name not in only and name != "producer":
-                continue
-            try:
-                figures |= {f"{name}.{key}": value for key, value in program().items()}
-            except BenchFailed as failure:
-                failures.append(f"{name}, {system}: {failure}")
-    except (BenchFailed, ClusterFailed, ToolFailed) as failure:
-        failures.append(f"{system}: {failure}")
-    finally:
-        cluster.stop()
-    return figures, failures
+@dataclass
+class Outcome:
+    """What a run on one system gave: figures, failures, notes, and the system's versions and flags."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    description: str = ""
+
+
+def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str]) -> Outcome:
+    """One run on one system, without TLS and with it."""
+    outcome = Outcome()
+    for tls in (False, True):
+        wanted = [name.removeprefix(TLS) for name in NAMES if name in names and name.startswith(TLS) == tls]
+        if not wanted:
+            continue
+        place = folder / ("tls" if tls else "plain")
+        place.mkdir()
+        try:
+            with SYSTEMS[system](place, tls) as target:
+                outcome.description = outcome.description or describe(system, target)
+                _run(system, target, sizes, wanted, TLS if tls else "", outcome)
+        except (BenchFailed, ToolFailed) as failure:
+            outcome.failures.append(f"{system}{', TLS' if tls else ''}: {failure}")
+    return outcome
+
+
+def _run(
+    system: str, target: Target, sizes: Sizes, wanted: Sequence[str], prefix: str, outcome: Outcome
+) -> None:
+    programs = Programs(target, sizes)
+    filled = programs.prepare(wanted)
+    if not prefix:
+        outcome.figures |= {f"memory.{key}": value for key, value in filled.items()}
+    for name in wanted:
+        try:
+            found = programs.run(name)
+        except BenchFailed as failure:
+            outcome.failures.append(f"{prefix}{name}, {system}: {failure}")
+            continue
+        outcome.figures |= {f"{prefix}{name}.{key}": value for key, value in found.items()}
+        most = max(outcome.figures.get("memory.most", 0.0), found.get("rss", 0.0))
+        outcome.figures |= {"memory.most": most} if most else {}
+    outcome.notes += [f"{prefix}{note} ({system})" for note in programs.notes]
 
 
 def main(
@@ -67,31 +80,47 @@ def main(
     quick: Annotated[bool, typer.Option(help="One short run: is it about right?")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, every run with it.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only these programs, as producer or single.")
+        list[str] | None, typer.Option(help=f"Only these programs, of {', '.join(NAMES)}.")
     ] = None,
-    system: Annotated[list[str] | None, typer.Option(help="Only systems whose name has this in it.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only systems with this in their names.")] = None,
 ) -> None:
-    """Measure both, and print the figures side by side."""
+    """Measure both systems, and print the figures side by side."""
     progress = Console(stderr=True)
     if not (is_there(SERVER) and is_there(CLIENTS["4.3.1"])):
         progress.print("Kafka's jars are missing: make kafka")
         raise typer.Exit(2)
+    if unknown := set(only or ()) - set(NAMES):
+        progress.print(f"no such program: {', '.join(sorted(unknown))}")
+        raise typer.Exit(2)
+    for variable in JAVA_VARIABLES:
+        os.environ.pop(variable, None)
     results: dict[str, list[Figures]] = {}
     failures: list[str] = []
+    notes: list[str] = []
+    descriptions: dict[str, str] = {}
     for turn in range(1 if quick else runs):
         for name in SYSTEMS:
             if system and not any(part in name for part in system):
                 continue
             progress.print(f"run {turn + 1}, {name}", style="dim")
             with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as place:
-                figures, failed = measure(name, Path(place), QUICK if quick else Sizes(), only or ())
-            results.setdefault(name, []).append(figures)
-            failures += failed
-    if as_json:
-        typer.echo(report.as_json(results, failures))
-    else:
-        report.show(results, failures, Console(width=None if progress.is_terminal else 160))
+                outcome = measure(name, Path(place), QUICK if quick else Sizes(), only or NAMES)
+            results.setdefault(name, []).append(outcome.figures)
+            failures += outcome.failures
+            notes += [f"run {turn + 1}: {note}" for note in outcome.notes]
+            descriptions.setdefault(name, outcome.description)
+    about = [*filter(None, descriptions.values()), describe_clients()]
+    _show(results, report.Remarks(about, notes, failures), as_json, progress.is_terminal)
     raise typer.Exit(1 if failures else 0)
+
+
+def _show(
+    results: Mapping[str, Sequence[Figures]], remarks: report.Remarks, as_json: bool, is_terminal: bool
+) -> None:
+    if as_json:
+        typer.echo(report.as_json(results, remarks))
+    else:
+        report.show(results, remarks, Console(width=None if is_terminal else 180))
 
 
 if __name__ == "__main__":
