@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.log_fetch import Answer, LogFetchLimits, Part, fetch_log
+from sharebroker_server.gateway.log_fetch import LogFetchLimits, Part, Result, fetch_log
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Bench
@@ -29,7 +29,7 @@ def having(records: bytes, high_watermark: int = 9) -> Any:
     def answer(request: leader.FetchRequest) -> leader.FetchResponse:
         return leader.FetchResponse(
             partitions=[
-                Answer(
+                Result(
                     topic_id=part.topic_id,
                     partition=part.partition,
                     records=records,

@@ -187,7 +187,8 @@ class World:
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
         self.catalog.listen(self.leadership.metadata_changed)
         self.transactions = Transactions()
-        self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions))
+        servicer = SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions)
+        self.stub, self.local = LocalStub(servicer), servicer.calls
         self._codec = CatalogCodec()
 
     async def start(self) -> None:

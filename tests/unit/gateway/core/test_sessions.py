@@ -240,9 +240,9 @@ def test_a_fetch_shows_only_errors_that_kafkas_client_bears(code: ErrorCode) -> 
 def test_a_request_can_be_taken_back_unless_another_came() -> None:
     cache = opened(A)
     session = cache.advance(KEY, 1, 1.0)
-    session.take_back(1)
+    session.undo_advance(1)
     assert cache.advance(KEY, 1, 1.0).epoch == 2
     cache.advance(KEY, 2, 1.0)
-    session.take_back(1)
+    session.undo_advance(1)
     assert session.epoch == 3
     assert cache.get(KEY) is session

@@ -14,10 +14,10 @@ from sharebroker_server.gateway.core.planning import (
     RENEW,
     Piece,
     by_partition,
-    still,
+    within,
     with_staged,
 )
-from sharebroker_server.gateway.core.read_committed import headers_of, shown
+from sharebroker_server.gateway.core.read_committed import headers_of, committed_batches
 from sharebroker_server.record_log.core.batch import assign, parse_headers
 from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker
@@ -65,7 +65,7 @@ def pairs(offsets: list[int]) -> list[tuple[int, int]]:
 
 @given(OFFSETS, OFFSETS)
 def test_what_is_still_meant_is_what_lies_in_both(named: list[int], kept: list[int]) -> None:
-    found = still([piece(first, last) for first, last in pairs(named)], pairs(kept))
+    found = within([piece(first, last) for first, last in pairs(named)], pairs(kept))
     offsets = [offset for one in found for offset in range(one.first, one.last + 1)]
     inside = {offset for first, last in pairs(kept) for offset in range(first, last + 1)}
     assert offsets == [x for first, last in pairs(named) for x in range(first, last + 1) if x in inside]
@@ -75,17 +75,17 @@ def test_what_was_staged_is_said_instead() -> None:
     pieces = {("t", 0): [piece(0, 9), piece(20, 29)], ("u", 0): [piece(0, 0, topic="u")]}
     staged = [piece(25, 40, kind=REJECT), piece(3, 4, kind=RELEASE), piece(0, 9, 7, REJECT)]
     rest = {("u", 0): [piece(0, 0, topic="u")]}
-    assert with_staged(pieces, staged, settled=False) == {
+    assert with_staged(pieces, staged, applied=False) == {
         ("t", 0): [
             piece(0, 2), piece(3, 4, kind=RELEASE), piece(5, 9), piece(20, 24), piece(25, 29, kind=REJECT),
         ],
         **rest,
     }  # fmt: skip
-    assert with_staged(pieces, staged, settled=True) == {
+    assert with_staged(pieces, staged, applied=True) == {
         ("t", 0): [piece(0, 2), piece(5, 9), piece(20, 24), piece(25, 29, kind=REJECT)],
         **rest,
     }
-    assert with_staged(pieces, [], settled=False) == pieces
+    assert with_staged(pieces, [], applied=False) == pieces
 
 
 def spans(records: bytes) -> list[tuple[int, int]]:
@@ -113,16 +113,16 @@ def test_headers_are_read_one_after_the_other() -> None:
 
 def test_markers_and_what_was_aborted_are_not_shown() -> None:
     records = log((1, 0), (2, 0), (-1, 0), (1, False), (2, True), (1, 2), (1, True))
-    assert spans(shown(records, [(1, 0)])) == [(2, 3), (4, 5), (8, 9)]
-    assert spans(shown(records, [])) == [(0, 1), (2, 3), (4, 5), (8, 9)]
+    assert spans(committed_batches(records, [(1, 0)])) == [(2, 3), (4, 5), (8, 9)]
+    assert spans(committed_batches(records, [])) == [(0, 1), (2, 3), (4, 5), (8, 9)]
 
 
 def test_two_aborted_transactions_of_one_producer() -> None:
     records = log((1, 0), (1, False), (1, 2), (1, True), (1, 4), (1, False))
-    assert spans(shown(records, [(1, 6), (1, 0)])) == [(3, 4)]
+    assert spans(committed_batches(records, [(1, 6), (1, 0)])) == [(3, 4)]
 
 
 def test_one_that_began_before_what_was_read() -> None:
     records = log((-1, 0), (1, 0), (1, 2), (1, False))
     behind = records[len(log((-1, 0), (1, 0))) :]
-    assert spans(shown(behind, [(1, 2)])) == []
+    assert spans(committed_batches(behind, [(1, 2)])) == []

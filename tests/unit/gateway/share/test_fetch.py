@@ -16,23 +16,26 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
+    SharePartitionLeaderServiceStub,
+)
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MOVED_WAIT
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.fetch_metrics import FetchCounts
 from sharebroker_server.gateway.share.acknowledge import Caller, ShareAcknowledge, share_acknowledge
 from sharebroker_server.gateway.share.fetch import ShareFetch, share_fetch
-from sharebroker_server.gateway.share.session_reaper import IdleSessions
+from sharebroker_server.gateway.share.session_reaper import SessionReaper
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
-    Acknowledged,
+    AckResult,
     AcquireCall,
-    Acquisition,
-    SettleCall,
-    Settlement,
+    AcquireResult,
+    ReconcileCall,
+    ReconcileResult,
 )
-from sharebroker_server.share_calls.watches import StandingWatch
+from sharebroker_server.share_calls.watches import BaseWatch
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Bench
 from tests.unit.gateway.fakes import TOPIC, Leader, refusing
@@ -202,7 +205,7 @@ async def test_a_connection_that_is_gone_makes_room(bench: Bench) -> None:
 async def test_a_session_that_nobody_uses_ends_by_itself(bench: Bench) -> None:
     bench.gateway.config = replace(bench.gateway.config, connections_max_idle_ms=1)
     await bench.share.ShareFetch(fetch(0, 0, 1))
-    idle = IdleSessions(bench.gateway)
+    idle = SessionReaper(bench.gateway)
     idle.start()
     await eventually(lambda: bench.leader.of(leader.ReleaseMemberRequest))
     await idle.stop()
@@ -218,7 +221,7 @@ async def test_fetches_are_counted_by_their_end(bench: Bench) -> None:
     assert (sum(counts.seconds.buckets), counts.expired) == (1, 0)
     await refused(bench.share.ShareFetch(fetch(9)))
     await bench.share.ShareFetch(fetch(1, max_records=0))
-    assert (sum(counts.seconds.buckets), counts.expired, counts.under_way) == (1, 0, 0)
+    assert (sum(counts.seconds.buckets), counts.expired, counts.in_flight) == (1, 0, 0)
 
 
 def test_a_fetch_expires_when_its_wait_is_over_and_it_found_nothing() -> None:
@@ -233,7 +236,7 @@ def test_a_fetch_expires_when_its_wait_is_over_and_it_found_nothing() -> None:
 
 async def test_sessions_may_be_idle_for_ever(bench: Bench) -> None:
     bench.gateway.config = replace(bench.gateway.config, connections_max_idle_ms=-1)
-    idle = IdleSessions(bench.gateway)
+    idle = SessionReaper(bench.gateway)
     before = asyncio.all_tasks()
     idle.start()
     assert asyncio.all_tasks() == before
@@ -417,15 +420,15 @@ class Calls:
         self.watches: list[Watching] = []
         self.can_watch = True
 
-    async def acquire(self, call: AcquireCall) -> list[Acquisition]:
+    async def acquire(self, call: AcquireCall) -> list[AcquireResult]:
         self.fetches.append(call)
         await asyncio.sleep(call.max_wait)
-        return [Acquisition(*part) for part in call.partitions]
+        return [AcquireResult(*part) for part in call.partitions]
 
-    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
-        return [Acknowledged(part.topic_id, part.partition) for part in call.parts]
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
+        return [AckResult(part.topic_id, part.partition) for part in call.parts]
 
-    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+    async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
         raise NotImplementedError
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watching | None:
@@ -435,7 +438,7 @@ class Calls:
         return self.watches[-1]
 
 
-class Watching(StandingWatch):
+class Watching(BaseWatch):
     def __init__(self) -> None:
         super().__init__()
         self.waited: list[float] = []
@@ -447,7 +450,7 @@ class Watching(StandingWatch):
         await self.open.wait()
         return not self.quiet
 
-    def _leave(self) -> None:
+    def _stop(self) -> None:
         """Nothing is behind it."""
 
 
@@ -455,7 +458,7 @@ class Watching(StandingWatch):
 async def calls(bench: Bench) -> Calls:
     calls = Calls()
     await bench.share.ShareFetch(fetch(0, 0, 1, member_id="first"))  # has the leaders looked up
-    bench.router.register_share_calls(calls)
+    bench.router.register_local(SharePartitionLeaderServiceStub, bench.leader, calls)
     return calls
 
 
