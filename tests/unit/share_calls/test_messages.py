@@ -85,7 +85,7 @@ RECONCILIATIONS = st.builds(
     ReconcileCall,
     NAMES,
     NAMES,
-    st.lists(st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3)), max_size=3),
+    st.lists(st.builds(AckPart, NAMES, INTS, st.lists(TYPED, max_size=3), st.just(0.0)), max_size=3),
     st.booleans(),
     st.lists(NAMES, max_size=3).map(tuple),
 )
@@ -98,9 +98,9 @@ APPENDS = st.builds(
 )
 APPENDED = st.builds(AppendResult, NAMES, INTS, CODES, NAMES, OFFSETS, OFFSETS, OFFSETS, OFFSETS)
 DELIVERIES = st.builds(Delivery, NAMES, NAMES, INTS, st.binary(max_size=9), RUNS)
-STREAM_RESULTS = st.builds(StreamAckResult, INTS, OFFSETS, OFFSETS) | st.builds(
-    StreamAckResult, INTS, OFFSETS, OFFSETS, CODES.filter(bool), NAMES
-)
+STREAM_RESULTS = st.builds(
+    StreamAckResult, INTS, OFFSETS, OFFSETS, st.just(ErrorCode.NONE), st.just(""), SECONDS
+) | st.builds(StreamAckResult, INTS, OFFSETS, OFFSETS, CODES.filter(bool), NAMES, st.just(0.0))
 OUTPUTS = st.builds(
     DeliverOutput,
     st.lists(DELIVERIES, max_size=2),

@@ -195,11 +195,11 @@ def test_only_a_session_that_replaces_another_has_its_records() -> None:
     first = cache.find(KEY)
     first.change((), (A,))
     second = cache.open(KEY, "another", (C,), 0.0)
-    assert (second.id, second.left) == (first.id, {A, B})
+    assert (second.id, second.forgotten) == (first.id, {A, B})
     cache.close(second)
     third = cache.open(KEY, "another", (C,), 0.0)
     assert third.id != second.id
-    assert third.left == set()
+    assert third.forgotten == set()
 
 
 def test_a_connection_takes_its_own_sessions_with_it() -> None:

@@ -226,11 +226,11 @@ async def test_fetches_are_counted_by_their_end(bench: Bench) -> None:
 
 def test_a_fetch_expires_when_its_wait_is_over_and_it_found_nothing() -> None:
     counts = FetchCounts()
-    counts.answered(False, 0.0, 0.0)  # it did not want to wait
-    counts.answered(False, 0.1, 0.5)  # an error ended it
-    counts.answered(True, 0.6, 0.5)
+    counts.completed(False, 0.0, 0.0)  # it did not want to wait
+    counts.completed(False, 0.1, 0.5)  # an error ended it
+    counts.completed(True, 0.6, 0.5)
     assert (counts.expired, sum(counts.seconds.buckets)) == (0, 1)
-    counts.answered(False, 0.5, 0.5)
+    counts.completed(False, 0.5, 0.5)
     assert (counts.expired, sum(counts.seconds.buckets)) == (1, 1)
 
 

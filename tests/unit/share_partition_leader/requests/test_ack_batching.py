@@ -64,7 +64,7 @@ def test_types_get_kafkas_numbers_and_what_is_none_is_refused_later() -> None:
     kinds = [one.type for asked in group_acks(said).values() for one in asked]
     assert sorted(kinds) == [-1, -1, -1, 0, 1, 2, 3, 4]
     (gap,) = group_acks([_said(0, None, delivery.ACKNOWLEDGE_TYPE_GAP, 7)]).values()
-    assert gap[0].kind == 0
+    assert gap[0].type == 0
 
 
 def test_groups_go_by_partition_delay_and_renewal() -> None:

@@ -113,7 +113,7 @@ async def test_after_a_refusal_it_is_served(member: Member) -> None:
 
 async def test_where_another_process_coordinates_it_is_served(member: Member) -> None:
     await member.beat()
-    member.bench.router._members = None
+    member.bench.router.register_local(GroupCoordinatorServiceStub, member)
     await member.beat()
     assert member.served == [5, 5]
 
