@@ -63,12 +63,16 @@ class Peer(Generic[S]):
     stub: S
 
 
+if TYPE_CHECKING:
+    _LeaderPeer = Peer[SharePartitionLeaderServiceAsyncStub]
+else:
+    _LeaderPeer = Peer
+
+
 @dataclass(frozen=True, slots=True)
-class LeaderPeer:
+class LeaderPeer(_LeaderPeer):
     """A process that leads partitions. `calls` needs no messages if it is this process."""
 
-    member: Member
-    stub: SharePartitionLeaderServiceAsyncStub
     calls: LeaderCalls
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Coordinators:
-    """Finds the owner for each call and retries if it moved. `send` gets the stub and a timeout in seconds."""
+    """Finds the owner for each call and retries if it moved. `send` gets the stub and a timeout."""
 
     def __init__(self, router: Router) -> None:
         self._router = router

@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
-    NOBODY,
+    DELAYED_RELEASE,
     InFlight,
     Lock,
     Run,
@@ -144,7 +144,7 @@ class Acknowledgement:
         """Take back every mark."""
         for run in self._transition.runs:
             run.pending = None
-        self._in_flight.rejoin(self._transition.runs)
+        self._in_flight.coalesce(self._transition.runs)
 
     def _check_range(self, first: int, last: int) -> None:
         in_flight = self._in_flight
@@ -173,14 +173,14 @@ class Acknowledgement:
             ):
                 raise _refused(max(first, run.first), _why(run, self._member))
             if run.first < first or run.last > last:
-                index = in_flight.carve(index, first, last)
+                index = in_flight.split_at(index, first, last)
                 run = runs[index]
             index += 1
             if target is ACQUIRED:
                 self._renew(run, lock)
                 continue
             if target is ARCHIVED:
-                _tell_why(transition, event, run)
+                _count_archived(transition, event, run)
             run.target = target if target is not AVAILABLE else self._after_release(run)
             run.pending = transition
             transition.runs.append(run)
@@ -194,7 +194,7 @@ class Acknowledgement:
         self.renewed.append((run, lock))
 
 
-def _tell_why(transition: Transition, event: Event, run: Run) -> None:
+def _count_archived(transition: Transition, event: Event, run: Run) -> None:
     if event is Event.REJECT:
         transition.rejected += run.size
     else:
@@ -218,7 +218,7 @@ def _why(run: Run, member: str) -> Refusal:
         return Refusal.ALREADY_ACKNOWLEDGED
     if run.lock is None:
         return Refusal.LOCK_LOST if run.delivery_count else Refusal.NEVER_ACQUIRED
-    if run.lock.member == NOBODY:
+    if run.lock.member == DELAYED_RELEASE:
         return Refusal.LOCK_LOST
     if run.lock.member != member:
         return Refusal.HELD_BY_ANOTHER_MEMBER

@@ -58,7 +58,7 @@ class Locks:
             return []
         self._bound = None
         return [
-            _lose(in_flight, run, run.lock, delivery_count_limit)
+            _time_out(in_flight, run, run.lock, delivery_count_limit)
             for run in in_flight.runs
             if run.lock is not None and run.pending is None and not self._still_held(run.lock, now)
         ]
@@ -70,11 +70,11 @@ class Locks:
         return True
 
 
-def _lose(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
     state = after_failed_delivery(Event.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
-    run.settle(state)
+    run.unlock(state)
     if state is RecordState.AVAILABLE:
-        in_flight.note_available(run.first)
+        in_flight.mark_available(run.first)
     else:
         in_flight.complete_count += run.size
     return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)

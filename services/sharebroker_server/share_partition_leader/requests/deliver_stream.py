@@ -7,7 +7,7 @@ Partitions. Each partition that the gateway assigned is in one of these states:
 
 * with a task: it is being loaded, read from the store, or waits after an error. There is at most one task.
 * ready: it may have records, and is served in turn while credit lasts.
-* idle: it had no records; the stream waits as an observer and `look_again` makes the partition ready.
+* idle: it had no records; the stream waits as an observer and `records_available` makes the partition ready.
 
 `_advance` moves a partition to its next state; it is called whenever an assignment, a task or a notification
 changes something. `retired` ends the use of a share-partition: a successor is loaded.
@@ -47,7 +47,7 @@ from sharebroker_server.share_partition_leader.config import (
 )
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LostLock
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import (
     AckGroup,
@@ -131,12 +131,12 @@ class DeliverySession:
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
-            share_partition.leave(self, unseen=self._rest_unseen)
+            share_partition.leave(self, undo=self._rest_unseen)
         self._served.clear()
 
     # Notifications of share-partitions
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
         self._advance(_key(share_partition))
 
@@ -225,38 +225,38 @@ class DeliverySession:
 
     def _deliver_from(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         if self._must_finish_first(key, share_partition):
-            share_partition.wait(self)
+            share_partition.add_listener(self)
             return
         try:
             fetched = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
             self._start(key, self._retry_later(key, error))
             return
-        if isinstance(fetched, Taken):
+        if isinstance(fetched, Fetched):
             self._ready[key] = None
             self._add_records(share_partition, fetched)
-        elif fetched is Nothing.COLD:
+        elif fetched is NotFetched.NOT_CACHED:
             self._start(key, self._deliver_cold(key, share_partition))
         else:
-            share_partition.wait(self)
+            share_partition.add_listener(self)
 
     async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         request = self._request._replace(max_records=max(self._credit, 1))
         try:
-            fetched = await share_partition.acquire_cold(request)
+            fetched = await share_partition.acquire_uncached(request)
         except KafkaError as error:
             await self._retry_later(key, error)
         else:
-            if isinstance(fetched, Taken):
+            if isinstance(fetched, Fetched):
                 self._add_records(share_partition, fetched)
 
     async def _retry_later(self, key: TopicIdPartition, error: KafkaError) -> None:
         self._queue.add_problem(*key, error)
         await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    def _add_records(self, share_partition: ShareGroupPartition, fetched: Taken) -> None:
+    def _add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         self._credit -= fetched.offsets
-        if share_partition.isolates(fetched):
+        if share_partition.is_throttled(fetched):
             self._isolated.add(_key(share_partition))
         self._queue.add_records(share_partition, fetched)
 
@@ -266,7 +266,7 @@ class DeliverySession:
         In Kafka this follows from clients that fetch only when all records are acknowledged.
         """
         core = share_partition.core
-        if (key in self._isolated or core.isolates_next()) and core.holds(self.holder):
+        if (key in self._isolated or core.next_is_throttled()) and core.holds(self.holder):
             self._isolated.add(key)
             return True
         self._isolated.discard(key)
@@ -332,7 +332,7 @@ def _undo_acquire(
 ) -> None:
     if group.delay_ms:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen cannot be combined with delay_ms")
-    share_partition.give_back(holder, coalesce(acks))
+    share_partition.undo_acquire(holder, coalesce(acks))
 
 
 def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) -> list[Sequence[AckRequest]]:
@@ -341,7 +341,7 @@ def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) ->
         middle = len(acks) // 2
         return [acks[:middle], acks[middle:]]
     (ack,) = acks
-    pieces = share_partition.core.pieces(ack.first, ack.last) if ack.first < ack.last else ()
+    pieces = share_partition.core.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
     return [[ack._replace(first=first, last=last)] for first, last in pieces] or [acks]
 
 

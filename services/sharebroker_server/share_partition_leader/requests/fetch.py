@@ -25,7 +25,7 @@ from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
 from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
 
@@ -59,7 +59,7 @@ class Fetch:
         self._partitions = partitions
         self._bytes = 0
         self._cold = False
-        self._fetched: dict[TopicIdPartition, list[Taken]] = {}
+        self._fetched: dict[TopicIdPartition, list[Fetched]] = {}
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         self._found: dict[TopicIdPartition, ShareGroupPartition] = {}
         self._observed: dict[ShareGroupPartition, None] = {}
@@ -79,10 +79,10 @@ class Fetch:
             pass
         finally:
             for share_partition in self._observed:
-                share_partition.wait_no_more(self)
+                share_partition.remove_listener(self)
         return [self._result(part) for part in self._call.partitions]
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
         self._available.set()
 
@@ -97,7 +97,7 @@ class Fetch:
             if loaded is None:
                 missing.append(part)
             else:
-                loaded.core.counts.asked += 1
+                loaded.core.counts.fetches += 1
                 self._found[part] = loaded
         return missing
 
@@ -111,7 +111,7 @@ class Fetch:
             if isinstance(outcome, KafkaError):
                 self._failed[part] = outcome
             elif not isinstance(outcome, BaseException):
-                outcome.core.counts.asked += 1
+                outcome.core.counts.fetches += 1
 
     async def _round(self) -> bool:
         """Serves every partition once; whether the fetch is complete."""
@@ -129,19 +129,19 @@ class Fetch:
             try:
                 share_partition = self._found.pop(part, None) or await self._share_partition(part)
                 fetched = share_partition.acquire(self._request, self._room)
-                if fetched is Nothing.COLD:
+                if fetched is NotFetched.NOT_CACHED:
                     self._found = {}
-                    fetched = await share_partition.acquire_cold(self._request, self._room)
+                    fetched = await share_partition.acquire_uncached(self._request, self._room)
             except KafkaError as error:
                 self._failed[part] = error
                 continue
-            if isinstance(fetched, Taken):
+            if isinstance(fetched, Fetched):
                 if part not in self._fetched:
-                    share_partition.core.counts.found += 1
+                    share_partition.core.counts.fetches_with_records += 1
                 self._add(part, fetched)
             elif call.max_wait > 0:
                 self._observed[share_partition] = None
-                share_partition.wait(self)
+                share_partition.add_listener(self)
         return bool(self._failed) or (bool(self._fetched) and self._bytes >= call.min_bytes)
 
     async def _share_partition(self, part: TopicIdPartition) -> ShareGroupPartition:
@@ -157,8 +157,8 @@ class Fetch:
         """Bytes that remain of the limit; 0 without a limit."""
         return self._call.max_bytes and self._call.max_bytes - self._bytes
 
-    def _add(self, part: TopicIdPartition, fetched: Taken) -> None:
-        kept = Taken(fetched.acquired, b"") if self._call.without_records else fetched
+    def _add(self, part: TopicIdPartition, fetched: Fetched) -> None:
+        kept = Fetched(fetched.acquired, b"") if self._call.without_records else fetched
         self._fetched.setdefault(part, []).append(kept)
         request = self._request
         self._request = AcquireRequest(request.member, request.max_records - fetched.offsets, *request[2:])

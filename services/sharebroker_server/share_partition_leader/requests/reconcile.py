@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Iterable, Iterator, Set
 from functools import partial
 
-from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.share_calls.values import Left, ReconcileCall, ReconcileResult
@@ -102,7 +101,7 @@ class _Reconciliation:
             return
         self._pending.add(index)
         try:
-            unchanged = share_partition.settle(self._holder, batches, partial(self._complete, index))
+            unchanged = share_partition.reconcile(self._holder, batches, partial(self._complete, index))
         except KafkaError as error:
             self._complete(index, error)
         else:
@@ -121,7 +120,7 @@ class _Reconciliation:
 
     def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:
-            share_partition.core.renew_all(self._holder, now())
+            share_partition.renew_all(self._holder)
         return share_partition.core.held_by(self._holder)
 
 

@@ -15,7 +15,7 @@ from sharebroker_server.share_calls.values import (
 )
 from sharebroker_server.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from sharebroker_server.share_partition_leader.core.values import LostLock
-from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import AckRequest
 
@@ -49,7 +49,7 @@ class SendQueue:
         """Waits while too many entries are unsent: back-pressure on a client that does not read."""
         await self._drained.wait()
 
-    def add_records(self, share_partition: ShareGroupPartition, fetched: Taken) -> None:
+    def add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
         """Adds records that were acquired for the stream."""
         self._message.deliveries.append(
             Delivery(

@@ -14,10 +14,10 @@ from sharebroker_server.gateway.core.planning import (
     RENEW,
     Piece,
     by_partition,
-    within,
     with_staged,
+    within,
 )
-from sharebroker_server.gateway.core.read_committed import headers_of, committed_batches
+from sharebroker_server.gateway.core.read_committed import committed_batches, headers_of
 from sharebroker_server.record_log.core.batch import assign, parse_headers
 from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker

@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -100,7 +100,7 @@ def test_the_window_after_loading(
 )
 def test_a_state_that_contradicts_itself_is_refused(stored: tuple[StateBatch, ...]) -> None:
     with pytest.raises(KafkaError) as refused:
-        SharePartition(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
+        RecordStates(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
