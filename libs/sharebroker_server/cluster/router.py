@@ -168,9 +168,14 @@ class Router:
         """The owner of a shard of share state."""
         return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
 
-    def known_share_coordinator(self, shard: int) -> Member | None:
-        """The cached owner of a shard of share state."""
-        return self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+    def local_states(self, shard: int) -> Any:
+        """This process's share coordinator, if the cached owner of the shard is this process, else None."""
+        owner = self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+        return (
+            None
+            if owner is None or owner.owner != self._owner
+            else self.local_calls(ShareCoordinatorServiceStub)
+        )
 
     def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
         """The processes with the role, each once."""

@@ -18,7 +18,6 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio.backoff import doubling
 from sharebroker_server.cluster.router import Peer
-from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.port import Begun, Changes, LocalStates, SharePartitionState, StateSummary
 from sharebroker_server.persister.request_batcher import Lane
 
@@ -66,8 +65,8 @@ class Coordinators(Protocol):
     async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
         """The shard's owner. Raises KafkaError."""
 
-    def known_share_coordinator(self, shard: int) -> Member | None:
-        """The shard's owner, where it was looked up before."""
+    def local_states(self, shard: int) -> LocalStates | None:
+        """This process's share coordinator, if the cached owner of the shard is this process."""
 
     def forget_share_coordinator(self, shard: int) -> None:
         """Look it up anew."""
@@ -80,12 +79,6 @@ class DefaultPersister:
         self._coordinators = coordinators
         self._settings = settings or PersisterSettings()
         self._lanes: dict[tuple[str | int, ...], Lane] = {}
-        self._owner = ""
-        self._local: LocalStates | None = None
-
-    def register_local(self, owner: str, states: LocalStates) -> None:
-        """Makes writes direct, without messages, where `owner`, this process, has the shard."""
-        self._owner, self._local = owner, states
 
     async def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
@@ -119,11 +112,9 @@ class DefaultPersister:
 
     def begin(self, shard: int, changes: Changes) -> Begun | None:
         """See Persister."""
-        owner = None if self._local is None else self._coordinators.known_share_coordinator(shard)
-        if self._local is None or owner is None or owner.owner != self._owner:
-            return None
+        local = self._coordinators.local_states(shard)
         try:
-            return self._local.write_all(shard, changes)
+            return None if local is None else local.write_all(shard, changes)
         except KafkaError:
             return None
 
@@ -146,8 +137,9 @@ class DefaultPersister:
         )
 
     async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
-        if self._local is not None and peer.member.owner == self._owner:
-            await self._local.write(key, change)
+        local = self._coordinators.local_states(self.shard(key))
+        if local is not None:
+            await local.write(key, change)
             return
         payload = pb.WriteShareGroupStateRequest.PartitionData(
             partition=key.partition,

@@ -71,8 +71,7 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     leftovers.start()
     stack.push_async_callback(leftovers.stop)
     servicer = ShareCoordinator(host, config, exists, base.keys.log)
-    base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer)
-    base.persister.register_local(base.holder.member.owner, servicer)
+    base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         Service(
             "sharebroker.share_coordinator.v1.ShareCoordinatorService",
