@@ -58,27 +58,10 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
         self.calls = LocalLeader(leadership, TransactionalAppends(check))
 
     @override
-    async def Deliver(
+    def Deliver(
         self, requests: AsyncIterator[pb.DeliverRequest], context: Any
     ) -> AsyncIterator[pb.DeliverResponse]:
-        opening = await anext(requests, pb.DeliverRequest())
-        _check_open(opening.open)
-        stream = self.calls.deliver(deliver_open(opening.open))
-        reader: asyncio.Task[None] | None = None
-        try:
-            await stream.send(deliver_input(opening))
-            reader = asyncio.create_task(_read(stream, requests))
-            async with aclosing(stream.outputs()) as outputs:
-                async for output in outputs:
-                    response = pb.DeliverResponse()
-                    fill_delivered(response, output)
-                    yield response
-            await reader
-        finally:
-            stream.close()
-            if reader is not None:
-                reader.cancel()
-                await asyncio.gather(reader, return_exceptions=True)
+        return _deliver(self.calls, requests)
 
     @override
     async def AcquireRecords(
@@ -170,6 +153,29 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     def _lock_timeout(self, group_id: str) -> int:
         return self._catalog.group_config(group_id).share_record_lock_duration_ms
+
+
+async def _deliver(
+    leader: LocalLeader, requests: AsyncIterator[pb.DeliverRequest]
+) -> AsyncIterator[pb.DeliverResponse]:
+    opening = await anext(requests, pb.DeliverRequest())
+    _check_open(opening.open)
+    stream = leader.deliver(deliver_open(opening.open))
+    reader: asyncio.Task[None] | None = None
+    try:
+        await stream.send(deliver_input(opening))
+        reader = asyncio.create_task(_read(stream, requests))
+        async with aclosing(stream.outputs()) as outputs:
+            async for output in outputs:
+                response = pb.DeliverResponse()
+                fill_delivered(response, output)
+                yield response
+        await reader
+    finally:
+        stream.close()
+        if reader is not None:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
 
 
 async def _read(stream: DeliverStream, requests: AsyncIterator[pb.DeliverRequest]) -> None:
