@@ -103,8 +103,10 @@ class Gateway:
         for fail in list(self._streams.values()):
             fail(stopping)
         deadline = Deadline(CLOSE_TIMEOUT)
-        while self._pending and deadline.left():
-            await asyncio.wait(self._pending, timeout=deadline.left(), return_when=asyncio.FIRST_COMPLETED)
+        while self._pending and deadline.remaining():
+            await asyncio.wait(
+                self._pending, timeout=deadline.remaining(), return_when=asyncio.FIRST_COMPLETED
+            )
 
 
 async def _logged(work: Coroutine[None, None, None], event: str) -> None:

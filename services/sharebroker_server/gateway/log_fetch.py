@@ -60,11 +60,11 @@ class _LogFetch:
         backoff = Backoff(Deadline(max(self._limits.max_wait, MOVED_PATIENCE)))
         while True:
             peers = await self._find()
-            wait = self._deadline.left() if len(peers) == 1 else 0.0
+            wait = self._deadline.remaining() if len(peers) == 1 else 0.0
             await asyncio.gather(*(self._ask(peer, parts, wait) for peer, parts in peers))
             if not self._moved() or not await backoff.pause():
                 break
-        if len(peers) > 1 and not self._enough() and self._deadline.left() > 0:
+        if len(peers) > 1 and not self._enough() and self._deadline.remaining() > 0:
             await self._wait(peers)
 
     async def _find(self) -> list[tuple[LeaderPeer, list[Part]]]:
@@ -75,7 +75,7 @@ class _LogFetch:
 
     async def _wait(self, peers: Sequence[tuple[LeaderPeer, list[Part]]]) -> None:
         """Waits for the first result of any leader and cancels the calls to the others."""
-        remaining = self._deadline.left()
+        remaining = self._deadline.remaining()
         waiting = [asyncio.ensure_future(self._ask(peer, parts, remaining)) for peer, parts in peers]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

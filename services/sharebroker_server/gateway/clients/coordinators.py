@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sharebroker_server.cluster.router import Router
-from sharebroker_server.gateway.clients.deadline import Deadline, persist
+from sharebroker_server.gateway.clients.deadline import Deadline, retry_until_found
 
 if TYPE_CHECKING:
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
@@ -49,7 +49,9 @@ class Coordinators:
         async def attempt(seconds: float) -> T:
             return await send(await self._router.group_coordinator(shard), seconds)
 
-        return await persist(attempt, lambda: self._router.forget_group_coordinator(shard), deadline)
+        return await retry_until_found(
+            attempt, lambda: self._router.forget_group_coordinator(shard), deadline
+        )
 
     async def of_share_state(
         self,
@@ -62,7 +64,9 @@ class Coordinators:
         async def attempt(seconds: float) -> T:
             return await send((await self._router.share_coordinator(shard)).stub, seconds)
 
-        return await persist(attempt, lambda: self._router.forget_share_coordinator(shard), deadline)
+        return await retry_until_found(
+            attempt, lambda: self._router.forget_share_coordinator(shard), deadline
+        )
 
     async def of_transaction(
         self,
@@ -75,7 +79,7 @@ class Coordinators:
         async def attempt(seconds: float) -> T:
             return await send(await self._router.transaction_coordinator(transactional_id), seconds)
 
-        return await persist(
+        return await retry_until_found(
             attempt, lambda: self._router.forget_transaction_coordinator(transactional_id), deadline
         )
 
@@ -87,4 +91,4 @@ class Coordinators:
         async def attempt(seconds: float) -> T:
             return await send(await self._router.catalog(), seconds)
 
-        return await persist(attempt, self._router.forget_catalog, deadline)
+        return await retry_until_found(attempt, self._router.forget_catalog, deadline)

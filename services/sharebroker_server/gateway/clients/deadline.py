@@ -43,7 +43,7 @@ class Deadline:
             return Deadline(REQUEST_TIMEOUT)
         return Deadline(remaining - min(_RESERVE, remaining / 10))
 
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds that remain, at least 0."""
         return max(0.0, self._at - monotonic())
 
@@ -60,13 +60,13 @@ class Backoff:
     async def pause(self) -> bool:
         """Waits for the next pause; returns False at once if the deadline is sooner."""
         pause = next(self._pauses)
-        if self._deadline.left() <= pause:
+        if self._deadline.remaining() <= pause:
             return False
         await asyncio.sleep(pause)
         return True
 
 
-async def persist(
+async def retry_until_found(
     attempt: Callable[[float], Awaitable[T]], forget: Callable[[], None], deadline: Deadline
 ) -> T:
     """Calls `attempt(remaining seconds)` until it finds the coordinator; `forget` drops a stale one.
@@ -76,7 +76,7 @@ async def persist(
     backoff = Backoff(deadline)
     while True:
         try:
-            return await attempt(deadline.left())
+            return await attempt(deadline.remaining())
         except KafkaError as error:
             if error.code not in MOVED_COORDINATOR:
                 raise
@@ -86,6 +86,6 @@ async def persist(
 
 
 def raise_moved(code: int, message: str) -> None:
-    """Raises the error of a response if it means that the coordinator moved, so that `persist` retries."""
+    """Raises the error of a response if it means that the coordinator moved, so that `retry_until_found` retries."""
     if code in MOVED_COORDINATOR:
         raise KafkaError(ErrorCode(code), message)

@@ -206,7 +206,7 @@ class Leaders:
             if len(groups) == 1:  # the usual case, without a task and with one stack frame less
                 ((peer, sent),) = groups
                 try:
-                    replies = [list(await send(peer, sent, deadline.left()))]
+                    replies = [list(await send(peer, sent, deadline.remaining()))]
                 except KafkaError as error:
                     replies = [self._failed(peer, sent, make, error, routes)]
             else:
@@ -236,7 +236,7 @@ class Leaders:
         routes: Routes | None,
     ) -> list[R]:
         try:
-            return list(await send(peer, parts, deadline.left()))
+            return list(await send(peer, parts, deadline.remaining()))
         except KafkaError as error:
             return self._failed(peer, parts, make, error, routes)
 

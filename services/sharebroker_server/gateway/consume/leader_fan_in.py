@@ -100,8 +100,8 @@ class LeaderFanIn:
         unknown: list[delivery.Acknowledgement] = []
         if request.acknowledgements:
             acks, unknown = self._acks_by_stream(request.acknowledgements)
-            for stream, some in acks.items():
-                messages[stream] = messages.get(stream, _NO_MESSAGE)._replace(acknowledgements=some)
+            for stream, stream_acks in acks.items():
+                messages[stream] = messages.get(stream, _NO_MESSAGE)._replace(acknowledgements=stream_acks)
         for stream, message in messages.items():
             await self._send(stream, message)
         if unknown:

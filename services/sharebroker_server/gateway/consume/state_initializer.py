@@ -39,7 +39,7 @@ class StateInitializer:
             self._running[key] = task
             task.add_done_callback(lambda done: self._ended(key, topic.partitions, done))
         running = self._running[key]
-        await asyncio.wait([running], timeout=deadline.left())
+        await asyncio.wait([running], timeout=deadline.remaining())
         if running.done():
             running.result()
 
@@ -62,7 +62,7 @@ class StateInitializer:
         request = HeartbeatRequest(JOIN_EPOCH, topics=frozenset({topic.name}))
         try:
             while True:
-                response = await heartbeat(coordinators, identity, request, max(deadline.left(), 0.1))
+                response = await heartbeat(coordinators, identity, request, max(deadline.remaining(), 0.1))
                 if any(part.topic_id == topic.topic_id for part in response.assignment or ()):
                     return True
                 if not await backoff.pause():

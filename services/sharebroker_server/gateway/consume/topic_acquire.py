@@ -50,8 +50,8 @@ class TopicAcquire:
 
         The first fetch does not wait: a leader with an error would return it only at the end of the wait.
         """
-        wait = Deadline(min(limits.max_wait, deadline.left()))
-        backoff = Backoff(Deadline(min(wait.left() + _RETRY_SECONDS, deadline.left())))
+        wait = Deadline(min(limits.max_wait, deadline.remaining()))
+        backoff = Backoff(Deadline(min(wait.remaining() + _RETRY_SECONDS, deadline.remaining())))
         max_wait = 0.0
         while True:
             await self.ensure(key.group_id, topics, deadline)
@@ -66,7 +66,7 @@ class TopicAcquire:
             results = await MultiLeaderFetch(self._gateway.leaders, call).run()
             acquired = {part: result for part, result in results.items() if result.acquired}
             errors = [_error(result) for result in results.values() if result.error_code]
-            remaining = wait.left()
+            remaining = wait.remaining()
             if acquired or not (errors or remaining):
                 return acquired
             max_wait = 0.0 if errors else remaining

@@ -109,7 +109,7 @@ class Planner:
     async def stage(self, request: pb.StageRequest, deadline: Deadline) -> None:
         """Stages verdicts until the batch is committed. Raises KafkaError."""
         verdicts = by_partition(_verdicts(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
-        pieces = [piece for some in verdicts.values() for piece in some]
+        pieces = [piece for of_partition in verdicts.values() for piece in of_partition]
         await stage(self._gateway, request.session, request.batch, pieces, deadline)
 
     async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
@@ -136,7 +136,7 @@ class Planner:
                         member_id=key.member_id,
                         partitions=partition_messages(parts),
                     ),
-                    timeout=min(deadline.left(), REQUEST_TIMEOUT),
+                    timeout=min(deadline.remaining(), REQUEST_TIMEOUT),
                 )
                 for peer, parts in peers
             )
@@ -181,8 +181,8 @@ class Planner:
     ) -> Outcome:
         """Reconciles, then reads what the session holds in all partitions of topics. Raises KafkaError."""
         reconciliation = _Reconciliation(self._gateway, self._acquire, key, renew)
-        for (name, index), some in pieces.items():
-            reconciliation.add(self._gateway.catalog.topic(name), index, some)
+        for (name, index), of_partition in pieces.items():
+            reconciliation.add(self._gateway.catalog.topic(name), index, of_partition)
         outcome = await reconciliation.run(deadline)
         held = await reconciliation.held(topics) if topics else {}
         if held is None:  # a leader did not reply: query each partition at its present leader

@@ -28,7 +28,7 @@ class _TopicRequest(NamedTuple):
 
 async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadline) -> pb.ProduceResponse:
     """Appends the batches; each partition has its own durable result."""
-    within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.left()))
+    within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.remaining()))
     topics = [await _find(gateway, data, within) for data in request.topic_data]
     parts = [
         AppendPart(topic.topic_id, part.index, part.records)

@@ -54,7 +54,7 @@ class MultiLeaderFetch:
             peers, unled = await self._leaders.by_leader(call.partitions, self._routes)
             for part in unled:
                 self._add(failed(AcquireResult, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)))
-            wait = self._deadline.left() if len(peers) == 1 and not unled else 0.0
+            wait = self._deadline.remaining() if len(peers) == 1 and not unled else 0.0
             for peer, parts in peers:
                 if self._records >= call.max_records or self._bytes >= call.max_bytes > 0:
                     break
@@ -63,7 +63,7 @@ class MultiLeaderFetch:
                         self._add(result)
                 except KafkaError as error:
                     self._add_failure(parts, error)
-            remaining = self._deadline.left()
+            remaining = self._deadline.remaining()
             if self._records or remaining <= 0 or self._has_new_error():
                 return self._results
             await self._pause(remaining)
@@ -77,7 +77,7 @@ class MultiLeaderFetch:
         try:
             await asyncio.sleep(min(remaining, POLL_INTERVAL) if partitions else remaining)
             if watch is not None:
-                await watch.changes(self._deadline.left())
+                await watch.changes(self._deadline.remaining())
         finally:
             if watch is not None:
                 watch.end()

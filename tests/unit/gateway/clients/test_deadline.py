@@ -25,4 +25,4 @@ class Context:
 
 @pytest.mark.parametrize(("left", "low", "high"), [(None, 29.0, 30.0), (10.0, 9.8, 9.9), (0.1, 0.0, 0.09)])
 def test_deadline_is_earlier_than_that_of_the_caller(left: float | None, low: float, high: float) -> None:
-    assert low <= Deadline.of(Context(left)).left() <= high
+    assert low <= Deadline.of(Context(left)).remaining() <= high
