@@ -1,14 +1,14 @@
 """The no-op persister: stores no share state (Kafka: NoOpStatePersister).
 
-Every call succeeds. Start offsets, acknowledgements and delivery counts exist in the leader's memory only. They
-are lost when the leader changes or restarts, and when a share-partition is no longer used; the group then starts
-again at `share.auto.offset.reset`. Lag is unknown.
+Every call succeeds. Start offsets, acknowledgements and delivery counts exist in the leader's memory only.
+They are lost when the leader changes or restarts, and when a share-partition is no longer used; the group
+then starts again at `share.auto.offset.reset`. Lag is unknown.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from typing_extensions import override
 
