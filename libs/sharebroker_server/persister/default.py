@@ -171,9 +171,8 @@ class DefaultPersister(Persister):
             payload.state_batches.add(
                 first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
             )
-        batcher = self._batcher(
-            peer, "WriteShareGroupState", pb.WriteShareGroupStateRequest, key.group_id, {}
-        )
+        rpc, request = "WriteShareGroupState", pb.WriteShareGroupStateRequest
+        batcher = self._batcher(peer, rpc, request, key.group_id, {})
         await batcher.request(key, payload, self._settings.request_timeout)
 
     async def _call(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.model import RecordState
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -12,7 +13,6 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Batch,
     InFlight,
     Lock,
-    RecordState,
     Run,
     Transition,
 )

@@ -40,8 +40,14 @@ LOCK = 30.0
 class Harness:
     """A share-partition with ten acquired records of member m; `replies` are errors by request."""
 
-    def __init__(self, acquired: int = 10, stored: Sequence[StateBatch] = (), **settings: int) -> None:
-        limits = SharePartitionSettings(lock_duration=LOCK, **settings)
+    def __init__(
+        self,
+        acquired: int = 10,
+        stored: Sequence[StateBatch] = (),
+        delivery_count_limit: int = 5,
+        max_record_locks: int = 2000,
+    ) -> None:
+        limits = SharePartitionSettings(delivery_count_limit, LOCK, max_record_locks)
         self.partition = SharePartition(limits, LoadedState(1, 1, 0, tuple(stored)))
         self.now = 0.0
         self.replies: dict[str, KafkaError | None] = {}
