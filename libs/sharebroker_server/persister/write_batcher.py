@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.tracing import enabled
-from sharebroker_server.persister.port import Begun, Persister
+from sharebroker_server.persister.port import Begun, Changes, Persister
 
 _log = structlog.get_logger()
 
@@ -32,28 +32,17 @@ _log = structlog.get_logger()
 class WriteSource(Protocol):
     """A share-partition that has state to write."""
 
-    @property
-    def key(self) -> SharePartitionKey:
-        """The share-partition."""
-
-    @property
-    def shard(self) -> int:
-        """The shard that stores its state."""
-
-    @property
-    def write_span(self) -> Any:
-        """The span of the write that `next_write` returned last; None if it is not traced."""
+    key: SharePartitionKey
+    shard: int
+    """The shard that stores its state."""
+    write_span: Any
+    """The span of the write that `next_write` returned last; None if it is not traced."""
 
     def next_write(self) -> StateWrite | None:
         """Returns what is to be written now; None if nothing has to be."""
 
     def written(self, error: KafkaError | None) -> None:
         """The write is durable, or failed."""
-
-
-class _Write(NamedTuple):
-    source: WriteSource
-    change: StateWrite
 
 
 class WriteBatcher:
@@ -73,55 +62,54 @@ class WriteBatcher:
     def _send_all(self) -> None:
         due, self._due = self._due, {}
         for shard, sources in due.items():
-            together = []
+            changes, senders = [], []
             for source in sources:
                 change = source.next_write()
                 if change is None:
                     continue
-                write = _Write(source, change)
                 if source.write_span is None:
-                    together.append(write)
+                    changes.append((source.key, change))
+                    senders.append(source)
                 else:  # in a task, whose requests are part of the span
-                    self._send_alone(write)
-            if together:
-                self._send_together(shard, together)
+                    self._send_alone(source, change)
+            if senders:
+                self._send_together(shard, changes, senders)
 
-    def _send_together(self, shard: int, writes: Sequence[_Write]) -> None:
+    def _send_together(self, shard: int, changes: Changes, sources: Sequence[WriteSource]) -> None:
         """Sends to the shard if it is in this process; each write alone if it is not, or fails at once."""
         try:
-            begun = self._persister.begin(shard, [(write.source.key, write.change) for write in writes])
+            begun = self._persister.begin(shard, changes)
         except Exception:
-            _log.exception("state writes could not be started", shard=shard, writes=len(writes))
+            _log.exception("state writes could not be started", shard=shard, writes=len(changes))
             begun = None
         if begun is None:
-            for write in writes:
-                self._send_alone(write)
+            for source, (_, change) in zip(sources, changes, strict=True):
+                self._send_alone(source, change)
         else:
-            begun.add_done_callback(partial(self._completed, writes))
+            begun.add_done_callback(partial(self._completed, sources, changes))
 
-    def _completed(self, writes: Sequence[_Write], begun: Begun) -> None:
+    def _completed(self, sources: Sequence[WriteSource], changes: Changes, begun: Begun) -> None:
         failure = begun.exception()
-        for write, outcome in zip(
-            writes, begun.result() if failure is None else repeat(failure), strict=False
-        ):
+        outcomes = begun.result() if failure is None else repeat(failure)
+        for source, (_, change), outcome in zip(sources, changes, outcomes, strict=False):
             if isinstance(outcome, Exception):
-                self._send_alone(write)
+                self._send_alone(source, change)
                 continue
             try:
-                write.source.written(None)
+                source.written(None)
             except Exception:  # must not keep the outcome from the other sources
-                _log.exception("completion of a state write failed", key=str(write.source.key))
+                _log.exception("completion of a state write failed", key=str(source.key))
 
-    def _send_alone(self, write: _Write) -> None:
-        task = asyncio.create_task(self._write(write))
+    def _send_alone(self, source: WriteSource, change: StateWrite) -> None:
+        task = asyncio.create_task(self._write(source, change))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _write(self, write: _Write) -> None:
-        source, error = write.source, None
+    async def _write(self, source: WriteSource, change: StateWrite) -> None:
+        error = None
         try:
             with nullcontext() if enabled.on is None else enabled.on.within(source.write_span):
-                await self._persister.write(source.key, write.change)
+                await self._persister.write(source.key, change)
         except KafkaError as failure:
             error = failure
         except Exception:

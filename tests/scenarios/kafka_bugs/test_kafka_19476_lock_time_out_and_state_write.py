@@ -54,7 +54,7 @@ async def test_what_could_not_be_accepted_comes_again(world: World) -> None:
 
 def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
     """`expire`, for those as well whose change waits for its write."""
-    self._bound = None
+    self.bound = None
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
     return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
 

@@ -86,6 +86,6 @@ async def retry_until_found(
 
 
 def raise_moved(code: int, message: str) -> None:
-    """Raises the error of a response if it means that the coordinator moved, so that `retry_until_found` retries."""
+    """Raises the error of a response if the coordinator moved, so that `retry_until_found` retries."""
     if code in MOVED_COORDINATOR:
         raise KafkaError(ErrorCode(code), message)

@@ -98,7 +98,7 @@ def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[st
         return "acknowledge_types", "is empty"
     if len(types) > 1 and len(types) != last - first + 1:
         return "acknowledge_types", "must hold one type, or one for each offset"
-    if min(types) < 0 or max(types) > _RENEW:
+    if (not 0 <= types[0] <= _RENEW) if len(types) == 1 else (min(types) < 0 or max(types) > _RENEW):
         return "acknowledge_types", "holds an unknown type"
     if not renew_allowed and _RENEW in types:
         return "acknowledge_types", "holds a renewal in a request that is not a renewal"
@@ -132,13 +132,19 @@ class Acknowledgement:
             raise _refused(first, Refusal.NOT_IN_FLIGHT)
         if last < start:
             return
-        self._check_range(first, last)
         if len(types) == 1:
-            self._mark(first if first > start else start, last, types[0], token)
+            first = max(first, start)
+            index = in_flight.locate(first)
+            runs = in_flight.runs
+            if index == len(runs) or not runs[index].first <= last <= runs[index].last:
+                self._check_range(batch.first, last)
+            self._mark(index, first, last, types[0], token)
             return
+        self._check_range(first, last)
         for first, last, kind in _segments(batch):
             if last >= start:
-                self._mark(max(first, start), last, kind, token)
+                first = max(first, start)
+                self._mark(in_flight.locate(first), first, last, kind, token)
 
     def undo(self) -> None:
         """Take back every mark."""
@@ -158,11 +164,11 @@ class Acknowledgement:
                 metadata={"offset": str(last), "last_acquired": str(in_flight.after_end - 1)},
             )
 
-    def _mark(self, first: int, last: int, kind: int, token: int | None) -> None:
+    def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
+        """Marks the runs of first..last; `index` is that of the first of them."""
         in_flight, transition, runs = self._in_flight, self._transition, self._in_flight.runs
         event = EVENT_OF_ACK[kind]
         target = TRANSITIONS[ACQUIRED, event]
-        index = in_flight.locate(first)
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (

@@ -16,6 +16,8 @@ from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 
+_RECORD_LIMIT = AcquireMode.RECORD_LIMIT
+
 LogBatch = tuple[int, int]
 """Base offset and last offset of a record batch in the log."""
 
@@ -77,7 +79,8 @@ class Acquisition:
             return []
         request, deadline = self._request, now + self._settings.lock_duration
         self._lock = locks.issue(request.member, deadline, request.session)
-        self._walk()
+        if self._in_flight.runs:
+            self._walk()
         if self.count < self._room and self._last >= self._in_flight.after_end:
             self._extend()
         return self._acquired
@@ -108,7 +111,7 @@ class Acquisition:
 
     def _quota(self) -> int:
         """Most offsets to take from a batch in flight; only a strict limit cuts a batch."""
-        if self._request.mode is AcquireMode.RECORD_LIMIT:
+        if self._request.mode is _RECORD_LIMIT:
             return self._room - self.count
         return self._last - self._base + 1
 
@@ -205,7 +208,13 @@ class Acquisition:
     def _extend(self) -> None:
         """Acquire records that were never fetched before, over a gap in the log if one comes first."""
         first = max(self._base, self._in_flight.after_end)
-        first = max(first, next(base for base, last in self._log if last >= first))
+        base = (
+            next(base for base, last in self._log if last >= first)
+            if self._log[0][1] < first
+            else self._log[0][0]
+        )
+        if base > first:
+            first = base
         for run in self._new_runs(first, self._last):
             self._in_flight.append(run)
 
@@ -214,7 +223,7 @@ class Acquisition:
         wanted = self._room - self.count
         if wanted <= last - first:
             last = min(last, self._batch_end(first, first + wanted - 1))
-        if self._request.mode is AcquireMode.RECORD_LIMIT:
+        if self._request.mode is _RECORD_LIMIT:
             return self._new_limited(Batch(first, last), wanted)
         units = self._units(first, last)
         runs = [Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock) for unit in units]

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable
 from sharebroker_protocol.model import StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
-    ARCHIVED,
     AVAILABLE,
     DELAYED_RELEASE,
     InFlight,
@@ -81,27 +80,30 @@ def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tu
 
 
 def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
-    """Let written transitions take effect."""
-    counts = {AVAILABLE: 0, ACKNOWLEDGED: 0, ARCHIVED: 0}
+    """Lets written transitions take effect."""
+    acknowledged = released = archived = 0
     for transition in transitions:
         later = None if transition.until is None else Lock(DELAYED_RELEASE, 0, transition.until)
         for run in transition.runs:
             if run.pending is not transition:
                 continue
-            if later is not None and run.target is AVAILABLE:
-                run.pending, run.lock = None, later
-                continue
-            run.unlock(run.target)
-            counts[run.state] += run.size
-            if run.state is AVAILABLE:
+            target = run.target
+            if target is AVAILABLE:
+                if later is not None:
+                    run.pending, run.lock = None, later
+                    continue
                 in_flight.mark_available(run.first)
+                released += run.size
+            elif target is ACKNOWLEDGED:
+                acknowledged += run.size
             else:
-                in_flight.complete_count += run.size
+                archived += run.size
+            run.unlock(target)
+    in_flight.complete_count += acknowledged + archived
     moved = in_flight.advance()
     for transition in transitions:
         in_flight.coalesce(transition.runs)
-    released = counts[AVAILABLE]
-    return Completed(moved or released > 0, counts[ACKNOWLEDGED], released, counts[ARCHIVED])
+    return Completed(moved or released > 0, acknowledged, released, archived)
 
 
 def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:

@@ -1,7 +1,6 @@
 """What goes into a share-partition (events) and what comes out (effects).
 
-Events are named tuples and `Effects` has its defaults in the class: both are created on every fetch and
-acknowledgement, and cost about as much as the method call that they replace.
+Both are created on every fetch and acknowledgement, and cost about as much as the calls that they replace.
 """
 
 from __future__ import annotations
@@ -125,23 +124,37 @@ Event = (
 
 
 class Effects:
-    """What the shell does after an event, in this order. The class attributes are the defaults: nothing.
+    """What the shell does after an event, in this order.
 
     `acquired` and `left` answer the event itself. `transitions` were queued for a state write by this event;
-    `write_due` asks for a call of `next_write` at the end of this turn of the event loop. `replies` are
-    requests that are decided, `lost` are locks that ended before their holder acknowledged. `deadline` is the
-    time of the next `TimerFired`, if it may have become earlier. `wake`: records may have become available.
-    `retire`: the stored state belongs to another leader or epoch. `unused`: members left, and neither a lock
-    nor a write remains.
+    `write_due` asks for a call of `next_write` at the end of this turn of the event loop.
+    `replies` are requests that are decided, `lost` are locks that ended before their holder acknowledged.
+    `deadline` is the time of the next `TimerFired`, if it may have become earlier. `wake`: records may have
+    become available. `retire`: the stored state belongs to another leader or epoch. `unused`: members left,
+    and neither a lock nor a write remains.
     """
 
-    acquired: Sequence[AcquiredRange] = ()
-    left: Sequence[Left] = ()
-    transitions: Sequence[Transition] = ()
-    write_due: bool = False
-    replies: Sequence[tuple[Reply, KafkaError | None]] = ()
-    lost: Sequence[LostLock] = ()
-    deadline: float | None = None
-    wake: bool = False
-    retire: bool = False
-    unused: bool = False
+    __slots__ = (
+        "acquired",
+        "deadline",
+        "left",
+        "lost",
+        "replies",
+        "retire",
+        "transitions",
+        "unused",
+        "wake",
+        "write_due",
+    )
+
+    def __init__(self) -> None:
+        self.acquired: Sequence[AcquiredRange] = ()
+        self.left: Sequence[Left] = ()
+        self.transitions: Sequence[Transition] = ()
+        self.write_due = False
+        self.replies: Sequence[tuple[Reply, KafkaError | None]] = ()
+        self.lost: Sequence[LostLock] = ()
+        self.deadline: float | None = None
+        self.wake = False
+        self.retire = False
+        self.unused = False

@@ -162,14 +162,14 @@ class SharePartition:
     def fetch_offset(self, log_start: int, log_end: int) -> int | None:
         """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
 
-        Follows the log start offset first: records below it are gone (retention, DeleteRecords).
+        Follows the log start offset first: records below it are deleted (retention, DeleteRecords).
+        Raises NOT_LEADER_OR_FOLLOWER once it stops.
         """
-        records = self._records
-        records.move_log_start(log_start)
-        if not records.can_acquire():
-            return None
-        offset = records.next_fetch_offset()
-        return offset if offset < log_end else None
+        if self.stopping:
+            raise relinquished()
+        self._records.move_log_start(log_start)
+        offset = self._records.acquirable_offset()
+        return offset if offset is not None and offset < log_end else None
 
     def next_deadline(self) -> float | None:
         """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
@@ -208,7 +208,8 @@ class SharePartition:
         self._persist_start_offset(effects)
 
     def _acquire(self, event: Acquire, now: float, effects: Effects) -> None:
-        self._check_serving()
+        if self.stopping:
+            raise relinquished()
         request, offset, log_batches, hidden = event
         records = self._records
         if hidden and hidden[0] == log_batches[0]:
@@ -227,13 +228,18 @@ class SharePartition:
             effects.deadline = self.next_deadline()
 
     def _acknowledge(self, event: Acknowledge, now: float, effects: Effects) -> None:
-        self._check_serving()
+        if self.stopping:
+            raise relinquished()
         member, batches, reply, delay = event
         transition = self._records.acknowledge(member, batches, now, delay)
-        self._reply_when_durable(transition, batches, reply, effects)
+        if transition is None:
+            self._reply_when_durable(transition, batches, reply, effects)
+        else:
+            self._writes.add(transition, reply, effects)
 
     def _reconcile(self, event: Reconcile, now: float, effects: Effects) -> None:
-        self._check_serving()
+        if self.stopping:
+            raise relinquished()
         member, batches, log_start, log_end, reply = event
         self._records.move_log_start(log_start)
         transition, effects.left = self._records.reconcile(member, batches, log_end, now)
@@ -245,7 +251,8 @@ class SharePartition:
         self._records.renew_all(event.member, now)
 
     def _undo_acquire(self, event: UndoAcquire, now: float, effects: Effects) -> None:
-        self._check_serving()
+        if self.stopping:
+            raise relinquished()
         self._records.undo_acquire(event.member, event.batches)
         effects.wake = True
 
@@ -321,10 +328,6 @@ class SharePartition:
         transition = self._records.start_offset_to_persist(self._sent_start)
         if transition is not None and not self.stopping:
             self._writes.add(transition, None, effects)
-
-    def _check_serving(self) -> None:
-        if self.stopping:
-            raise relinquished()
 
 
 def relinquished() -> KafkaError:

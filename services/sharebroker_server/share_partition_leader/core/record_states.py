@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
+from sharebroker_protocol.model import AckBatch, AcquiredRange, StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     Acknowledgement,
     validate_batches,
@@ -110,14 +110,17 @@ class RecordStates:
         available = self._in_flight.first_available()
         return self._in_flight.after_end if available is None else available
 
-    def can_acquire(self) -> bool:
-        """Whether a fetch could acquire anything if the log has it."""
+    def acquirable_offset(self) -> int | None:
+        """The next fetch offset; None if a fetch could acquire nothing, whatever the log has."""
         in_flight = self._in_flight
-        return in_flight.first_available() is not None or in_flight.count < self.settings.max_record_locks
+        available = in_flight.first_available()
+        if available is not None:
+            return available
+        return in_flight.after_end if in_flight.count < self.settings.max_record_locks else None
 
     def next_deadline(self) -> float | None:
         """When to call `expire`; may be early, never late. None: no lock can time out."""
-        return self._locks.next_deadline()
+        return self._locks.bound
 
     def acquire(
         self, request: AcquireRequest, fetch_offset: int, log_batches: Sequence[LogBatch], now: float
@@ -369,9 +372,14 @@ class RecordStates:
         return Transition(self._transitions, until)
 
     def _pending(self, transition: Transition) -> Transition | None:
-        if not transition.runs:
+        runs = transition.runs
+        if not runs:
             return None
-        transition.batches = state_batches(transition.runs, to_target=True)
+        if len(runs) == 1:
+            run = runs[0]
+            transition.batches = [StateBatch(run.first, run.last, run.target, run.delivery_count)]
+        else:
+            transition.batches = state_batches(runs, to_target=True)
         return transition
 
     def _renew(self, renewed: Sequence[tuple[Run, Lock]], deadline: float) -> None:

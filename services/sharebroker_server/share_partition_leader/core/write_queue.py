@@ -46,7 +46,8 @@ class WriteQueue:
     def add(self, transition: Transition, reply: Reply | None, effects: Effects) -> None:
         """Queues a transition; asks for a write unless one is due or in flight."""
         self._waiting.append((transition, reply))
-        effects.transitions = (*effects.transitions, transition)
+        queued = effects.transitions
+        effects.transitions = (*queued, transition) if queued else (transition,)
         if not self.busy:
             self.busy = effects.write_due = True
 

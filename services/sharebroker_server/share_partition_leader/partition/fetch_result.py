@@ -33,7 +33,11 @@ class NotFetched(Enum):
 
 def bytes_of(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
     """Returns the record batches that have a record in the acquired ranges; both ascend."""
-    needed = list(_needed(batches, acquired))
+    if len(acquired) == 1:
+        first, last = acquired[0][:2]
+        needed = [b.data for b in batches if b.last_offset >= first and b.base_offset <= last]
+    else:
+        needed = list(_needed(batches, acquired))
     return needed[0] if len(needed) == 1 else b"".join(needed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
@@ -36,9 +36,6 @@ class LockListener(AvailabilityListener, Protocol):
 class Observer(Protocol):
     """Observes what a share-partition does, for tracing; a process without tracing has none."""
 
-    write_span: Any
-    """The span of the write in flight, or None."""
-
     def fetched(self, batches: Sequence[StoredBatch]) -> None:
         """Record batches were read; called before the `Acquire` of them."""
 
@@ -48,5 +45,5 @@ class Observer(Protocol):
     def rejected(self, event: Event, error: KafkaError) -> None:
         """An event was rejected."""
 
-    def write_started(self) -> None:
-        """Everything queued so far is part of a write that is sent now."""
+    def write_started(self) -> object:
+        """Everything queued so far is part of a write that is sent now; returns its span, or None."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -32,7 +32,7 @@ from sharebroker_server.share_partition_leader.core.effects import (
     UndoAcquire,
     WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.partition import SharePartition, relinquished
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
 from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched, bytes_of
 from sharebroker_server.share_partition_leader.partition.isolation import hidden_spans, visible_end
@@ -43,6 +43,8 @@ from sharebroker_server.share_partition_leader.partition.listeners import (
 )
 from sharebroker_server.share_partition_leader.partition.lock_holders import member_of
 from sharebroker_server.share_partition_leader.partition.persisted_state import translated
+
+_WRITTEN: Final = WriteCompleted(None)
 
 
 class Surroundings(NamedTuple):
@@ -68,6 +70,7 @@ class ShareGroupPartition:
         self.core = core
         self.retired = False
         self.shard = around.shard
+        self.write_span: object = None
         self._around = around
         self._log = around.log
         self._observer = around.observer
@@ -121,7 +124,6 @@ class ShareGroupPartition:
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
-        self._check_serving()
         while (offset := self._fetch_offset()) is not None:
             batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
@@ -138,7 +140,6 @@ class ShareGroupPartition:
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
         """
-        self._check_serving()
         offset = self._fetch_offset()
         if offset is None:
             return NotFetched.NO_RECORDS
@@ -148,8 +149,7 @@ class ShareGroupPartition:
         finally:
             self._reading = False
             self.wake()
-        self._check_serving()
-        if not batches:
+        if not (batches or self.core.stopping):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
             )
@@ -195,24 +195,20 @@ class ShareGroupPartition:
 
     # Writes (WriteSource)
 
-    @property
-    def write_span(self) -> object:
-        """The span of the write in flight; None if it is not traced."""
-        return None if self._observer is None else self._observer.write_span
-
     def next_write(self) -> StateWrite | None:
         """Returns the state write of everything that waits; None if it was rejected meanwhile."""
         write = self.core.next_write()
         if write is None:
             self._check_written()
         elif self._observer is not None:
-            self._observer.write_started()
+            self.write_span = self._observer.write_started()
         return write
 
     def written(self, error: KafkaError | None) -> None:
         """The write that `next_write` returned is durable, or failed."""
-        self._handle(WriteCompleted(None if error is None else translated(error)))
-        self._check_written()
+        self._handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
+        if self._written_all is not None:
+            self._check_written()
 
     # The end
 
@@ -247,10 +243,6 @@ class ShareGroupPartition:
         listeners = self._lock_listeners or self._availability_listeners
         if not (listeners or self._reading) and self.core.unused:
             self.retire()
-
-    def _check_serving(self) -> None:
-        if self.core.stopping:
-            raise relinquished()
 
     def _check_written(self) -> None:
         if self._written_all is not None and not self.core.writing and not self._written_all.done():

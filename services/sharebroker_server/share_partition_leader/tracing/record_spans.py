@@ -54,7 +54,7 @@ class RecordSpans:
     """An `Observer` of one share-partition."""
 
     def __init__(self, traces: PartitionTraces, group_id: str) -> None:
-        self.write_span: Span | None = None
+        self._write_span: Span | None = None
         self._tracer = traces.tracer
         self._traces = traces
         self._group_id = group_id
@@ -89,26 +89,27 @@ class RecordSpans:
         if isinstance(event, Acknowledge) and self._traces.offsets:
             self._instant("acknowledge", event.batches, error)
 
-    def write_started(self) -> None:
+    def write_started(self) -> Span | None:
         """Starts the span of a state write; the spans that wait for it link to it."""
         self._in_flight, self._waiting = self._waiting, []
         if not self._in_flight:
-            return
+            return None
         contexts = [context_of(ending.span) for ending in self._in_flight]
         attributes = self._traces.about("write state", names.SETTLE) | {
             names.GROUP: self._group_id,
             names.COUNT: len(contexts),
         }
         name = f"write state {self._traces.topic}"
-        self.write_span = self._tracer.start(
+        self._write_span = self._tracer.start(
             name, contexts[0], SpanKind.CLIENT, attributes, contexts[1:_MAX_LINKS]
         )
-        if self.write_span is not None:
+        if self._write_span is not None:
             for ending in self._in_flight[1:]:
-                link(ending.span, context_of(self.write_span))
+                link(ending.span, context_of(self._write_span))
+        return self._write_span
 
     def _end_write(self, error: KafkaError | None) -> None:
-        span, self.write_span = self.write_span, None
+        span, self._write_span = self._write_span, None
         if span is not None:
             self._tracer.end(span, error)
         endings, self._in_flight = self._in_flight, []

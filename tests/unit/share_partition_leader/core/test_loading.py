@@ -201,6 +201,6 @@ def test_a_hole_may_be_entered_in_the_middle() -> None:
 def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
     settings = SharePartitionSettings(max_record_locks=20)
     share = opened(0, "10-19 acknowledged 1", settings)
-    assert share.can_acquire()
+    assert share.acquirable_offset() is not None
     assert ranges(fetch(share, "0-9 10-19 20-29")) == "0-9 x1"
-    assert not share.can_acquire()
+    assert share.acquirable_offset() is None
