@@ -8,17 +8,11 @@ repeats a call after a failure gets the same batch: what the session holds is st
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
 
-from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.catalog.records import Topic
-from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
+from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import (
     MAX_PLAN_RANGES,
     MAX_PLAN_RECORDS,
@@ -27,52 +21,27 @@ from sharebroker_server.gateway.config import (
     REQUEST_TIMEOUT,
 )
 from sharebroker_server.gateway.consume.topic_acquire import (
-    NO_STATE,
     AcquireLimits,
     TopicAcquire,
     TopicFilter,
     parts_of,
 )
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.core.planning import (
-    ACCEPT,
-    RENEW,
-    Partition,
-    Piece,
-    by_partition,
-    with_staged,
-    within,
-)
+from sharebroker_server.gateway.core.planning import RENEW, Partition, Piece, by_partition, with_staged
 from sharebroker_server.gateway.core.validation import check_bounds, check_topic_names, refused
 from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.plan.messages import (
+    column_pieces,
+    committed_pieces,
+    held_of,
+    piece_of,
+    planned_columns,
+    planned_ranges,
+    verdict_pieces,
+)
+from sharebroker_server.gateway.plan.reconciliation import Outcome, Reconciliation
 from sharebroker_server.gateway.plan.sessions import session_key, stage, staged
 from sharebroker_server.share_calls.messages import partition_messages
-from sharebroker_server.share_calls.values import (
-    AckPart,
-    AcquireResult,
-    LeaderCalls,
-    LeftReason,
-    ReconcileCall,
-    ReconcileResult,
-)
-
-Held = dict[Partition, Sequence[AcquiredRange]]
-
-_TIMEOUT: Final = 10.0
-"""Seconds for one call to a leader before it is retried."""
-_READ_TIMEOUT: Final = 2.0
-"""The same for a call that writes nothing."""
-
-
-class Outcome(NamedTuple):
-    """The ranges that were not changed, and the locks that the session holds in the requested partitions.
-
-    `repeated`: an earlier attempt may have been applied, so finished records may be the result of it.
-    """
-
-    left: list[pb.PlanLeft]
-    held: Held
-    repeated: bool
 
 
 class Planner:
@@ -87,36 +56,36 @@ class Planner:
         topics = self._topics([(topic.name, topic.partitions) for topic in request.topics])
         check_bounds("max_records", request.max_records, 1, MAX_PLAN_RECORDS)
         check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
-        verdicts = by_partition(_committed(request), "commit", MAX_PLAN_RANGES)
+        verdicts = by_partition(committed_pieces(request), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         everything = [(topic, ()) for topic, _ in topics]
         await self._acquire.ensure(key.group_id, everything, deadline)
         left, held, repeated = await self._commit(request, key, everything, verdicts, deadline)
         if not any(held.values()):
             limits = AcquireLimits(request.max_records, request.max_wait_ms / 1000, without_records=True)
-            held = _held(topics, await self._acquire.acquire(key, topics, limits, deadline))
+            held = held_of(topics, await self._acquire.acquire(key, topics, limits, deadline))
         if request.by_columns:
-            return pb.PlanResponse(columns=_columns(held), left=left, repeated=repeated)
-        return pb.PlanResponse(ranges=_planned(held), left=left, repeated=repeated)
+            return pb.PlanResponse(columns=planned_columns(held), left=left, repeated=repeated)
+        return pb.PlanResponse(ranges=planned_ranges(held), left=left, repeated=repeated)
 
     async def commit(self, request: pb.CommitRequest, deadline: Deadline) -> pb.CommitResponse:
         """Commits a batch. Raises KafkaError."""
-        verdicts = by_partition(_committed(request), "commit", MAX_PLAN_RANGES)
+        verdicts = by_partition(committed_pieces(request), "commit", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         left, _, repeated = await self._commit(request, key, [], verdicts, deadline)
         return pb.CommitResponse(left=left, repeated=repeated)
 
     async def stage(self, request: pb.StageRequest, deadline: Deadline) -> None:
         """Stages verdicts until the batch is committed. Raises KafkaError."""
-        verdicts = by_partition(_verdicts(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
+        verdicts = by_partition(verdict_pieces(request.verdicts, "verdicts"), "verdicts", MAX_STAGED_RANGES)
         pieces = [piece for of_partition in verdicts.values() for piece in of_partition]
         await stage(self._gateway, request.session, request.batch, pieces, deadline)
 
     async def renew(self, request: pb.RenewRequest, deadline: Deadline) -> pb.RenewResponse:
         """Renews the held locks, and acquires lost ones again. Raises KafkaError."""
         topics = self._topics([(name, ()) for name in request.topics])
-        pieces = [_piece(span, RENEW) for span in request.ranges]
-        pieces += _pieces(request.columns, "columns", RENEW)
+        pieces = [piece_of(span, RENEW) for span in request.ranges]
+        pieces += column_pieces(request.columns, "columns", RENEW)
         pending = by_partition(pieces, "ranges", MAX_PLAN_RANGES)
         key = await session_key(self._gateway, request.session, deadline)
         left, held, _ = await self._reconcile(key, topics, pending, deadline, renew=True)
@@ -180,13 +149,13 @@ class Planner:
         renew: bool = False,
     ) -> Outcome:
         """Reconciles, then reads what the session holds in all partitions of topics. Raises KafkaError."""
-        reconciliation = _Reconciliation(self._gateway, self._acquire, key, renew)
+        reconciliation = Reconciliation(self._gateway, self._acquire, key, renew)
         for (name, index), of_partition in pieces.items():
             reconciliation.add(self._gateway.catalog.topic(name), index, of_partition)
         outcome = await reconciliation.run(deadline)
         held = await reconciliation.held(topics) if topics else {}
         if held is None:  # a leader did not reply: query each partition at its present leader
-            every = _Reconciliation(self._gateway, self._acquire, key, renew)
+            every = Reconciliation(self._gateway, self._acquire, key, renew)
             for topic, _ in topics:
                 for index in range(topic.partitions):
                     every.add(topic, index, ())
@@ -194,176 +163,3 @@ class Planner:
         names = {topic.name for topic, _ in topics}
         rest = {part: runs for part, runs in outcome.held.items() if part[0] not in names}
         return outcome._replace(held={**rest, **held})
-
-
-class _Reconciliation:
-    """One reconciliation, retried while leaders move or an earlier one is pending."""
-
-    def __init__(self, gateway: Gateway, acquire: TopicAcquire, key: SessionKey, renew: bool) -> None:
-        self._gateway = gateway
-        self._acquire = acquire
-        self._key = key
-        self._renew = renew
-        self._topics: dict[str, Topic] = {}
-        self._pending: dict[Partition, Sequence[Piece]] = {}
-        self._left: list[pb.PlanLeft] = []
-        self._held: Held = {}
-        self._repeated = False
-
-    def add(self, topic: Topic | None, partition: int, pieces: Sequence[Piece]) -> None:
-        """Adds a partition; records of a deleted topic are finished."""
-        if topic is None or partition >= topic.partitions:
-            self._leave(pieces, LeftReason.FINISHED)
-            return
-        self._topics[topic.name] = topic
-        self._pending[topic.name, partition] = pieces
-
-    async def run(self, deadline: Deadline) -> Outcome:
-        """Reconciles all partitions. Raises KafkaError."""
-        backoff = Backoff(deadline)
-        while self._pending:
-            partitions = list(self._pending)
-            call = self._call([self._part(partition) for partition in partitions])
-            results = await self._gateway.leaders.reconcile(call, _TIMEOUT)
-            errors = []
-            for partition, result in zip(partitions, results, strict=True):
-                if result.error_code:
-                    errors.append(_error(result))
-                else:
-                    self._add_result(partition, result)
-            self._repeated = bool(self._pending) or self._repeated
-            if errors:
-                await self._acquire.prepare_retry(errors, self._key.group_id, backoff)
-                await self._ensure(errors, deadline)
-            elif self._pending and not await backoff.pause():
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "An earlier commit is still pending.")
-        return Outcome(self._left, self._held, self._repeated)
-
-    async def held(self, topics: TopicFilter) -> Held | None:
-        """The held locks in topics, by one call per leader; None if a leader failed."""
-        names = {topic.topic_id: topic.name for topic, _ in topics}
-        calls = [peer.calls for peer in self._gateway.router.leaders()]
-        replies = await asyncio.gather(*(self._held_at(leader, list(names)) for leader in calls))
-        held: Held = {}
-        for results in replies:
-            if results is None or any(result.error_code for result in results):
-                return None
-            for result in results:
-                held[names[result.topic_id], result.partition] = result.held
-        return held if calls else None
-
-    async def _held_at(self, leader: LeaderCalls, topic_ids: list[str]) -> Sequence[ReconcileResult] | None:
-        try:
-            return await leader.reconcile(self._call([], topic_ids), _READ_TIMEOUT)
-        except KafkaError:
-            return None
-
-    async def _ensure(self, errors: Iterable[KafkaError], deadline: Deadline) -> None:
-        if any(error.code in NO_STATE for error in errors):
-            topics = [(topic, ()) for topic in self._topics.values()]
-            await self._acquire.ensure(self._key.group_id, topics, deadline)
-
-    def _part(self, partition: Partition) -> AckPart:
-        name, index = partition
-        batches = [AckBatch(first, last, (kind,)) for _, _, first, last, kind in self._pending[partition]]
-        return AckPart(self._topics[name].topic_id, index, batches)
-
-    def _call(self, parts: Sequence[AckPart], topic_ids: Sequence[str] = ()) -> ReconcileCall:
-        return ReconcileCall(*self._key, parts, self._renew, topic_ids)
-
-    def _add_result(self, partition: Partition, result: ReconcileResult) -> None:
-        """Stores a result; pending offsets are sent again."""
-        pending = []
-        for first, last, reason in result.left:
-            if reason is LeftReason.UNDER_WAY:
-                pending.append((first, last))
-            else:
-                self._leave(within(self._pending[partition], [(first, last)]), reason)
-        if pending:
-            self._pending[partition] = within(self._pending[partition], pending)
-        else:
-            del self._pending[partition]
-            self._held[partition] = result.held
-
-    def _leave(self, pieces: Iterable[Piece], why: LeftReason) -> None:
-        reason = delivery.LeftReason.ValueType(why)
-        self._left.extend(
-            pb.PlanLeft(range=_range(piece.topic, piece.partition, piece.first, piece.last), reason=reason)
-            for piece in pieces
-        )
-
-
-def _committed(request: pb.PlanRequest | pb.CommitRequest) -> list[Piece]:
-    return [*_verdicts(request.commit), *_pieces(request.accepted, "accepted", ACCEPT)]
-
-
-def _verdicts(verdicts: Iterable[pb.PlanVerdict], field: str = "commit") -> list[Piece]:
-    pieces = [_piece(verdict.range, verdict.type) for verdict in verdicts]
-    if any(piece.kind == RENEW for piece in pieces):
-        raise refused(field, "A committed batch cannot be renewed.")
-    return pieces
-
-
-def _piece(span: pb.PlanRange, kind: int) -> Piece:
-    return Piece(span.topic, span.partition, span.first_offset, span.last_offset, kind)
-
-
-def _pieces(columns: Iterable[pb.PlanColumns], field: str, kind: int) -> list[Piece]:
-    found: list[Piece] = []
-    for index, column in enumerate(columns):
-        partitions, firsts, lasts = column.partitions, column.first_offsets, column.last_offsets
-        if not len(partitions) == len(firsts) == len(lasts):
-            raise refused(f"{field}[{index}]", "The columns differ in length.")
-        found.extend(map(Piece, repeat(column.topic), partitions, firsts, lasts, repeat(kind)))
-    return found
-
-
-def _range(topic: str, partition: int, first: int, last: int) -> pb.PlanRange:
-    return pb.PlanRange(topic=topic, partition=partition, first_offset=first, last_offset=last)
-
-
-def _held(topics: TopicFilter, acquired: Mapping[TopicIdPartition, AcquireResult]) -> Held:
-    """Acquired ranges in the form of held ones."""
-    names = {topic.topic_id: topic.name for topic, _ in topics}
-    return {(names[part.topic_id], part.partition): result.acquired for part, result in acquired.items()}
-
-
-def _planned(held: Held) -> list[pb.PlannedRange]:
-    return [
-        pb.PlannedRange(
-            range=_range(topic, partition, first, last),
-            delivery_count=count,
-            lock_deadline_ms=round(deadline * 1000),
-        )
-        for (topic, partition), runs in sorted(held.items())
-        for first, last, count, _, deadline in runs
-    ]
-
-
-def _columns(held: Held) -> list[pb.PlannedColumns]:
-    """The same as columns by topic, at a tenth of the cost."""
-    topics: dict[str, list[tuple[int, int, int, int, int]]] = {}
-    for (topic, partition), runs in sorted(held.items()):
-        rows = topics.setdefault(topic, []) if runs else []
-        for first, last, count, _, deadline in runs:
-            rows.append((partition, first, last, count, round(deadline * 1000)))
-    return [
-        pb.PlannedColumns(
-            topic=topic,
-            partitions=partitions,
-            first_offsets=firsts,
-            last_offsets=lasts,
-            delivery_counts=counts,
-            lock_deadlines_ms=deadlines,
-        )
-        for topic, rows in topics.items()
-        for partitions, firsts, lasts, counts, deadlines in [zip(*rows, strict=True)]
-    ]
-
-
-def _error(result: ReconcileResult) -> KafkaError:
-    return KafkaError(
-        result.error_code,
-        result.error_message,
-        metadata={"topic_id": result.topic_id, "partition": str(result.partition)},
-    )
