@@ -13,11 +13,11 @@ _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckTyp
 
 
 class Counts:
-    """Shared by the share-partitions of a group and a topic.
+    """Counters that the share-partitions of a group and a topic share.
 
-    `acknowledged` counts acknowledgements by AckType; what was archived was rejected, had used up its attempts, or
-    is not there to be delivered: a gap in the log, or of an aborted transaction, or its marker.
-    `fetches` is how often a fetch fetches one of them, `fetches_with_records` how often it got records there.
+    `acknowledged` counts acknowledgements by AckType. Archived offsets were rejected, reached the delivery
+    limit, or have no record for consumers (gap, aborted transaction, marker). `fetches` counts fetches of one
+    of the share-partitions, `fetches_with_records` those that returned records.
     """
 
     __slots__ = (
