@@ -55,12 +55,18 @@ class Gateway:
             )
         return topic
 
-    def partition_error(self, topic_id: str, partition: int) -> ErrorCode:
-        """NONE if the partition exists, else Kafka's error for it."""
+    def partition_error(
+        self, topic_id: str, partition: int, serves: Callable[[str, int], bool] | None = None
+    ) -> ErrorCode:
+        """NONE if the partition exists and this broker `serves` it, else Kafka's error for it."""
         topic = self.catalog.topic_by_id(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.NONE if 0 <= partition < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= partition < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if serves is not None and not serves(topic_id, partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
 
     def lock_timeout_ms(self, group_id: str) -> int:
         """The duration of an acquisition lock in this group."""

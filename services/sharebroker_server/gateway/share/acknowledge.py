@@ -70,8 +70,7 @@ def checked(
         if problem is not None:
             results[part] = KafkaError(ErrorCode.INVALID_REQUEST, problem)
             continue
-        leaving = caller.leaving
-        code = gateway.partition_error(*part) if leaving else partition_error(gateway, caller, part)
+        code = gateway.partition_error(*part, None if caller.leaving else caller.serves)
         results[part] = KafkaError(code) if code else None
         if batches and not code:
             parts.append(AckPart(*part, batches))
@@ -106,11 +105,3 @@ async def _release(gateway: Gateway, session: Session) -> None:
             session_id=session.id,
         )
         await peer.stub.ReleaseMember(request, timeout=REQUEST_TIMEOUT)
-
-
-def partition_error(gateway: Gateway, caller: Caller, part: TopicIdPartition) -> ErrorCode:
-    """NONE if the caller may name the partition on this connection, else Kafka's error for it."""
-    code = gateway.partition_error(*part)
-    if code is ErrorCode.NONE and caller.serves is not None and not caller.serves(*part):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code

@@ -34,7 +34,6 @@ from sharebroker_server.gateway.share.acknowledge import (
     add_errors,
     checked,
     close_session,
-    partition_error,
 )
 from sharebroker_server.gateway.share.multi_leader_fetch import MultiLeaderFetch
 from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
@@ -196,7 +195,7 @@ def _acquire_call(
     errors = {
         part: AcquireResult(*part, code)
         for part in context.partitions
-        if (code := partition_error(gateway, request.caller, part))
+        if (code := gateway.partition_error(*part, request.caller.serves))
     }
     known_errors = context.session.known_errors()
     call = AcquireCall(

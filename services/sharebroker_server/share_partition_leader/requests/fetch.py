@@ -17,7 +17,7 @@ records.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
@@ -72,7 +72,21 @@ class Fetch:
         if missing:
             await self._load(missing)
         try:
-            while not await self._round() and self._call.max_wait > 0:
+            while True:
+                self._available.clear()
+                for part in self._due():
+                    try:
+                        share_partition = self._found.pop(part, None) or await self._share_partition(part)
+                        fetched = share_partition.acquire(self._request, self._room)
+                        if fetched is NotFetched.NOT_CACHED:
+                            self._found = {}
+                            fetched = await share_partition.acquire_uncached(self._request, self._room)
+                    except KafkaError as error:
+                        self._failed[part] = error
+                    else:
+                        self._add(part, share_partition, fetched)
+                if self._is_complete() or self._call.max_wait <= 0:
+                    break
                 async with asyncio.timeout_at(deadline):
                     await self._available.wait()
         except TimeoutError:
@@ -113,36 +127,26 @@ class Fetch:
             elif not isinstance(outcome, BaseException):
                 outcome.core.counts.fetches += 1
 
-    async def _round(self) -> bool:
-        """Serves every partition once; whether the fetch is complete."""
+    def _due(self) -> Iterator[TopicIdPartition]:
+        """The partitions to serve in this round; ends when a limit is reached."""
+        for part in self._call.partitions:
+            if self._is_full():
+                return
+            if part not in self._failed:
+                yield part
+
+    def _is_full(self) -> bool:
         call = self._call
-        self._available.clear()
-        if call.session_id in self._partitions.ended_sessions:
-            return True
-        for part in call.partitions:
-            if self._request.max_records <= 0 or self._bytes >= call.max_bytes > 0:
-                return True
-            if self._cold and self._bytes >= call.min_bytes > 0:
-                return True
-            if part in self._failed:
-                continue
-            try:
-                share_partition = self._found.pop(part, None) or await self._share_partition(part)
-                fetched = share_partition.acquire(self._request, self._room)
-                if fetched is NotFetched.NOT_CACHED:
-                    self._found = {}
-                    fetched = await share_partition.acquire_uncached(self._request, self._room)
-            except KafkaError as error:
-                self._failed[part] = error
-                continue
-            if isinstance(fetched, Fetched):
-                if part not in self._fetched:
-                    share_partition.core.counts.fetches_with_records += 1
-                self._add(part, fetched)
-            elif call.max_wait > 0:
-                self._observed[share_partition] = None
-                share_partition.add_listener(self)
-        return bool(self._failed) or (bool(self._fetched) and self._bytes >= call.min_bytes)
+        return (
+            self._request.max_records <= 0
+            or self._bytes >= call.max_bytes > 0
+            or (self._cold and self._bytes >= call.min_bytes > 0)
+            or call.session_id in self._partitions.ended_sessions
+        )
+
+    def _is_complete(self) -> bool:
+        enough = bool(self._fetched) and self._bytes >= self._call.min_bytes
+        return enough or bool(self._failed) or self._is_full()
 
     async def _share_partition(self, part: TopicIdPartition) -> ShareGroupPartition:
         group_id = self._call.group_id
@@ -157,7 +161,16 @@ class Fetch:
         """Bytes that remain of the limit; 0 without a limit."""
         return self._call.max_bytes and self._call.max_bytes - self._bytes
 
-    def _add(self, part: TopicIdPartition, fetched: Fetched) -> None:
+    def _add(
+        self, part: TopicIdPartition, share_partition: ShareGroupPartition, fetched: Fetched | NotFetched
+    ) -> None:
+        if not isinstance(fetched, Fetched):
+            if self._call.max_wait > 0:
+                self._observed[share_partition] = None
+                share_partition.add_listener(self)
+            return
+        if part not in self._fetched:
+            share_partition.core.counts.fetches_with_records += 1
         kept = Fetched(fetched.acquired, b"") if self._call.without_records else fetched
         self._fetched.setdefault(part, []).append(kept)
         request = self._request
