@@ -1,4 +1,4 @@
-"""Finds the process that owns a shard or leads a partition, and a stub to call it with."""
+"""Finds the process that owns a shard or leads a partition, and returns a stub for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.remote import CHANNEL_OPTIONS, RemoteStub
-from sharebroker_server.share_calls.remote import RemoteShareCalls
-from sharebroker_server.share_calls.values import ShareCalls
+from sharebroker_server.share_calls.remote import RemoteLeader
+from sharebroker_server.share_calls.values import LeaderCalls
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
@@ -51,8 +51,8 @@ LEADER = "share-partition-leader"
 GATEWAY = "gateway"
 ROLES = (GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR)
 
-_LAST_CALLS = 60.0
-"""Seconds in which calls to a process that is gone fail by themselves."""
+_CLOSE_GRACE = 60.0
+"""Seconds that calls in flight have to end after their channel was dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +63,34 @@ class Peer(Generic[S]):
     stub: S
 
 
+if TYPE_CHECKING:
+    _LeaderPeer = Peer[SharePartitionLeaderServiceAsyncStub]
+else:
+    _LeaderPeer = Peer
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderPeer(_LeaderPeer):
+    """A process that leads partitions. `calls` needs no messages if it is this process."""
+
+    calls: LeaderCalls
+
+
 class Ownership(Protocol):
-    """Who owns what (sharebroker_server.leases.holder.LeaseHolder)."""
+    """The owners of resources (sharebroker_server.leases.holder.LeaseHolder)."""
 
     async def owner_of(self, resource: str) -> Member | None:
-        """Who owns it, or should; None when no process has the role."""
+        """The owner, or the member that is to claim the resource; None if no process has the role."""
 
     def known_owner(self, resource: str) -> Member | None:
-        """The same without asking anybody; None when that would be needed."""
+        """The cached owner; None if the store has to be queried."""
 
     def forget(self, resource: str) -> None:
-        """Look the owner up anew at the next call."""
+        """Drops the cached owner."""
 
     @property
     def members(self) -> Sequence[Member]:
-        """Processes that are announced."""
-
-
-class Members(Protocol):
-    """The group coordinator of this very process (sharebroker_server.group_coordinator)."""
-
-    def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
-        """Takes a heartbeat like the member's last one; False: send it as any other, nothing was done."""
+        """The announced processes."""
 
 
 Dial = Callable[[str, Sequence[tuple[str, Any]]], grpc.aio.Channel]
@@ -96,11 +102,10 @@ def in_the_clear(address: str, options: Sequence[tuple[str, Any]]) -> grpc.aio.C
 
 
 class Router:
-    """Stubs by what is to be done. A service of this very process is called without a socket.
+    """Finds owners through leases and calls this process's own services without a socket.
 
-    `dial` opens channels to others.
-
-    Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or LEADER_NOT_AVAILABLE where there is no owner.
+    `dial` opens channels to other processes. Every look-up raises KafkaError COORDINATOR_NOT_AVAILABLE or
+    LEADER_NOT_AVAILABLE if there is no owner.
     """
 
     def __init__(
@@ -123,33 +128,30 @@ class Router:
         }
         self._local: dict[type, LocalStub] = {}
         self._own: dict[type, Peer[Any]] = {}
-        self._share_calls: ShareCalls | None = None
-        self._members: Members | None = None
+        self._calls: dict[type, Any] = {}
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._stubs: dict[tuple[type, str], RemoteStub] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def register_local(self, stub: type, servicer: object) -> None:
-        """Makes calls to this process's own service direct."""
+    def register_local(self, stub: type, servicer: object, calls: object | None = None) -> None:
+        """Makes calls to this process's own service direct.
+
+        `calls`: an object with the same operations on plain values; see `local_calls`.
+        """
         self._local[stub] = LocalStub(servicer)
+        self._calls[stub] = calls
 
-    def register_share_calls(self, calls: ShareCalls) -> None:
-        """Makes fetches from this process's own partitions direct, without messages."""
-        self._share_calls = calls
-
-    def register_members(self, members: Members) -> None:
-        """Makes heartbeats that change nothing direct, without messages, where this process coordinates."""
-        self._members = members
+    def local_calls(self, stub: type) -> Any:
+        """The object that this process's own service registered for calls without messages, or None."""
+        return self._calls.get(stub)
 
     def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
-        """See Members; False where another process coordinates."""
-        return self._members is not None and self._members.stays(group_id, member_id, member_epoch)
+        """Applies an unchanged heartbeat at this process's group coordinator.
 
-    def share_calls(self, peer: Peer[SharePartitionLeaderServiceAsyncStub]) -> ShareCalls:
-        """How to fetch from a leader."""
-        if self._share_calls is not None and self.is_self(peer.member):
-            return self._share_calls
-        return RemoteShareCalls(peer.stub)
+        False: send a heartbeat message; nothing was applied.
+        """
+        members = self.local_calls(GroupCoordinatorServiceStub)
+        return members is not None and members.stays(group_id, member_id, member_epoch)
 
     async def group_coordinator(self, shard: int) -> GroupCoordinatorServiceAsyncStub:
         """The owner of a shard of groups."""
@@ -157,7 +159,7 @@ class Router:
         return cast("GroupCoordinatorServiceAsyncStub", peer.stub)
 
     def group_coordinators(self) -> list[Peer[GroupCoordinatorServiceAsyncStub]]:
-        """Every process with the role, once each."""
+        """The processes with the role, each once."""
         return [
             self._peer(member, GroupCoordinatorServiceStub) for member in self._with_role(GROUP_COORDINATOR)
         ]
@@ -166,12 +168,17 @@ class Router:
         """The owner of a shard of share state."""
         return await self._coordinator(names.shard(SHARE_COORDINATOR, shard), ShareCoordinatorServiceStub)
 
-    def known_share_coordinator(self, shard: int) -> Member | None:
-        """Who owns it, where that was looked up before."""
-        return self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+    def local_states(self, shard: int) -> Any:
+        """This process's share coordinator, if the cached owner of the shard is this process, else None."""
+        owner = self._ownership.known_owner(names.shard(SHARE_COORDINATOR, shard))
+        return (
+            None
+            if owner is None or owner.owner != self._owner
+            else self.local_calls(ShareCoordinatorServiceStub)
+        )
 
     def share_coordinators(self) -> list[Peer[ShareCoordinatorServiceAsyncStub]]:
-        """Every process with the role, once each."""
+        """The processes with the role, each once."""
         return [
             self._peer(member, ShareCoordinatorServiceStub) for member in self._with_role(SHARE_COORDINATOR)
         ]
@@ -183,7 +190,7 @@ class Router:
         return cast("TransactionCoordinatorServiceAsyncStub", peer.stub)
 
     def transaction_coordinators(self) -> list[Peer[TransactionCoordinatorServiceAsyncStub]]:
-        """Every process with the role, once each."""
+        """The processes with the role, each once."""
         return [
             self._peer(member, TransactionCoordinatorServiceStub)
             for member in self._with_role(names.ROLES[TRANSACTIONS])
@@ -194,87 +201,90 @@ class Router:
         peer = await self._coordinator(names.CATALOG, ClusterServiceStub)
         return cast("ClusterServiceAsyncStub", peer.stub)
 
-    async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
-        """The leader of a partition; of one that nobody leads yet, the process that is to lead it."""
+    async def leader(self, topic_id: str, partition: int) -> LeaderPeer:
+        """The leader of a partition; without one, the process that is to lead it."""
         member = await self.owner_of(names.partition(topic_id, partition))
         if member is None:
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, "No share-partition leader is running.", retry_after=0.5
             )
-        return self._peer(member, SharePartitionLeaderServiceStub)
+        return self._leader_peer(member)
 
-    def known_leader(
-        self, topic_id: str, partition: int
-    ) -> Peer[SharePartitionLeaderServiceAsyncStub] | None:
-        """As `leader`, where it was looked up before."""
+    def known_leader(self, topic_id: str, partition: int) -> LeaderPeer | None:
+        """The cached leader of a partition."""
         member = self._ownership.known_owner(names.partition(topic_id, partition))
-        return None if member is None else self._peer(member, SharePartitionLeaderServiceStub)
+        return None if member is None else self._leader_peer(member)
 
-    def leaders(self) -> list[Peer[SharePartitionLeaderServiceAsyncStub]]:
-        """Every process with the role, once each."""
-        return [self._peer(member, SharePartitionLeaderServiceStub) for member in self._with_role(LEADER)]
+    def leaders(self) -> list[LeaderPeer]:
+        """The processes with the role, each once."""
+        return [self._leader_peer(member) for member in self._with_role(LEADER)]
 
     def check_all_answered(self, role: str, shards: Iterable[int]) -> None:
-        """Raises COORDINATOR_NOT_AVAILABLE unless each shard of a coordinator role is among `shards`."""
+        """Raises COORDINATOR_NOT_AVAILABLE if a shard of a coordinator role is missing in `shards`."""
         missing = {*range(self._shards[role])} - {*shards}
         if missing:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"{len(missing)} shards of the {role} have no owner at the moment.",
+                f"{len(missing)} shards of the {role} have no owner now.",
                 metadata={"resource": names.shard(role, min(missing))},
                 retry_after=0.2,
             )
 
     @property
     def members(self) -> Sequence[Member]:
-        """Every process of the cluster."""
+        """The processes of the cluster."""
         return self._ownership.members
 
     def is_self(self, member: Member) -> bool:
-        """Whether a member is this very process."""
+        """Whether a member is this process."""
         return member.owner == self._owner
 
     async def owner_of(self, resource: str) -> Member | None:
-        """Who owns a resource, or should. Raises COORDINATOR_NOT_AVAILABLE while that cannot be known."""
+        """The owner of a resource, or the member that is to claim it.
+
+        Raises COORDINATOR_NOT_AVAILABLE while the lease store is unavailable.
+        """
         try:
             return await self._ownership.owner_of(resource)
         except LeasesUnavailable as error:
             raise KafkaError(
-                ErrorCode.COORDINATOR_NOT_AVAILABLE, f"Owners cannot be looked up: {error}", retry_after=0.2
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"The owner cannot be looked up: {error}",
+                retry_after=0.2,
             ) from error
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
-        """After NOT_LEADER_OR_FOLLOWER."""
+        """Drops the cached leader, after NOT_LEADER_OR_FOLLOWER."""
         self._ownership.forget(names.partition(topic_id, partition))
 
     def forget_group_coordinator(self, shard: int) -> None:
-        """After NOT_COORDINATOR."""
+        """Drops the cached owner, after NOT_COORDINATOR."""
         self._ownership.forget(names.shard(GROUP_COORDINATOR, shard))
 
     def forget_transaction_coordinator(self, transactional_id: str) -> None:
-        """After NOT_COORDINATOR."""
+        """Drops the cached owner, after NOT_COORDINATOR."""
         self._ownership.forget(self._transaction_resource(transactional_id))
 
     def forget_share_coordinator(self, shard: int) -> None:
-        """After NOT_COORDINATOR."""
+        """Drops the cached owner, after NOT_COORDINATOR."""
         self._ownership.forget(names.shard(SHARE_COORDINATOR, shard))
 
     def forget_catalog(self) -> None:
-        """After NOT_COORDINATOR."""
+        """Drops the cached owner, after NOT_COORDINATOR."""
         self._ownership.forget(names.CATALOG)
 
     def group_shard(self, group_id: str) -> int:
-        """The shard a group belongs to."""
+        """The shard of a group."""
         return shard_of(group_id, self._shards[GROUP_COORDINATOR])
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
-        """The shard a share-partition's state belongs to."""
+        """The shard of a share-partition's state."""
         return shard_of(f"{group_id}:{topic_id}:{partition}", self._shards[SHARE_COORDINATOR])
 
     def redial(self) -> None:
-        """Calls from now on have new connections; those under way end on the old ones."""
+        """Opens new connections for further calls; calls in flight end on the old ones."""
         for address in list(self._channels):
-            self._leave(address)
+            self._drop_channel(address)
 
     async def close(self) -> None:
         """Closes every channel."""
@@ -291,7 +301,7 @@ class Router:
         if member is None:
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                f"Nobody owns {resource} at the moment.",
+                f"{resource} has no owner now.",
                 metadata={"resource": resource},
                 retry_after=0.2,
             )
@@ -314,16 +324,22 @@ class Router:
             self._stubs[key] = RemoteStub(stub(self._channels[member.address]))
         return Peer(member, self._stubs[key])
 
+    def _leader_peer(self, member: Member) -> LeaderPeer:
+        stub = self._peer(member, SharePartitionLeaderServiceStub).stub
+        local = self._calls.get(SharePartitionLeaderServiceStub)
+        calls = local if local is not None and member.owner == self._owner else RemoteLeader(stub)
+        return LeaderPeer(member, stub, calls)
+
     def _close_departed(self) -> None:
-        """Closes the channels to processes that are gone; to one that still answers it stays open."""
+        """Closes the channels to processes that left, except those that are still connected."""
         present = {member.address for member in self._ownership.members}
         for address, channel in list(self._channels.items()):
             if address not in present and channel.get_state() is not grpc.ChannelConnectivity.READY:
-                self._leave(address)
+                self._drop_channel(address)
 
-    def _leave(self, address: str) -> None:
+    def _drop_channel(self, address: str) -> None:
         channel = self._channels.pop(address)
         self._stubs = {key: stub for key, stub in self._stubs.items() if key[1] != address}
-        closing = asyncio.create_task(channel.close(_LAST_CALLS))
+        closing = asyncio.create_task(channel.close(_CLOSE_GRACE))
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)

@@ -1,9 +1,11 @@
-"""Asks the transaction coordinator whether a transaction goes on, before it is written to (KIP-890)."""
+"""Verifies with the transaction coordinator that a transaction is ongoing, before an append (KIP-890)."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Final, NamedTuple, Protocol
+
+from typing_extensions import override
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -13,11 +15,11 @@ from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases import names
 
 TIMEOUT: Final = 3.0
-"""Seconds for all attempts; who asked tries again."""
+"""Seconds for all attempts; then the caller retries."""
 
 PAUSE: Final = 0.05
 
-_LATER: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.CONCURRENT_TRANSACTIONS,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -26,40 +28,41 @@ _LATER: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-"""Asking again may help."""
+"""Errors after which the same request may succeed."""
 
 ADDING: Final = 2
-"""The transaction.version of producers that leave it to leaders to add partitions."""
+"""The transaction.version of producers whose partitions are added by the leaders."""
 
 
 class Claim(NamedTuple):
-    """That something belongs to a transaction; with `adds` its partition becomes part of that now."""
+    """States that a batch belongs to a transaction; `adds`: its partition is to be added to it now."""
 
     transactional_id: str
     adds: bool
 
 
 class TransactionCheck(Protocol):
-    """Where claims are checked."""
+    """Verifies claims."""
 
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        """The coordinator's epoch, when the transaction goes on and the partition, named by its resource, is
-        part of it; -1 where nobody was asked.
+        """Returns the coordinator's epoch if the transaction is ongoing and includes the partition.
 
-        Raises INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, TRANSACTION_ABORTABLE; later it may be so
-        after CONCURRENT_TRANSACTIONS (a claim that adds) or KAFKA_STORAGE_ERROR.
+        `partition` is the name of its resource. Returns -1 if verification is disabled.
+
+        Raises INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH, TRANSACTION_ABORTABLE; retriable are
+        CONCURRENT_TRANSACTIONS (a claim that adds) and KAFKA_STORAGE_ERROR.
         """
 
 
-class CoordinatorCheck:
-    """Asks the coordinator of the transactional id, unless the cluster's settings say not to."""
+class CoordinatorCheck(TransactionCheck):
+    """Queries the coordinator of the transactional id, unless verification is disabled."""
 
     def __init__(self, router: Router, catalog: MetadataCache) -> None:
         self._router = router
         self._catalog = catalog
 
+    @override
     async def confirm(self, claim: Claim, producer_id: int, producer_epoch: int, partition: str) -> int:
-        """See TransactionCheck."""
         if not claim.adds and not self._catalog.broker.transaction_partition_verification_enable:
             return -1
         topic_id, index = names.topic_partition(partition)
@@ -72,15 +75,15 @@ class CoordinatorCheck:
             partitions=[delivery.TopicPartition(topic_id=topic_id, partition=index)],
         )
         try:
-            answer = await self._asked(request)
+            response = await self._add_partitions(request)
         except KafkaError as error:
             raise _translated(error, claim) from error
-        (added,) = answer.partitions
+        (added,) = response.partitions
         if added.error_code:
             raise KafkaError(ErrorCode(added.error_code), "The partition is not part of the transaction.")
-        return answer.coordinator_epoch
+        return response.coordinator_epoch
 
-    async def _asked(self, request: pb.AddPartitionsToTxnRequest) -> pb.AddPartitionsToTxnResponse:
+    async def _add_partitions(self, request: pb.AddPartitionsToTxnRequest) -> pb.AddPartitionsToTxnResponse:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TIMEOUT
         while True:
@@ -88,17 +91,17 @@ class CoordinatorCheck:
                 stub = await self._router.transaction_coordinator(request.transactional_id)
                 return await stub.AddPartitionsToTxn(request, timeout=TIMEOUT)
             except KafkaError as error:
-                if error.code not in _LATER or loop.time() >= deadline:
+                if error.code not in _RETRIABLE or loop.time() >= deadline:
                     raise
                 self._router.forget_transaction_coordinator(request.transactional_id)
             await asyncio.sleep(PAUSE)
 
 
 def _translated(error: KafkaError, claim: Claim) -> KafkaError:
-    """In the codes that a producer may see as the outcome of an append."""
+    """Maps to the error codes that a producer accepts as the result of an append."""
     if error.code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, error.message)
-    if error.code in _LATER and not (claim.adds and error.code is ErrorCode.CONCURRENT_TRANSACTIONS):
+    if error.code in _RETRIABLE and not (claim.adds and error.code is ErrorCode.CONCURRENT_TRANSACTIONS):
         return KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
             f"The transaction could not be verified: {error.message}",

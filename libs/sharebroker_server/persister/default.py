@@ -1,7 +1,7 @@
-"""The default persister: finds the share coordinator, gathers, retries with backoff until the time is up.
+"""The default persister: finds the share coordinator, batches requests, and retries with backoff.
 
 Source: Kafka's `DefaultStatePersister` and `PersisterStateManager`. The backoff is shorter than Kafka's,
-since a coordinator that moves is back within a fraction of a second here.
+since a coordinator that moves is available again within a fraction of a second.
 """
 
 from __future__ import annotations
@@ -13,14 +13,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from typing_extensions import override
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio.backoff import doubling
 from sharebroker_server.cluster.router import Peer
-from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import Begun, Changes, LocalStates, SharePartitionState, StateSummary
-from sharebroker_server.persister.request_batcher import Lane
+from sharebroker_server.persister.port import (
+    Begun,
+    Changes,
+    LocalStates,
+    Persister,
+    SharePartitionState,
+    StateSummary,
+)
+from sharebroker_server.persister.request_batcher import RequestBatcher
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
@@ -38,16 +46,18 @@ RETRIABLE: Final = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Refusals that another try may turn; every request may be repeated."""
+"""Errors after which a request is retried; every request is idempotent."""
 
 LAGGING: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Refusals of a coordinator that has not heard of a new topic yet, or has heard that it was deleted."""
+"""Errors of a coordinator whose metadata cache does not have a new topic yet, or of a deleted topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class PersisterSettings:
-    """Times in seconds: of a whole call with its retries, of one request, of the pauses between tries, and
-    within which every process knows a new topic.
+    """Times in seconds.
+
+    `call_timeout` covers a call with its retries, `request_timeout` one request. `metadata_lag` is the time
+    in which a new topic reaches every metadata cache. The backoff between retries doubles.
     """
 
     call_timeout: float = 30.0
@@ -58,39 +68,33 @@ class PersisterSettings:
 
 
 class Coordinators(Protocol):
-    """Finds share coordinators (sharebroker_server.cluster.router)."""
+    """Finds share coordinators (see `sharebroker_server.cluster.router`)."""
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
-        """The shard that keeps a share-partition's state."""
+        """The shard that stores a share-partition's state."""
 
     async def share_coordinator(self, shard: int) -> Peer[ShareCoordinatorServiceAsyncStub]:
         """The shard's owner. Raises KafkaError."""
 
-    def known_share_coordinator(self, shard: int) -> Member | None:
-        """The shard's owner, where it was looked up before."""
+    def local_states(self, shard: int) -> LocalStates | None:
+        """This process's share coordinator, if the cached owner of the shard is this process."""
 
     def forget_share_coordinator(self, shard: int) -> None:
-        """Look it up anew."""
+        """Discards the known owner; the next use looks it up again."""
 
 
-class DefaultPersister:
-    """See `Persister`."""
+class DefaultPersister(Persister):
+    """Stores share state through the share coordinators."""
 
     def __init__(self, coordinators: Coordinators, settings: PersisterSettings | None = None) -> None:
         self._coordinators = coordinators
         self._settings = settings or PersisterSettings()
-        self._lanes: dict[tuple[str | int, ...], Lane] = {}
-        self._owner = ""
-        self._local: LocalStates | None = None
+        self._batchers: dict[tuple[str | int, ...], RequestBatcher] = {}
 
-    def register_local(self, owner: str, states: LocalStates) -> None:
-        """Makes writes direct, without messages, where `owner`, this process, has the shard."""
-        self._owner, self._local = owner, states
-
+    @override
     async def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
-        """See Persister."""
         payload = pb.InitializeShareGroupStateRequest.PartitionData(
             partition=key.partition,
             state_epoch=state_epoch,
@@ -101,8 +105,8 @@ class DefaultPersister:
         )
         await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
 
+    @override
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
-        """See Persister."""
         payload = pb.ReadShareGroupStateRequest.PartitionData(
             partition=key.partition, leader_epoch=leader_epoch
         )
@@ -113,31 +117,29 @@ class DefaultPersister:
         )
         return SharePartitionState(found.state_epoch, found.start_offset, batches)
 
+    @override
     def shard(self, key: SharePartitionKey) -> int:
-        """See Persister."""
         return self._coordinators.share_shard(*key)
 
+    @override
     def begin(self, shard: int, changes: Changes) -> Begun | None:
-        """See Persister."""
-        owner = None if self._local is None else self._coordinators.known_share_coordinator(shard)
-        if self._local is None or owner is None or owner.owner != self._owner:
-            return None
+        local = self._coordinators.local_states(shard)
         try:
-            return self._local.write_all(shard, changes)
+            return None if local is None else local.write_all(shard, changes)
         except KafkaError:
             return None
 
+    @override
     async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
-        """See Persister."""
-        await self._try(key, partial(self._write, key, change))
+        await self._retry(key, partial(self._write, key, change))
 
+    @override
     async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
-        """See Persister."""
         request = pb.DeleteShareGroupStateRequest
         await self._call("DeleteShareGroupState", request, key, key.partition, state_epoch=state_epoch)
 
+    @override
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
-        """See Persister."""
         found = await self._call(
             "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
         )
@@ -146,8 +148,9 @@ class DefaultPersister:
         )
 
     async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
-        if self._local is not None and peer.member.owner == self._owner:
-            await self._local.write(key, change)
+        local = self._coordinators.local_states(self.shard(key))
+        if local is not None:
+            await local.write(key, change)
             return
         payload = pb.WriteShareGroupStateRequest.PartitionData(
             partition=key.partition,
@@ -160,57 +163,58 @@ class DefaultPersister:
             payload.state_batches.add(
                 first_offset=first, last_offset=last, delivery_state=state, delivery_count=count
             )
-        lane = self._lane(peer, "WriteShareGroupState", pb.WriteShareGroupStateRequest, key.group_id, {})
-        await lane.ask(key, payload, self._settings.request_timeout)
+        rpc, request = "WriteShareGroupState", pb.WriteShareGroupStateRequest
+        batcher = self._batcher(peer, rpc, request, key.group_id, {})
+        await batcher.request(key, payload, self._settings.request_timeout)
 
     async def _call(
         self, rpc: str, request: type, key: SharePartitionKey, payload: Any, **fields: int
     ) -> Any:
-        """One share-partition's part of an RPC; `fields` are what the request says of all its partitions."""
+        """One share-partition's part of an RPC; `fields` are request fields that apply to all partitions."""
 
-        def ask(peer: _Peer) -> Awaitable[Any]:
-            lane = self._lane(peer, rpc, request, key.group_id, fields)
-            return lane.ask(key, payload, self._settings.request_timeout)
+        def send(peer: _Peer) -> Awaitable[Any]:
+            batcher = self._batcher(peer, rpc, request, key.group_id, fields)
+            return batcher.request(key, payload, self._settings.request_timeout)
 
-        return await self._try(key, ask)
+        return await self._retry(key, send)
 
-    async def _try(self, key: SharePartitionKey, ask: Callable[[_Peer], Awaitable[Any]]) -> Any:
-        """Asks the key's coordinator until it is answered for good or the time is up."""
+    async def _retry(self, key: SharePartitionKey, send: Callable[[_Peer], Awaitable[Any]]) -> Any:
+        """Sends to the key's coordinator until the result is final or `call_timeout` is over."""
         clock = asyncio.get_running_loop().time
-        begun = clock()
+        started = clock()
         pauses = doubling(self._settings.first_backoff, self._settings.longest_backoff)
         shard = self._coordinators.share_shard(*key)
         while True:
             try:
-                return await ask(await self._coordinators.share_coordinator(shard))
+                return await send(await self._coordinators.share_coordinator(shard))
             except KafkaError as error:
                 pause = next(pauses) * random.uniform(0.8, 1.2)
-                if clock() + pause >= begun + self._patience(error):
+                if clock() + pause >= started + self._retry_time(error):
                     raise
             self._coordinators.forget_share_coordinator(shard)
             await asyncio.sleep(pause)
 
-    def _patience(self, error: KafkaError) -> float:
-        """For how many seconds a call is tried again that gets this error."""
+    def _retry_time(self, error: KafkaError) -> float:
+        """The seconds for which a call is retried after this error."""
         if error.code in LAGGING:
             return self._settings.metadata_lag
         return self._settings.call_timeout if error.code in RETRIABLE else 0.0
 
-    def _lane(
+    def _batcher(
         self,
         peer: _Peer,
         rpc: str,
         request: type,
         group_id: str,
         fields: Mapping[str, int],
-    ) -> Lane:
+    ) -> RequestBatcher:
         name: tuple[str | int, ...] = (rpc, peer.member.owner, group_id, *fields.values())
-        if name not in self._lanes:
+        if name not in self._batchers:
             method = getattr(peer.stub, rpc)
-            self._lanes[name] = Lane(
+            self._batchers[name] = RequestBatcher(
                 lambda message, timeout: method(message, timeout=timeout),
                 partial(request, group_id=group_id, **fields),
                 group_id,
-                lambda: self._lanes.pop(name, None),
+                lambda: self._batchers.pop(name, None),
             )
-        return self._lanes[name]
+        return self._batchers[name]

@@ -1,7 +1,7 @@
-"""The persister: how leaders and the group coordinator reach the durable state of share-partitions.
+"""The persister: the access of leaders and group coordinators to the durable state of share-partitions.
 
-Source: `org.apache.kafka.server.share.persister.Persister` (KIP-932). One call a share-partition; an
-implementation gathers what goes to the same coordinator.
+Source: `org.apache.kafka.server.share.persister.Persister` (KIP-932). A call is about one share-partition; an
+implementation combines calls that go to the same share coordinator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 
 
 class SharePartitionState(NamedTuple):
-    """What was read; a start offset of -1 is not set yet."""
+    """The stored state; a start offset of -1 is not set yet."""
 
     state_epoch: int
     start_offset: int
@@ -22,24 +22,24 @@ class SharePartitionState(NamedTuple):
 
 
 Changes = Sequence[tuple[SharePartitionKey, StateWrite]]
-"""What is written of several share-partitions."""
+"""State writes of several share-partitions."""
 
 Begun = asyncio.Future[Any]
-"""Of each of several changes that were begun together: a KafkaError, or else it is durable."""
+"""Result of a batch of state writes: for each a KafkaError, or else it is durable."""
 
 
 class LocalStates(Protocol):
-    """The share coordinator of this very process."""
+    """The share coordinator of this process."""
 
     def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Any]:
-        """Makes a change durable, soon. Raises KafkaError, here or later."""
+        """Starts a state write. Raises KafkaError, here or through the future."""
 
     def write_all(self, shard: int, changes: Changes) -> Begun:
-        """The same for share-partitions of one shard. Raises KafkaError where none is taken."""
+        """Starts state writes to one shard. Raises KafkaError if it accepts none."""
 
 
 class StateSummary(NamedTuple):
-    """Start offset and finished records behind it; -1 where not known."""
+    """The start offset and the number of finished records behind it; -1 if unknown."""
 
     state_epoch: int
     leader_epoch: int
@@ -48,33 +48,33 @@ class StateSummary(NamedTuple):
 
 
 class Persister(Protocol):
-    """Every method raises KafkaError: the coordinator's refusal, or the last failure once the time is up."""
+    """Every method raises KafkaError: the coordinator's error, or the last failure after all retries."""
 
     async def initialize(
         self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
-        """Starts the state anew; start offset -1 leaves it to the leader.
+        """Initialises the state; start offset -1 leaves the start to the leader.
 
-        State that is there stays if it is not older than `since_epoch`; then only its epoch rises.
+        Existing state of `since_epoch` or later stays; only its state epoch increases.
         """
 
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
-        """The state, for the leader of this epoch."""
+        """Reads the state for the leader of this epoch, and fences earlier leaders."""
 
     def shard(self, key: SharePartitionKey) -> int:
-        """The number of what keeps the state."""
+        """The shard that stores the state."""
 
     def begin(self, shard: int, changes: Changes) -> Begun | None:
-        """Makes changes durable where the states of the shard are kept in this process; None where not.
+        """Starts state writes if the shard is in this process; returns None if it is not.
 
-        One try, which raises nothing here: `write` what it failed to, which is tried again where that helps.
+        Tries once and raises nothing here; a write that fails is repeated with `write`.
         """
 
     async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
-        """Makes a change durable."""
+        """Makes a state write durable, with retries."""
 
     async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
-        """Removes the state; success also where there is none. Raises where it has a higher epoch."""
+        """Deletes the state; succeeds if there is none. Raises if the stored epoch is higher."""
 
     async def read_summary(self, key: SharePartitionKey) -> StateSummary:
-        """The state in short, without raising an epoch."""
+        """Reads a summary of the state, without fencing."""

@@ -1,4 +1,6 @@
-"""One kind of call for one group to one coordinator: at most one request under way, the rest gathers.
+"""Combines requests of one RPC for one group to one share coordinator.
+
+One request is in flight; those that arrive meanwhile share the next.
 
 Source: Kafka's `PersisterStateManager`, which batches in the same way.
 """
@@ -6,24 +8,25 @@ Source: Kafka's `PersisterStateManager`, which batches in the same way.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Any
+
+import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.context import TraceContext
 
-_logger = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 Send = Callable[[Any, float], Awaitable[Any]]
-_Asked = dict[SharePartitionKey, tuple[Any, asyncio.Future[Any]]]
+_Requests = dict[SharePartitionKey, tuple[Any, asyncio.Future[Any]]]
 
 
-class Lane:
-    """Gathers the partitions of one group into requests of one RPC. Made when needed, dropped when idle."""
+class RequestBatcher:
+    """Combines the partitions of one group into requests of one RPC. Created on demand, dropped when idle."""
 
     def __init__(
         self, send: Send, request: Callable[[], Any], group_id: str, on_idle: Callable[[], object]
@@ -32,62 +35,62 @@ class Lane:
         self._request = request
         self._group_id = group_id
         self._on_idle = on_idle
-        self._waiting: _Asked = {}
-        self._traced: TraceContext | None = None
+        self._waiting: _Requests = {}
+        self._trace: TraceContext | None = None
         self._sender: asyncio.Task[None] | None = None
 
-    async def ask(self, key: SharePartitionKey, payload: Any, timeout: float) -> Any:
-        """The partition's part of the answer. Raises KafkaError: its error code, or the failure of the call.
+    async def request(self, key: SharePartitionKey, payload: Any, timeout: float) -> Any:
+        """Returns the partition's result. Raises KafkaError: the partition's error, or that of the call.
 
-        A second question about a share-partition goes into the request after the one that has the first.
+        A second request for a share-partition goes into the message after the one that has the first.
         """
-        # What its caller gave up makes room: the answer to this question is the one that somebody waits for.
+        # A request whose caller was cancelled is replaced: only the later caller waits for the result.
         while key in self._waiting and not self._waiting[key][1].done():
             await asyncio.wait([self._waiting[key][1]])
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = (payload, answer)
+        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = (payload, result)
         if enabled.on is not None:
-            self._traced = self._traced or enabled.on.current()
+            self._trace = self._trace or enabled.on.current()
         if self._sender is None:
             self._sender = asyncio.create_task(self._run(timeout))
-        return await answer
+        return await result
 
     async def _run(self, timeout: float) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
-                # The first one's trace, not that of whoever was there when this task began.
-                with nullcontext() if enabled.on is None else enabled.on.within(self._take_trace()):
-                    results = await self._results(asked, timeout)
-                for key, (_, answer) in asked.items():
-                    _settle(answer, results.get(key))
+                requests, self._waiting = self._waiting, {}
+                # The trace of the first request, not that of the caller that started this task.
+                with nullcontext() if enabled.on is None else enabled.on.within(self._pop_trace()):
+                    results = await self._results(requests, timeout)
+                for key, (_, result) in requests.items():
+                    _resolve(result, results.get(key))
         finally:
             self._sender = None
             self._on_idle()
 
-    def _take_trace(self) -> TraceContext | None:
-        traced, self._traced = self._traced, None
-        return traced
+    def _pop_trace(self) -> TraceContext | None:
+        trace, self._trace = self._trace, None
+        return trace
 
-    async def _results(self, asked: _Asked, timeout: float) -> dict[SharePartitionKey, Any]:
+    async def _results(self, requests: _Requests, timeout: float) -> dict[SharePartitionKey, Any]:
         try:
-            return self._by_key(await self._send(self._build(asked), timeout))
+            return self._by_key(await self._send(self._build(requests), timeout))
         except KafkaError as error:
-            return dict.fromkeys(asked, error)
+            return dict.fromkeys(requests, error)
         except Exception:
-            # Whoever asked would else wait for ever: a share-partition writes nothing while it waits.
-            _logger.exception("a call to a share coordinator failed unexpectedly")
-            return dict.fromkeys(asked, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            # Without a result the callers would wait indefinitely: a share-partition has one write in flight.
+            _log.exception("request to the share coordinator failed unexpectedly", group=self._group_id)
+            return dict.fromkeys(requests, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
-    def _build(self, asked: _Asked) -> Any:
-        request = self._request()
+    def _build(self, requests: _Requests) -> Any:
+        message = self._request()
         topics: dict[str, Any] = {}
-        for key, (payload, _) in asked.items():
+        for key, (payload, _) in requests.items():
             topic = topics.get(key.topic_id)
             if topic is None:
-                topic = topics[key.topic_id] = request.topics.add(topic_id=key.topic_id)
+                topic = topics[key.topic_id] = message.topics.add(topic_id=key.topic_id)
             topic.partitions.append(payload)
-        return request
+        return message
 
     def _by_key(self, response: Any) -> dict[SharePartitionKey, Any]:
         return {
@@ -97,16 +100,14 @@ class Lane:
         }
 
 
-def _settle(answer: asyncio.Future[Any], result: Any) -> None:
-    if answer.done():
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
         return
     if result is None:
-        answer.set_exception(
-            KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The coordinator left the partition out.")
-        )
+        future.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response lacks the partition."))
     elif isinstance(result, KafkaError):
-        answer.set_exception(result)
+        future.set_exception(result)
     elif result.error_code:
-        answer.set_exception(KafkaError(ErrorCode(result.error_code), result.error_message))
+        future.set_exception(KafkaError(ErrorCode(result.error_code), result.error_message))
     else:
-        answer.set_result(result)
+        future.set_result(result)

@@ -1,1 +1,1 @@
-"""What gateways ask of share-partition leaders on every fetch, as plain values."""
+"""The calls that gateways make to share-partition leaders, as plain values."""

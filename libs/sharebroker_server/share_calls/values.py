@@ -1,27 +1,29 @@
-"""Requests and answers of the calls. Offsets are ints, times seconds as float.
+"""Requests and results of the calls to a leader, and the port that serves them. Times are seconds as float.
 
-They are made on every fetch and acknowledgement: named tuples cost a third of a frozen dataclass to make, and
-a protobuf message several times that.
+Within one process these values go from the gateway to the leader and back; between processes `messages`
+translates them to protobuf. They are named tuples because most are created on every fetch, acknowledgement or
+append: a named tuple costs a third of a frozen dataclass to create, a protobuf message several times that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 
 
 class AcquireCall(NamedTuple):
-    """Records for a member, of partitions in the order in which they are to be served.
+    """Acquires records for a member, from partitions in the order in which they are to be served.
 
-    `max_wait` is for the case that none has records; `max_bytes` and `batch_size` 0 leave it to the leader.
-    Where `min_bytes` are asked for, and partitions have to be loaded, these bytes are enough.
-    `with_markers` has markers of transactions acquired, too: Kafka's clients acknowledge them as gaps.
-    `without_records` has the answer tell what was acquired, and leaves the record batches out.
-    `session_id` is the share session that asks: its end releases what was acquired for it.
+    `max_wait` limits the wait while no partition has records. `max_bytes` and `batch_size` 0 select the
+    leader's defaults. If partitions have to be loaded first, `min_bytes` bytes complete the call.
+    `with_markers` also acquires transaction markers: Kafka's clients acknowledge them as gaps.
+    `without_records` leaves the record batches out of the result. `session_id` names the share session; when
+    that session ends, its leaders release the records it acquired.
     """
 
     group_id: str
@@ -38,8 +40,8 @@ class AcquireCall(NamedTuple):
     session_id: str = ""
 
 
-class Acquisition(NamedTuple):
-    """What one partition gave: runs and the record batches that hold them; or an error; or nothing."""
+class AcquireResult(NamedTuple):
+    """One partition's acquired ranges with the record batches that contain them, or its error."""
 
     topic_id: str
     partition: int
@@ -50,7 +52,7 @@ class Acquisition(NamedTuple):
 
 
 class AckPart(NamedTuple):
-    """The acknowledgements of one partition; `delay` keeps back, for seconds, what is only released."""
+    """The acknowledgements of one partition; `delay` (seconds) delays the records that are released."""
 
     topic_id: str
     partition: int
@@ -59,7 +61,7 @@ class AckPart(NamedTuple):
 
 
 class AcknowledgeCall(NamedTuple):
-    """Acknowledgements of a member; renewing must be announced."""
+    """Acknowledgements of a member; RENEW needs `renew_allowed`."""
 
     group_id: str
     member_id: str
@@ -67,8 +69,8 @@ class AcknowledgeCall(NamedTuple):
     renew_allowed: bool = False
 
 
-class Acknowledged(NamedTuple):
-    """What became of a partition's acknowledgements: all are durable, or none was taken."""
+class AckResult(NamedTuple):
+    """The outcome of one partition's acknowledgements: all are durable, or none was applied."""
 
     topic_id: str
     partition: int
@@ -77,49 +79,42 @@ class Acknowledged(NamedTuple):
 
 
 class LeftReason(IntEnum):
-    """Why offsets that a member named were left as they are (`LeftReason` of sharebroker.delivery.v1)."""
+    """Why a reconciliation did not change offsets (`LeftReason` of sharebroker.delivery.v1)."""
 
     FINISHED = 1
-    """Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+    """The records are in a terminal state, or below the log start offset."""
     TAKEN = 2
-    """Somebody else holds them, or they are kept back until a delay has passed."""
+    """Another member holds the records, or their release is delayed."""
     UNDER_WAY = 3
-    """What the member said of them before is not durable yet."""
+    """An earlier state write of the same member is pending."""
     PAST_END = 4
-    """The log does not reach that far."""
+    """The offsets are beyond the end of the log."""
 
 
 class Left(NamedTuple):
-    """Offsets first..last that were not settled."""
+    """Offsets first..last that a reconciliation did not change."""
 
     first: int
     last: int
     reason: LeftReason
 
 
-class SettlePart(NamedTuple):
-    """What is said of a partition's records, ascending; each batch of one type."""
+class ReconcileCall(NamedTuple):
+    """Brings records to the states that a planned batch demands; each ack batch has one type.
 
-    topic_id: str
-    partition: int
-    batches: Sequence[AckBatch]
-
-
-class SettleCall(NamedTuple):
-    """What a member says of records it was given; `renew_held` renews what it holds then.
-
-    `topic_ids`: tell what it holds in all other partitions of these, too.
+    `renew_held` renews the locks that the member holds afterwards. With `topic_ids` the result also lists the
+    locks that it holds in all other partitions of these topics.
     """
 
     group_id: str
     member_id: str
-    parts: Sequence[SettlePart]
+    parts: Sequence[AckPart]
     renew_held: bool = False
     topic_ids: Sequence[str] = ()
 
 
-class Settlement(NamedTuple):
-    """What became of a partition: what was left as it is, and what the member holds there now."""
+class ReconcileResult(NamedTuple):
+    """One partition: the offsets that were not changed, and the locks that the member holds now."""
 
     topic_id: str
     partition: int
@@ -129,37 +124,175 @@ class Settlement(NamedTuple):
     held: Sequence[AcquiredRange] = ()
 
 
-class Watch(Protocol):
-    """Stands by partitions that have no records, so that nobody need ask them to know that."""
+class AppendPart(NamedTuple):
+    """Record batches to append to one partition."""
+
+    topic_id: str
+    partition: int
+    records: bytes
+
+
+class AppendCall(NamedTuple):
+    """Record batches of one producer. Transactional batches need the `transactional_id`.
+
+    `adds_partitions` adds their partitions to the transaction; otherwise they must be part of it (KIP-890).
+    """
+
+    parts: Sequence[AppendPart]
+    transactional_id: str = ""
+    adds_partitions: bool = False
+
+
+class AppendResult(NamedTuple):
+    """One partition's appended offsets, durable, or its error; `log_append_time` in milliseconds."""
+
+    topic_id: str
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    base_offset: int = 0
+    last_offset: int = 0
+    log_append_time: int = 0
+    log_start_offset: int = 0
+
+
+class DeliverOpen(NamedTuple):
+    """Opens a delivery stream; `batch_size` 0 selects the leader's default.
+
+    With `pause_on_lock_lost` a lost lock pauses the delivery until the member resumes it: a member that does
+    not process records would otherwise use up their deliveries.
+    """
+
+    group_id: str
+    member_id: str
+    mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED
+    batch_size: int = 0
+    pause_on_lock_lost: bool = False
+
+
+class DeliverInput(NamedTuple):
+    """A message to a delivery stream. `partitions` replaces the partitions that it delivers from.
+
+    `credit` adds to the number of records that the leader may send; it may be negative. `rest_unseen`: the
+    application has not seen the records that are held at the end of the stream. `resume` ends a pause.
+    """
+
+    partitions: frozenset[TopicIdPartition] | None = None
+    credit: int = 0
+    acknowledgements: Sequence[delivery.Acknowledgement] = ()
+    rest_unseen: bool = False
+    resume: bool = False
+
+
+class Delivery(NamedTuple):
+    """Acquired ranges of one partition, and the record batches that contain them."""
+
+    topic_id: str
+    topic: str
+    partition: int
+    records: bytes
+    acquired: Sequence[AcquiredRange]
+
+
+class StreamAckResult(NamedTuple):
+    """The outcome of acknowledgement `id` for first..last; `lock_deadline` of renewed locks, else 0."""
+
+    id: int
+    first: int
+    last: int
+    error_code: ErrorCode = ErrorCode.NONE
+    error_message: str = ""
+    lock_deadline: float = 0.0
+
+
+class LostRange(NamedTuple):
+    """Offsets first..last whose locks the member lost."""
+
+    topic_id: str
+    partition: int
+    first: int
+    last: int
+    token: int = 0
+
+
+class Problem(NamedTuple):
+    """A partition from which the leader cannot deliver now."""
+
+    topic_id: str
+    partition: int
+    error_code: ErrorCode
+    error_message: str = ""
+
+
+class DeliverOutput(NamedTuple):
+    """A message from a delivery stream."""
+
+    deliveries: list[Delivery]
+    results: list[StreamAckResult]
+    lost: list[LostRange]
+    problems: list[Problem]
+
+
+class DeliverStream(Protocol):
+    """A member's stream to one leader; the port is the same within a process and between processes."""
+
+    async def send(self, message: DeliverInput) -> None:
+        """Sends a message; waits while the leader does not read."""
+
+    def finish(self) -> None:
+        """Half-closes the stream: the leader completes what is pending and then ends `outputs`."""
+
+    def outputs(self) -> AsyncGenerator[DeliverOutput, None]:
+        """The leader's messages. Raises KafkaError when the stream breaks. Closing it ends the stream."""
+
+    def close(self) -> None:
+        """Ends the stream at once; the leader releases the records that the member holds through it."""
+
+    def unanswered(self) -> Sequence[int]:
+        """Ids of acknowledgements whose result the end of the stream lost; empty within a process."""
+
+
+class RecordsWatch(Protocol):
+    """A records-available notification for partitions that have no records: a long poll completes with it."""
 
     @property
     def quiet(self) -> bool:
-        """Whether that is still so; once it is not, the watch is over."""
+        """Whether no records have become available; once False, the watch has ended."""
 
     async def changes(self, timeout: float) -> bool:
-        """Wait until there may be records, at most `timeout` seconds; False when nothing changed."""
+        """Waits at most `timeout` seconds until there may be records; False if nothing changed."""
 
-    def tell(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called once when the watch is over."""
+    def add_observer(self, observer: Callable[[], None]) -> None:
+        """Calls `observer` once when the watch ends."""
 
-    def tell_no_more(self, listener: Callable[[], None]) -> None:
-        """Not any more."""
+    def remove_observer(self, observer: Callable[[], None]) -> None:
+        """Undoes `add_observer`."""
 
     def end(self) -> None:
-        """Stand by no longer."""
+        """Ends the watch and calls its observers."""
 
 
-class ShareCalls(Protocol):
-    """A leader. Answers come in the order of what was asked; raises KafkaError where it cannot be reached."""
+class LeaderCalls(Protocol):
+    """The port of a leader: an object in the same process, or messages to another process.
 
-    async def acquire(self, call: AcquireCall) -> Sequence[Acquisition]:
-        """Each partition is answered once. Waits at most `max_wait`, and for state that is being loaded."""
+    Results are in the order of the request's partitions. Every method raises KafkaError if the leader cannot
+    be reached.
+    """
 
-    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Sequence[Acknowledged]:
-        """All or nothing for each partition, answered when durable; else REQUEST_TIMED_OUT is raised."""
+    def acquire(self, call: AcquireCall) -> Awaitable[Sequence[AcquireResult]]:
+        """One result per partition. Waits at most `max_wait`, plus the time to load share-partitions."""
 
-    async def settle(self, call: SettleCall, timeout: float) -> Sequence[Settlement]:
-        """Each partition of the call, durable or refused; then the others in which something is held."""
+    def acknowledge(self, call: AcknowledgeCall, timeout: float) -> Awaitable[Sequence[AckResult]]:
+        """All or nothing per partition, completed when durable. Raises REQUEST_TIMED_OUT."""
 
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch | None:
-        """A watch by partitions without records; None where there are some, or nobody can tell from here."""
+    def reconcile(self, call: ReconcileCall, timeout: float) -> Awaitable[Sequence[ReconcileResult]]:
+        """Results of the call's partitions, durable; then those of other partitions with held locks."""
+
+    def append(self, call: AppendCall, timeout: float | None) -> Awaitable[Sequence[AppendResult]]:
+        """Appends record batches, completed when durable. Raises REQUEST_TIMED_OUT."""
+
+    def deliver(self, opening: DeliverOpen) -> DeliverStream:
+        """Opens a delivery stream."""
+
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
+        """A watch of partitions without records; None if there are some, or the leader cannot decide."""

@@ -1,4 +1,4 @@
-"""What every watch has in common, and a watch by partitions of several leaders (see Watch)."""
+"""The parts that every records watch shares, and a watch of partitions of several leaders."""
 
 from __future__ import annotations
 
@@ -7,73 +7,73 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from sharebroker_server.share_calls.values import Watch
+from sharebroker_server.share_calls.values import RecordsWatch
 
 
-class StandingWatch(ABC):
-    """Waits until something ends it."""
+class BaseWatch(ABC):
+    """A `RecordsWatch` that lasts until a call of `end`."""
 
-    __slots__ = ("_listeners", "quiet")
+    __slots__ = ("_observers", "quiet")
 
     def __init__(self) -> None:
         self.quiet = True
-        self._listeners: set[Callable[[], None]] = set()
+        self._observers: set[Callable[[], None]] = set()
 
     async def changes(self, timeout: float) -> bool:
-        """See Watch."""
+        """Waits at most `timeout` seconds until there may be records; False if nothing changed."""
         if not self.quiet:
             return True
         loop = asyncio.get_running_loop()
         changed: asyncio.Future[bool] = loop.create_future()
-        listener = partial(_settle, changed, True)
-        self.tell(listener)
-        # A timer of our own: a timeout of asyncio costs more than the rest of an idle fetch.
-        timer = loop.call_later(timeout, _settle, changed, False)
+        observer = partial(_resolve, changed, True)
+        self.add_observer(observer)
+        # `asyncio.timeout` would cost more than the rest of an idle fetch.
+        timer = loop.call_later(timeout, _resolve, changed, False)
         try:
             return await changed
         finally:
             timer.cancel()
-            self.tell_no_more(listener)
+            self.remove_observer(observer)
 
-    def tell(self, listener: Callable[[], None]) -> None:
-        """See Watch."""
-        self._listeners.add(listener)
+    def add_observer(self, observer: Callable[[], None]) -> None:
+        """Calls `observer` once when the watch ends."""
+        self._observers.add(observer)
 
-    def tell_no_more(self, listener: Callable[[], None]) -> None:
-        """See Watch."""
-        self._listeners.discard(listener)
+    def remove_observer(self, observer: Callable[[], None]) -> None:
+        """Undoes `add_observer`."""
+        self._observers.discard(observer)
 
     def end(self) -> None:
-        """See Watch."""
+        """Ends the watch and calls its observers."""
         if self.quiet:
             self.quiet = False
-            self._leave()
-            listeners, self._listeners = self._listeners, set()
-            for listener in listeners:
-                listener()
+            self._stop()
+            observers, self._observers = self._observers, set()
+            for observer in observers:
+                observer()
 
     @abstractmethod
-    def _leave(self) -> None:
-        """Stand by no longer; called once."""
+    def _stop(self) -> None:
+        """Releases what the watch waits on; called once."""
 
 
-class JointWatch(StandingWatch):
-    """Over as soon as one of several is."""
+class JointWatch(BaseWatch):
+    """Ends as soon as one of several watches ends."""
 
     __slots__ = ("_watches",)
 
-    def __init__(self, watches: Sequence[Watch]) -> None:
+    def __init__(self, watches: Sequence[RecordsWatch]) -> None:
         super().__init__()
         self._watches = watches
         for watch in watches:
-            watch.tell(self.end)
+            watch.add_observer(self.end)
 
-    def _leave(self) -> None:
+    def _stop(self) -> None:
         for watch in self._watches:
-            watch.tell_no_more(self.end)
+            watch.remove_observer(self.end)
             watch.end()
 
 
-def _settle(changed: asyncio.Future[bool], outcome: bool) -> None:
+def _resolve(changed: asyncio.Future[bool], outcome: bool) -> None:
     if not changed.done():
         changed.set_result(outcome)

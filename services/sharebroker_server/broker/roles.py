@@ -28,7 +28,7 @@ from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
 from sharebroker_server.gateway.kafka.cluster_view.live_members import Announced
 from sharebroker_server.gateway.kafka.dispatch.call import Door
 from sharebroker_server.gateway.metrics import gateway_families
-from sharebroker_server.gateway.share.session_reaper import IdleSessions
+from sharebroker_server.gateway.share.session_reaper import SessionReaper
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
@@ -50,7 +50,6 @@ from sharebroker_server.share_partition_leader.leadership.leadership import Lead
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
-from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 
 
@@ -72,8 +71,7 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     cleanup.start()
     stack.push_async_callback(cleanup.stop)
     servicer = ShareCoordinator(host, config, exists, base.keys.log)
-    base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer)
-    base.persister.register_local(base.holder.member.owner, servicer)
+    base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
         Service(
             "sharebroker.share_coordinator.v1.ShareCoordinatorService",
@@ -99,8 +97,9 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
-    base.router.register_local(share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer)
-    base.router.register_share_calls(LocalShareCalls(leadership))
+    base.router.register_local(
+        share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer, servicer.calls
+    )
     return [
         Service(
             "sharebroker.share_partition_leader.v1.SharePartitionLeaderService",
@@ -145,8 +144,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     stack.push_async_callback(catalog_host.stop)
     cluster = Cluster(catalog_host, config, base.catalog)
     departures.start(cluster.name_cluster())
-    base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups)
-    base.router.register_members(groups)
+    base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
         await _transaction_coordinator(base, config, stack),
@@ -205,9 +203,9 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
         base.kafka.open(kafka, base.settings.config)
         base.watching.metrics.add(kafka.families)
         base.watching.metrics.add(base.kafka.families)
-    idle = IdleSessions(door)
-    idle.start()
-    stack.push_async_callback(idle.stop)
+    reaper = SessionReaper(door)
+    reaper.start()
+    stack.push_async_callback(reaper.stop)
     return [
         Service(
             "sharebroker.gateway.v1.ShareService",

@@ -1,4 +1,4 @@
-"""What every handler of this process shares."""
+"""What all handlers of a gateway share."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 
 class Gateway:
-    """Sessions, the ways to the other services, and work that nobody waits for.
+    """Share sessions, calls to the other services, and background work.
 
-    `config` is what this process was started with; what is in force now stands in the catalog.
+    `config` is this process's static config; the catalog has the effective config.
     """
 
     def __init__(self, router: Router, catalog: MetadataCache, config: BrokerConfig) -> None:
@@ -45,7 +45,7 @@ class Gateway:
         self._pending: set[asyncio.Future[Any]] = set()
 
     def topic(self, name: str, field: str = "topic") -> Topic:
-        """The topic of this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        """The topic with this name. Raises UNKNOWN_TOPIC_OR_PARTITION."""
         topic = self.catalog.topic(name)
         if topic is None:
             raise KafkaError(
@@ -55,22 +55,28 @@ class Gateway:
             )
         return topic
 
-    def partition_error(self, topic_id: str, partition: int) -> ErrorCode:
-        """NONE where the partition exists, else what Kafka answers for it."""
+    def partition_error(
+        self, topic_id: str, partition: int, serves: Callable[[str, int], bool] | None = None
+    ) -> ErrorCode:
+        """NONE if the partition exists and this broker `serves` it, else Kafka's error for it."""
         topic = self.catalog.topic_by_id(topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        return ErrorCode.NONE if 0 <= partition < topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= partition < topic.partitions:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if serves is not None and not serves(topic_id, partition):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
 
     def lock_timeout_ms(self, group_id: str) -> int:
-        """How long an acquisition lock of the group lasts."""
+        """The duration of an acquisition lock in this group."""
         return self.catalog.group_config(group_id).share_record_lock_duration_ms
 
     @contextmanager
-    def serving(self, cut: Callable[[BaseException], None]) -> Iterator[None]:
-        """Marks a stream as running: `stop` cuts it with an error, and waits until it has taken its leave."""
+    def serving(self, fail: Callable[[BaseException], None]) -> Iterator[None]:
+        """Registers a stream: `stop` calls `fail` with an error and waits until the stream has ended."""
         ended = asyncio.get_running_loop().create_future()
-        self._streams[ended] = cut
+        self._streams[ended] = fail
         self._pending.add(ended)
         try:
             yield
@@ -81,34 +87,36 @@ class Gateway:
 
     @property
     def streams(self) -> int:
-        """Streams of clients that are open."""
+        """The number of open client streams."""
         return len(self._streams)
 
-    def background(self, work: Coroutine[None, None, None], what: str) -> None:
-        """Run `work`; a refusal of another service is logged only."""
-        self.begin(_logged(work, what))
+    def background(self, work: Coroutine[None, None, None], event: str) -> None:
+        """Runs `work`; logs `event` if it raises a KafkaError."""
+        self.begin(_logged(work, event))
 
     def begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
-        """Run `work`; `stop` waits for it, whoever else does or does not."""
+        """Runs `work`; `stop` waits for it."""
         task = asyncio.create_task(work)
         self._pending.add(task)
         task.add_done_callback(self._pending.discard)
         return task
 
     async def stop(self) -> None:
-        """End the streams, while leaders and coordinators still hear of it, and what else is under way."""
+        """Ends the streams while leaders and coordinators still serve, then waits for background work."""
         stopping = KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "This gateway is stopping.", retry_after=0.1
         )
-        for cut in list(self._streams.values()):
-            cut(stopping)
+        for fail in list(self._streams.values()):
+            fail(stopping)
         deadline = Deadline(CLOSE_TIMEOUT)
-        while self._pending and deadline.left():
-            await asyncio.wait(self._pending, timeout=deadline.left(), return_when=asyncio.FIRST_COMPLETED)
+        while self._pending and deadline.remaining():
+            await asyncio.wait(
+                self._pending, timeout=deadline.remaining(), return_when=asyncio.FIRST_COMPLETED
+            )
 
 
-async def _logged(work: Coroutine[None, None, None], what: str) -> None:
+async def _logged(work: Coroutine[None, None, None], event: str) -> None:
     try:
         await work
     except KafkaError as error:
-        _log.info(what, error=str(error))
+        _log.info(event, error=str(error))

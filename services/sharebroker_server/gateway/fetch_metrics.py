@@ -1,4 +1,4 @@
-"""How share fetches fare at a gateway: those under way, those that ran out their wait, the others' time."""
+"""Counts share fetches: those in flight, those whose wait ended without records, the time of the others."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import Final
 from sharebroker_server.telemetry.metrics import Histogram
 
 _EARLY: Final = 0.001
-"""Seconds by which a timer may be early."""
+"""Seconds by which a timer may fire early."""
 
 
 class FetchCounts:
-    """Of ShareFetch requests that are served; idle Kafka clients are answered without that (see Quiet).
+    """ShareFetch requests that reach a handler; the response cache answers idle Kafka clients without one.
 
-    `seconds` is how long those took that got records.
+    `seconds` is the time of fetches that returned records.
     """
 
-    __slots__ = ("expired", "seconds", "under_way")
+    __slots__ = ("expired", "in_flight", "seconds")
 
     def __init__(self) -> None:
-        self.under_way = 0
+        self.in_flight = 0
         self.expired = 0
         self.seconds = Histogram()
 
-    def answered(self, found: bool, took: float, wait: float) -> None:
-        """A fetch that would wait for `wait` seconds took so many, and found records or not."""
+    def completed(self, found: bool, seconds: float, wait: float) -> None:
+        """Counts a fetch that took `seconds` of at most `wait` seconds."""
         if found:
-            self.seconds.add_seconds(took)
-        elif 0 < wait <= took + _EARLY:
+            self.seconds.add_seconds(seconds)
+        elif 0 < wait <= seconds + _EARLY:
             self.expired += 1

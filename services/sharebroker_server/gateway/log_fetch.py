@@ -1,4 +1,4 @@
-"""Fetch: record batches of partitions as they lie in their logs, without any group (Kafka: Fetch)."""
+"""Fetch: reads record batches of partitions without a group (Kafka: Fetch)."""
 
 from __future__ import annotations
 
@@ -17,21 +17,18 @@ from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
 
 if TYPE_CHECKING:
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
-    from sharebroker_server.cluster.router import Peer
+    from sharebroker_server.cluster.router import LeaderPeer
 
 Part = pb.FetchRequest.Partition
-Answer = pb.FetchResponse.Partition
+Result = pb.FetchResponse.Partition
 
 MOVED_PATIENCE: Final = 1.0
-"""Seconds for which a partition that moves is looked for, however short a fetch may wait for records."""
+"""Seconds for which the new leader of a partition is looked up, even if the fetch does not wait that long."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFetchLimits:
-    """As Kafka's Fetch has them; `max_wait` in seconds. `committed` is isolation level read_committed."""
+    """The limits of Kafka's Fetch; `max_wait` in seconds. `committed`: isolation level read_committed."""
 
     max_wait: float = 0.0
     min_bytes: int = 1
@@ -39,15 +36,15 @@ class LogFetchLimits:
     committed: bool = False
 
 
-async def fetch_log(gateway: Gateway, parts: Sequence[Part], limits: LogFetchLimits) -> list[Answer]:
-    """An answer for each part, in order: when there are `min_bytes`, or an error, or time is up."""
+async def fetch_log(gateway: Gateway, parts: Sequence[Part], limits: LogFetchLimits) -> list[Result]:
+    """One result per part, in order; complete with `min_bytes`, an error, or at the end of the wait."""
     fetch = _LogFetch(gateway, parts, limits)
     await fetch.run()
-    return fetch.answers
+    return fetch.results
 
 
 class _LogFetch:
-    """One fetch from all leaders there are."""
+    """One fetch from all leaders of its partitions."""
 
     def __init__(self, gateway: Gateway, parts: Sequence[Part], limits: LogFetchLimits) -> None:
         self._leaders = gateway.leaders
@@ -55,37 +52,37 @@ class _LogFetch:
         self._limits = limits
         self._deadline = Deadline(limits.max_wait)
         self._numbered = {id(part): index for index, part in enumerate(parts)}
-        self.answers = [failed(Answer, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)) for part in parts]
+        self.results = [failed(Result, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)) for part in parts]
 
     async def run(self) -> None:
-        """Waits with one leader; of several asks each what is there, and waits with all if that is little."""
-        # A partition that moves may have a new leader soon, also where the caller does not want to wait.
+        """A single leader does the long poll. Several are called without a wait first, then with one."""
+        # A partition that moves may soon have a new leader; look it up even if the caller does not wait.
         backoff = Backoff(Deadline(max(self._limits.max_wait, MOVED_PATIENCE)))
         while True:
             peers = await self._find()
-            wait = self._deadline.left() if len(peers) == 1 else 0.0
+            wait = self._deadline.remaining() if len(peers) == 1 else 0.0
             await asyncio.gather(*(self._ask(peer, parts, wait) for peer, parts in peers))
             if not self._moved() or not await backoff.pause():
                 break
-        if len(peers) > 1 and not self._enough() and self._deadline.left() > 0:
+        if len(peers) > 1 and not self._enough() and self._deadline.remaining() > 0:
             await self._wait(peers)
 
-    async def _find(self) -> list[tuple[Peer[Stub], list[Part]]]:
-        peers, lost = await self._leaders.by_leader(self._parts)
-        for part in lost:
-            self._note(part, failed(Answer, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)))
+    async def _find(self) -> list[tuple[LeaderPeer, list[Part]]]:
+        peers, unled = await self._leaders.by_leader(self._parts)
+        for part in unled:
+            self._set(part, failed(Result, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)))
         return peers
 
-    async def _wait(self, peers: Sequence[tuple[Peer[Stub], list[Part]]]) -> None:
-        """Until one of the leaders has something to say; the others are not listened to any longer."""
-        left = self._deadline.left()
-        waiting = [asyncio.ensure_future(self._ask(peer, parts, left)) for peer, parts in peers]
+    async def _wait(self, peers: Sequence[tuple[LeaderPeer, list[Part]]]) -> None:
+        """Waits for the first result of any leader and cancels the calls to the others."""
+        remaining = self._deadline.remaining()
+        waiting = [asyncio.ensure_future(self._ask(peer, parts, remaining)) for peer, parts in peers]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
             await end(waiting)
 
-    async def _ask(self, peer: Peer[Stub], parts: list[Part], wait: float) -> None:
+    async def _ask(self, peer: LeaderPeer, parts: list[Part], wait: float) -> None:
         limits = self._limits
         request = pb.FetchRequest(
             max_wait_ms=round(wait * 1000),
@@ -95,24 +92,24 @@ class _LogFetch:
             partitions=parts,
         )
         try:
-            answers = list((await peer.stub.Fetch(request, timeout=wait + REQUEST_TIMEOUT)).partitions)
+            results = list((await peer.stub.Fetch(request, timeout=wait + REQUEST_TIMEOUT)).partitions)
         except KafkaError as error:
-            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:  # the process is gone
+            if error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:  # the process died
                 error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-            answers = [failed(Answer, part, error) for part in parts]
-        for part, answer in zip(parts, answers, strict=True):
-            self._note(part, answer)
+            results = [failed(Result, part, error) for part in parts]
+        for part, result in zip(parts, results, strict=True):
+            self._set(part, result)
 
-    def _note(self, part: Part, answer: Answer) -> None:
-        self.answers[self._numbered[id(part)]] = answer
+    def _set(self, part: Part, result: Result) -> None:
+        self.results[self._numbered[id(part)]] = result
 
     def _moved(self) -> bool:
-        """Whether some partition is led elsewhere, or by nobody yet; it is looked for anew."""
-        gone = [part for part, answer in zip(self._parts, self.answers, strict=True) if moved(answer)]
-        for part in gone:
+        """Whether a partition has another leader or none; drops its cached leader."""
+        stale = [part for part, result in zip(self._parts, self.results, strict=True) if moved(result)]
+        for part in stale:
             self._leaders.forget(TopicIdPartition(part.topic_id, part.partition))
-        return bool(gone)
+        return bool(stale)
 
     def _enough(self) -> bool:
-        size = sum(len(answer.records) for answer in self.answers)
-        return size >= self._limits.min_bytes or any(answer.error_code for answer in self.answers)
+        size = sum(len(result.records) for result in self.results)
+        return size >= self._limits.min_bytes or any(result.error_code for result in self.results)

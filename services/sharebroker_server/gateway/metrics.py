@@ -1,4 +1,4 @@
-"""What a gateway tells of its clients (Kafka: ShareSessionCache, DelayedShareFetchMetrics)."""
+"""The metrics of a gateway (Kafka: ShareSessionCache, DelayedShareFetchMetrics)."""
 
 from __future__ import annotations
 
@@ -10,41 +10,39 @@ from sharebroker_server.telemetry.metrics import Family, counter, gauge, seconds
 
 
 def gateway_families(gateway: Gateway) -> Iterable[Family]:
-    """See Collector."""
+    """Yields the metric families of share sessions, share fetches and streams."""
     yield gauge("sharebroker_share_sessions", "Share sessions.", [((), len(gateway.sessions))])
     yield gauge(
         "sharebroker_share_session_partitions",
-        "Partitions of all share sessions together.",
+        "Partitions in all share sessions.",
         [((), gateway.sessions.partitions)],
     )
     yield counter(
         "sharebroker_share_session_evictions_total",
-        "Share sessions that no client ended: nobody used them, or their connection went.",
+        "Share sessions that were evicted: idle, or their connection closed.",
         [
             (("reason", "idle"), gateway.sessions.expired),
             (("reason", "disconnected"), gateway.sessions.disconnected),
         ],
     )
     yield from _fetches(gateway.fetches)
-    yield gauge(
-        "sharebroker_client_streams", "Streams of gRPC clients that are open.", [((), gateway.streams)]
-    )
+    yield gauge("sharebroker_client_streams", "Open streams of gRPC clients.", [((), gateway.streams)])
 
 
 def _fetches(counts: FetchCounts) -> Iterable[Family]:
     yield gauge(
         "sharebroker_share_fetches_under_way",
-        "ShareFetch requests that are served, nearly all of which wait for records.",
-        [((), counts.under_way)],
+        "ShareFetch requests in flight; nearly all of them wait for records.",
+        [((), counts.in_flight)],
     )
     yield counter(
         "sharebroker_share_fetch_expires_total",
-        "ShareFetch requests that were served and whose wait ran out without records.",
+        "ShareFetch requests whose wait ended without records.",
         [((), counts.expired)],
     )
     yield seconds_of(
         "sharebroker_share_fetch_acquire_seconds",
-        "Time that a ShareFetch which got records was served, its wait for them included.",
+        "Time of a ShareFetch that returned records, including its wait.",
         "",
         {"": counts.seconds},
     )

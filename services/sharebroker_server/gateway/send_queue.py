@@ -1,4 +1,4 @@
-"""What a stream is about to send."""
+"""The messages that wait to be sent on a client's stream."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Generic, TypeVar
 M = TypeVar("M")
 
 
-class Outbox(Generic[M]):
-    """A queue of at most `limit` messages that ends, or ends with an error. Senders wait for the client."""
+class SendQueue(Generic[M]):
+    """A queue of at most `limit` messages that ends, or ends with an error.
+
+    `put` waits for room, which passes the back-pressure of a slow client on.
+    """
 
     __slots__ = ("_queue",)
 
@@ -18,15 +21,15 @@ class Outbox(Generic[M]):
         self._queue: asyncio.Queue[M | BaseException | None] = asyncio.Queue(limit)
 
     async def put(self, message: M) -> None:
-        """Send a message; waits for room."""
+        """Adds a message; waits for room."""
         await self._queue.put(message)
 
     async def end(self) -> None:
-        """Nothing follows."""
+        """Ends the queue behind its messages."""
         await self._queue.put(None)
 
     def fail(self, error: BaseException) -> None:
-        """End at once with `error`; what was not sent yet is dropped."""
+        """Ends the queue at once with `error` and drops its messages."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(error)

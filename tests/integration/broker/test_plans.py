@@ -295,7 +295,7 @@ async def test_bad_plans_are_refused(client: Client) -> None:
     assert {name: (one.code, one.fields) for name, one in told.items()} == {
         name: (ErrorCode.INVALID_REQUEST, (name,)) for name in bad
     }
-    assert "not renewed" in (await refusal(driver.commit([(0, 0, 1)], RENEW))).text
+    assert "cannot be renewed" in (await refusal(driver.commit([(0, 0, 1)], RENEW))).text
     nameless = pb.OpenSessionRequest(group_id=driver.group_id)
     assert (await refusal(client.plans.OpenSession(nameless, timeout=TIMEOUT))).fields == ("session_id",)
 

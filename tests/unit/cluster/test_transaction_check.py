@@ -56,7 +56,7 @@ async def confirm(coordinator: Coordinator, claim: Claim, *settings: str) -> int
 
 
 @pytest.mark.parametrize("claim", [VERIFYING, ADDING])
-async def test_the_coordinator_is_told_who_writes_where(claim: Claim) -> None:
+async def test_confirm_sends_producer_and_partition(claim: Claim) -> None:
     coordinator = Coordinator()
     assert await confirm(coordinator, claim) == 12
     (asked,) = coordinator.asked
@@ -65,13 +65,13 @@ async def test_the_coordinator_is_told_who_writes_where(claim: Claim) -> None:
     assert [(part.topic_id, part.partition) for part in asked.partitions] == [("t", 4)]
 
 
-async def test_a_coordinator_that_moves_or_is_busy_is_asked_again() -> None:
+async def test_moved_or_busy_coordinator_is_retried() -> None:
     coordinator = Coordinator(ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS)
     await confirm(coordinator, ADDING)
     assert (len(coordinator.asked), coordinator.forgotten) == (3, 2)
 
 
-async def test_what_was_not_added_is_refused() -> None:
+async def test_partition_outside_the_transaction_is_rejected() -> None:
     with pytest.raises(KafkaError) as refused:
         await confirm(Coordinator(outcome=ErrorCode.TRANSACTION_ABORTABLE), VERIFYING)
     assert refused.value.code is ErrorCode.TRANSACTION_ABORTABLE
@@ -87,7 +87,7 @@ async def test_what_was_not_added_is_refused() -> None:
         (ADDING, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
-async def test_refusals_reach_the_producer_in_codes_it_knows(
+async def test_errors_are_mapped_to_codes_of_append(
     claim: Claim, refusal: ErrorCode, seen: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transaction_check, "TIMEOUT", 0.01)
@@ -96,7 +96,7 @@ async def test_refusals_reach_the_producer_in_codes_it_knows(
     assert refused.value.code is seen
 
 
-async def test_verifying_can_be_switched_off_adding_cannot() -> None:
+async def test_verification_can_be_disabled_but_adding_cannot() -> None:
     coordinator = Coordinator()
     off = "transaction.partition.verification.enable=false"
     assert await confirm(coordinator, VERIFYING, off) == -1

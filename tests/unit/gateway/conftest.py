@@ -44,7 +44,7 @@ class Gate:
         self.waiting -= 1
 
 
-class Bench:
+class Harness:
     """The gateway and what stands behind it. `leader` is in its process, others come with `remote_leader`."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
@@ -122,9 +122,9 @@ def _register_leader(fake: Leader, server: grpc.aio.Server) -> None:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
+async def harness() -> AsyncIterator[Harness]:
     """A gateway that serves."""
     async with AsyncExitStack() as stack:
-        bench = Bench(stack)
-        await bench.open()
-        yield bench
+        harness = Harness(stack)
+        await harness.open()
+        yield harness

@@ -10,10 +10,10 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
-from sharebroker_server.gateway.log_fetch import Answer, LogFetchLimits, Part, fetch_log
+from sharebroker_server.gateway.log_fetch import LogFetchLimits, Part, Result, fetch_log
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.testkit.waiting import eventually
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC, refusing
 
 
@@ -29,7 +29,7 @@ def having(records: bytes, high_watermark: int = 9) -> Any:
     def answer(request: leader.FetchRequest) -> leader.FetchResponse:
         return leader.FetchResponse(
             partitions=[
-                Answer(
+                Result(
                     topic_id=part.topic_id,
                     partition=part.partition,
                     records=records,
@@ -55,72 +55,72 @@ def waiting(released: asyncio.Event, then: bytes) -> Any:
     return answer
 
 
-async def test_one_leader_gets_all_and_waits_itself(bench: Bench) -> None:
-    bench.leader.answer = having(b"batch")
+async def test_single_leader_does_the_long_poll(harness: Harness) -> None:
+    harness.leader.answer = having(b"batch")
     limits = LogFetchLimits(max_wait=5.0, min_bytes=7, max_bytes=100, committed=True)
-    first, second = await fetch_log(bench.gateway, parts(3, 4), limits)
+    first, second = await fetch_log(harness.gateway, parts(3, 4), limits)
     assert (first.records, second.partition, second.high_watermark) == (b"batch", 1, 9)
-    (asked,) = bench.leader.of(leader.FetchRequest)
+    (asked,) = harness.leader.of(leader.FetchRequest)
     assert 4000 < asked.max_wait_ms <= 5000
     assert (asked.min_bytes, asked.max_bytes, asked.isolation_level) == (7, 100, 1)
     assert [part.fetch_offset for part in asked.partitions] == [3, 4]
 
 
-async def test_several_leaders_are_asked_at_once_and_that_may_be_enough(bench: Bench) -> None:
-    other = bench.local_leader(2, partition=1)
-    bench.leader.answer, other.answer = having(b""), having(b"batch")
-    answers = await fetch_log(bench.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0))
+async def test_several_leaders_are_called_without_a_wait_first(harness: Harness) -> None:
+    other = harness.local_leader(2, partition=1)
+    harness.leader.answer, other.answer = having(b""), having(b"batch")
+    answers = await fetch_log(harness.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0))
     assert [answer.records for answer in answers] == [b"", b"batch"]
-    assert [len(one.of(leader.FetchRequest)) for one in (bench.leader, other)] == [1, 1]
+    assert [len(one.of(leader.FetchRequest)) for one in (harness.leader, other)] == [1, 1]
 
 
-async def test_who_waits_with_several_leaders_hears_of_the_first(bench: Bench) -> None:
-    other = bench.local_leader(2, partition=1)
+async def test_first_of_several_leaders_ends_the_wait(harness: Harness) -> None:
+    other = harness.local_leader(2, partition=1)
     never, soon = asyncio.Event(), asyncio.Event()
-    bench.leader.answer, other.answer = waiting(never, b"x"), waiting(soon, b"batch")
-    fetching = asyncio.create_task(fetch_log(bench.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0)))
+    harness.leader.answer, other.answer = waiting(never, b"x"), waiting(soon, b"batch")
+    fetching = asyncio.create_task(fetch_log(harness.gateway, parts(0, 0), LogFetchLimits(max_wait=60.0)))
     await eventually(lambda: len(other.of(leader.FetchRequest)) == 2)
     soon.set()
     first, second = await fetching
     assert (first.records, first.high_watermark, second.records) == (b"", 9, b"batch")
 
 
-async def test_without_a_wait_several_leaders_are_asked_once(bench: Bench) -> None:
-    other = bench.local_leader(2, partition=1)
-    bench.leader.answer = other.answer = having(b"")
-    await fetch_log(bench.gateway, parts(0, 0), LogFetchLimits())
-    assert [len(one.of(leader.FetchRequest)) for one in (bench.leader, other)] == [1, 1]
+async def test_several_leaders_are_called_once_without_a_wait(harness: Harness) -> None:
+    other = harness.local_leader(2, partition=1)
+    harness.leader.answer = other.answer = having(b"")
+    await fetch_log(harness.gateway, parts(0, 0), LogFetchLimits())
+    assert [len(one.of(leader.FetchRequest)) for one in (harness.leader, other)] == [1, 1]
 
 
-async def test_a_fetch_follows_its_partition(bench: Bench) -> None:
-    bench.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+async def test_fetch_is_retried_at_the_new_leader(harness: Harness) -> None:
+    harness.leader.answer = refusing(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def settle(_: str) -> None:
-        bench.leader.answer = having(b"batch")
+        harness.leader.answer = having(b"batch")
 
-    bench.ownership.on_forget = settle
-    (answer,) = await fetch_log(bench.gateway, parts(0), LogFetchLimits())
+    harness.ownership.on_forget = settle
+    (answer,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
     assert (answer.error_code, answer.records) == (0, b"batch")
 
 
-async def test_what_nobody_leads_is_told_when_patience_ends(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+async def test_missing_leader_is_reported_at_the_end_of_the_wait(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sharebroker_server.gateway.log_fetch.MOVED_PATIENCE", 0.02)
-    bench.ownership.nobody = True
-    (answer,) = await fetch_log(bench.gateway, parts(0), LogFetchLimits())
+    harness.ownership.nobody = True
+    (answer,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
     assert ErrorCode(answer.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
 
 
-async def test_other_errors_are_told_at_once(bench: Bench) -> None:
+async def test_other_errors_are_returned_at_once(harness: Harness) -> None:
     def answer(request: leader.FetchRequest) -> leader.FetchResponse:
         response: leader.FetchResponse = having(b"")(request)
         response.partitions[0].error_code = wire(ErrorCode.OFFSET_OUT_OF_RANGE)
         return response
 
-    bench.leader.answer = answer
-    other = bench.local_leader(2, partition=1)
+    harness.leader.answer = answer
+    other = harness.local_leader(2, partition=1)
     other.answer = waiting(asyncio.Event(), b"")
-    first, second = await fetch_log(bench.gateway, parts(99, 0), LogFetchLimits(max_wait=60.0))
+    first, second = await fetch_log(harness.gateway, parts(99, 0), LogFetchLimits(max_wait=60.0))
     assert ErrorCode(first.error_code) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert not second.error_code

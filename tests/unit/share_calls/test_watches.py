@@ -1,94 +1,62 @@
-"""Watches by partitions of other processes, and of several."""
+"""Watches of partitions, alone and joined."""
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, cast
-
 import pytest
+from typing_extensions import override
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.messages import await_request, awaited
-from sharebroker_server.share_calls.remote import NOTICED, WATCHED, RemoteShareCalls, RemoteWatch
-from sharebroker_server.share_calls.watches import JointWatch
-from sharebroker_server.testkit.waiting import eventually
-
-PARTS = [TopicIdPartition("t", 1), TopicIdPartition("t", 2)]
+from sharebroker_server.share_calls.watches import BaseWatch, JointWatch
 
 
-class Leader:
-    """Answers what a test tells it to."""
+class Watch(BaseWatch):
+    """Counts how often it was stopped."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[pb.AwaitRecordsRequest, float]] = []
-        self.answers: asyncio.Queue[bool | KafkaError] = asyncio.Queue()
-        self.cut_off = 0
+        super().__init__()
+        self.stopped = 0
 
-    async def AwaitRecords(self, request: pb.AwaitRecordsRequest, timeout: float) -> pb.AwaitRecordsResponse:
-        self.asked.append((request, timeout))
-        try:
-            answer = await self.answers.get()
-        except asyncio.CancelledError:
-            self.cut_off += 1
-            raise
-        if isinstance(answer, KafkaError):
-            raise answer
-        return pb.AwaitRecordsResponse(changed=answer)
-
-    def watch(self) -> RemoteWatch:
-        return RemoteShareCalls(cast("Any", self)).watch("g", PARTS)
+    @override
+    def _stop(self) -> None:
+        self.stopped += 1
 
 
-async def test_a_leader_is_asked_again_while_it_has_nothing() -> None:
-    leader = Leader()
-    watch = leader.watch()
-    leader.answers.put_nowait(False)
-    await eventually(lambda: len(leader.asked) == 2)
-    assert watch.quiet
-    request, timeout = leader.asked[0]
-    assert (request.group_id, awaited(request), timeout) == ("g", PARTS, WATCHED + NOTICED)
-    assert request == await_request("g", PARTS, WATCHED)
-    leader.answers.put_nowait(True)
-    assert await watch.changes(10)
-    assert (watch.quiet, len(leader.asked), leader.cut_off) == (False, 2, 0)
+async def test_changes_returns_false_at_the_timeout() -> None:
+    watch = Watch()
+    assert not await watch.changes(0.0)
+    assert (watch.quiet, watch.stopped) == (True, 0)
 
 
-async def test_a_leader_that_is_gone_ends_it() -> None:
-    leader = Leader()
-    watch = leader.watch()
-    leader.answers.put_nowait(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    assert await watch.changes(10)
-
-
-async def test_a_watch_that_is_ended_asks_no_more() -> None:
-    leader = Leader()
-    watch = leader.watch()
-    await eventually(lambda: leader.asked)
+async def test_watch_stops_once_and_reports_changes_afterwards() -> None:
+    watch = Watch()
     watch.end()
     watch.end()
-    await eventually(lambda: leader.cut_off == 1)
+    assert (watch.quiet, watch.stopped) == (False, 1)
     assert await watch.changes(10)
+
+
+async def test_observers_are_called_once_unless_removed() -> None:
+    watch, calls = Watch(), []
+    observers = [lambda name=name: calls.append(name) for name in "ab"]
+    for observer in observers:
+        watch.add_observer(observer)
+    watch.remove_observer(observers[0])
+    watch.end()
+    watch.end()
+    assert calls == ["b"]
 
 
 @pytest.mark.parametrize("first", [0, 1])
-async def test_the_first_of_several_ends_them_all(first: int) -> None:
-    leaders = Leader(), Leader()
-    watches = [leader.watch() for leader in leaders]
+async def test_first_watch_that_ends_ends_the_joint_watch(first: int) -> None:
+    watches = [Watch(), Watch()]
     joint = JointWatch(watches)
-    await eventually(lambda: all(leader.asked for leader in leaders))
     assert not await joint.changes(0.0)
     assert joint.quiet
-    leaders[first].answers.put_nowait(True)
+    watches[first].end()
     assert await joint.changes(10)
-    assert not any(watch.quiet for watch in watches)
-    await eventually(lambda: leaders[1 - first].cut_off == 1)
+    assert [watch.stopped for watch in watches] == [1, 1]
 
 
-async def test_several_are_ended_together() -> None:
-    leaders = Leader(), Leader()
-    joint = JointWatch([leader.watch() for leader in leaders])
-    await eventually(lambda: all(leader.asked for leader in leaders))
-    joint.end()
-    await eventually(lambda: all(leader.cut_off == 1 for leader in leaders))
+async def test_end_of_a_joint_watch_ends_its_watches() -> None:
+    watches = [Watch(), Watch()]
+    JointWatch(watches).end()
+    assert [watch.quiet for watch in watches] == [False, False]

@@ -153,6 +153,7 @@ class _Coordinators:
 
     def __init__(self, servicer: ShareCoordinator) -> None:
         self._peer = Peer(ME, cast("Any", LocalStub(servicer)))
+        self._states = servicer
 
     def share_shard(self, group_id: str, topic_id: str, partition: int) -> int:
         return 0
@@ -160,8 +161,8 @@ class _Coordinators:
     async def share_coordinator(self, shard: int) -> Peer[Any]:
         return self._peer
 
-    def known_share_coordinator(self, shard: int) -> Member:
-        return ME
+    def local_states(self, shard: int) -> ShareCoordinator:
+        return self._states
 
     def forget_share_coordinator(self, shard: int) -> None:
         """There is no other."""
@@ -182,12 +183,12 @@ class World:
         coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
         settings = PersisterSettings(call_timeout=5.0)
         persister = DefaultPersister(_Coordinators(coordinator), settings)
-        persister.register_local(ME.owner, coordinator)
         self.persister = Faults(persister)
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
         self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
-        self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions))
+        servicer = SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions)
+        self.stub, self.local = LocalStub(servicer), servicer.calls
         self._codec = CatalogCodec()
 
     async def start(self) -> None:

@@ -35,7 +35,9 @@ async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
     """The cluster's id; a new cluster gets it within a moment. "" where it did not."""
     if not gateway.catalog.catalog.cluster_id:
         with suppress(KafkaError):
-            await gateway.catalog.wait_for(lambda c: bool(c.cluster_id), min(deadline.left(), NAMED_WITHIN))
+            await gateway.catalog.wait_for(
+                lambda c: bool(c.cluster_id), min(deadline.remaining(), NAMED_WITHIN)
+            )
     return gateway.catalog.catalog.cluster_id
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.cluster.router import GROUP_COORDINATOR
-from sharebroker_server.gateway.clients.deadline import Deadline, persist, raise_moved
+from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.partition_errors import refusal
 
@@ -47,7 +47,7 @@ async def list_groups(
         found = {group.group_id: group for answer in answers for group in answer.groups}
         return pb.ListGroupsResponse(groups=[found[group_id] for group_id in sorted(found)], shards=shards)
 
-    return await persist(attempt, lambda: None, deadline)
+    return await retry_until_found(attempt, lambda: None, deadline)
 
 
 async def describe_groups(

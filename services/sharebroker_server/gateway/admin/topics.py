@@ -108,6 +108,6 @@ async def _see(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline:
     Each follows the catalog by itself, so what is called next would else meet some that do not know yet.
     """
     with suppress(KafkaError):
-        await gateway.catalog.wait_for(done, min(deadline.left(), VISIBLE_WITHIN))
+        await gateway.catalog.wait_for(done, min(deadline.remaining(), VISIBLE_WITHIN))
         if len(gateway.router.members) > 1:
             await asyncio.sleep(OTHERS_SEE_WITHIN)

@@ -1,1 +1,1 @@
-"""Outbound calls: to leaders, to coordinators; who owns what is looked up, and asked again when it moved."""
+"""Outbound calls to leaders and coordinators: find the owner, call it, retry where it moved."""

@@ -1,4 +1,4 @@
-"""Calls to coordinators of groups, share state and transactions, and to the owner of the catalog."""
+"""Calls to the coordinators of groups, share state and transactions, and to the owner of the catalog."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from sharebroker_server.cluster.router import Router
-from sharebroker_server.gateway.clients.deadline import Deadline, persist
+from sharebroker_server.gateway.clients.deadline import Deadline, retry_until_found
 
 if TYPE_CHECKING:
     from sharebroker_protocol.cluster.v1.cluster_pb2_grpc import ClusterServiceAsyncStub
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Coordinators:
-    """Each call finds its owner and is repeated when it moved. `send` gets the stub and the seconds left."""
+    """Finds the owner for each call and retries if it moved. `send` gets the stub and a timeout."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
@@ -35,7 +35,7 @@ class Coordinators:
         send: Callable[[GroupCoordinatorServiceAsyncStub, float], Awaitable[T]],
         deadline: Deadline,
     ) -> T:
-        """Call the coordinator of a group. Raises KafkaError."""
+        """Calls the coordinator of a group. Raises KafkaError."""
         return await self.of_groups(self._router.group_shard(group_id), send, deadline)
 
     async def of_groups(
@@ -44,12 +44,14 @@ class Coordinators:
         send: Callable[[GroupCoordinatorServiceAsyncStub, float], Awaitable[T]],
         deadline: Deadline,
     ) -> T:
-        """Call the owner of a shard of groups. Raises KafkaError."""
+        """Calls the owner of a shard of groups. Raises KafkaError."""
 
-        async def attempt(left: float) -> T:
-            return await send(await self._router.group_coordinator(shard), left)
+        async def attempt(seconds: float) -> T:
+            return await send(await self._router.group_coordinator(shard), seconds)
 
-        return await persist(attempt, lambda: self._router.forget_group_coordinator(shard), deadline)
+        return await retry_until_found(
+            attempt, lambda: self._router.forget_group_coordinator(shard), deadline
+        )
 
     async def of_share_state(
         self,
@@ -57,12 +59,14 @@ class Coordinators:
         send: Callable[[ShareCoordinatorServiceAsyncStub, float], Awaitable[T]],
         deadline: Deadline,
     ) -> T:
-        """Call the owner of a shard of share state. Raises KafkaError."""
+        """Calls the owner of a shard of share state. Raises KafkaError."""
 
-        async def attempt(left: float) -> T:
-            return await send((await self._router.share_coordinator(shard)).stub, left)
+        async def attempt(seconds: float) -> T:
+            return await send((await self._router.share_coordinator(shard)).stub, seconds)
 
-        return await persist(attempt, lambda: self._router.forget_share_coordinator(shard), deadline)
+        return await retry_until_found(
+            attempt, lambda: self._router.forget_share_coordinator(shard), deadline
+        )
 
     async def of_transaction(
         self,
@@ -70,21 +74,21 @@ class Coordinators:
         send: Callable[[TransactionCoordinatorServiceAsyncStub, float], Awaitable[T]],
         deadline: Deadline,
     ) -> T:
-        """Call the coordinator of a transactional id. Raises KafkaError."""
+        """Calls the coordinator of a transactional id. Raises KafkaError."""
 
-        async def attempt(left: float) -> T:
-            return await send(await self._router.transaction_coordinator(transactional_id), left)
+        async def attempt(seconds: float) -> T:
+            return await send(await self._router.transaction_coordinator(transactional_id), seconds)
 
-        return await persist(
+        return await retry_until_found(
             attempt, lambda: self._router.forget_transaction_coordinator(transactional_id), deadline
         )
 
     async def of_catalog(
         self, send: Callable[[ClusterServiceAsyncStub, float], Awaitable[T]], deadline: Deadline
     ) -> T:
-        """Call the owner of the catalog. Raises KafkaError."""
+        """Calls the owner of the catalog. Raises KafkaError."""
 
-        async def attempt(left: float) -> T:
-            return await send(await self._router.catalog(), left)
+        async def attempt(seconds: float) -> T:
+            return await send(await self._router.catalog(), seconds)
 
-        return await persist(attempt, self._router.forget_catalog, deadline)
+        return await retry_until_found(attempt, self._router.forget_catalog, deadline)

@@ -1,4 +1,4 @@
-"""Time limits, and calls that are repeated within them."""
+"""Deadlines, and calls that are retried until a deadline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOVED_COORDINATOR: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""A coordinator is not there yet, or not there any more: asking again soon helps."""
+"""Errors of a coordinator that moved or is still loading: a retry soon may succeed."""
 
 _FIRST_DELAY: Final = 0.01
 _LONGEST_DELAY: Final = 0.5
@@ -37,12 +37,14 @@ class Deadline:
 
     @staticmethod
     def of(context: Any) -> Deadline:
-        """A little before the caller's deadline, so that it hears our error and not its own clock."""
-        left = context.time_remaining()
-        return Deadline(REQUEST_TIMEOUT if left is None else left - min(_RESERVE, left / 10))
+        """Slightly before the caller's deadline, so that the caller receives our error before its own."""
+        remaining = context.time_remaining()
+        if remaining is None:
+            return Deadline(REQUEST_TIMEOUT)
+        return Deadline(remaining - min(_RESERVE, remaining / 10))
 
-    def left(self) -> float:
-        """Seconds that remain, not below 0."""
+    def remaining(self) -> float:
+        """Seconds that remain, at least 0."""
         return max(0.0, self._at - monotonic())
 
 
@@ -56,25 +58,25 @@ class Backoff:
         self._pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
 
     async def pause(self) -> bool:
-        """Wait for a while; False, at once, when the deadline would pass."""
+        """Waits for the next pause; returns False at once if the deadline is sooner."""
         pause = next(self._pauses)
-        if self._deadline.left() <= pause:
+        if self._deadline.remaining() <= pause:
             return False
         await asyncio.sleep(pause)
         return True
 
 
-async def persist(
+async def retry_until_found(
     attempt: Callable[[float], Awaitable[T]], forget: Callable[[], None], deadline: Deadline
 ) -> T:
-    """Call `attempt(seconds left)` until it is not refused for want of the right coordinator.
+    """Calls `attempt(remaining seconds)` until it finds the coordinator; `forget` drops a stale one.
 
     Raises the KafkaError of the last attempt.
     """
     backoff = Backoff(deadline)
     while True:
         try:
-            return await attempt(deadline.left())
+            return await attempt(deadline.remaining())
         except KafkaError as error:
             if error.code not in MOVED_COORDINATOR:
                 raise
@@ -84,6 +86,6 @@ async def persist(
 
 
 def raise_moved(code: int, message: str) -> None:
-    """Raise an in-band error of a coordinator that moved, so that the call is repeated."""
+    """Raises the error of a response if the coordinator moved, so that `retry_until_found` retries."""
     if code in MOVED_COORDINATOR:
         raise KafkaError(ErrorCode(code), message)

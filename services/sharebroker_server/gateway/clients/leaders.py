@@ -1,26 +1,32 @@
-"""Calls to share-partition leaders: split by who leads what, repeated where a partition moved."""
+"""Calls to share-partition leaders: grouped by leader, retried where a partition moved.
+
+A share session binds its leaders when it opens: `Routes` maps each of its partitions to the leader that
+serves it, so that a request needs no look-up. A route is dropped when a result says that the partition moved,
+or when the call to the leader fails; the next request binds it again. Callers without a session pass no
+routes and use the router's cache of owners.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.cluster.router import Peer, Router
+from sharebroker_server.cluster.router import LeaderPeer, Router
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
-from sharebroker_server.rpc.partition_errors import refusal
 from sharebroker_server.rpc.remote import NOT_SENT
 from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
-    Acknowledged,
     AckPart,
-    SettleCall,
-    Settlement,
-    SettlePart,
-    ShareCalls,
-    Watch,
+    AckResult,
+    AppendCall,
+    AppendPart,
+    AppendResult,
+    ReconcileCall,
+    ReconcileResult,
+    RecordsWatch,
 )
 from sharebroker_server.share_calls.watches import JointWatch
 
@@ -36,189 +42,245 @@ MOVED_PARTITION: Final = frozenset(
         ErrorCode.FENCED_LEADER_EPOCH,
     }
 )
-"""The partition's leader changes: asking the new one helps."""
+"""Errors of a partition whose leader changes: a request to the new leader may succeed."""
+
+Routes = dict[TopicIdPartition, LeaderPeer]
 
 
-class Asked(Protocol):
-    """The part of a request that is about one partition."""
-
-    @property
-    def topic_id(self) -> str: ...  # noqa: D102 - as in the protos
-    @property
-    def partition(self) -> int: ...  # noqa: D102 - as in the protos
-
-
-class Answered(Protocol):
-    """The part of an answer that is about one partition."""
+class PartRequest(Protocol):
+    """The part of a request that concerns one partition."""
 
     @property
     def topic_id(self) -> str: ...  # noqa: D102 - as in the protos
     @property
     def partition(self) -> int: ...  # noqa: D102 - as in the protos
+
+
+class PartResult(PartRequest, Protocol):
+    """The part of a result that concerns one partition."""
+
     @property
     def error_code(self) -> Any: ...  # noqa: D102 - as in the protos
     @property
     def error_message(self) -> str: ...  # noqa: D102 - as in the protos
 
 
-A = TypeVar("A", bound=Asked)
-R = TypeVar("R", bound=Answered)
+A = TypeVar("A", bound=PartRequest)
+R = TypeVar("R", bound=PartResult)
 Send = Callable[["Stub", list[A], float], Awaitable[Iterable[R]]]
-"""Sends parts of a request to one leader, with the seconds left; the answers come in the same order."""
+"""Sends parts of a request to one leader within the given seconds; the results are in the same order."""
 
-_SendTo = Callable[["Peer[Stub]", list[A], float], Awaitable[Iterable[R]]]
+_SendTo = Callable[[LeaderPeer, list[A], float], Awaitable[Iterable[R]]]
 
 
 class Leaders:
-    """Each part of a request goes to its partition's leader, in one call for each leader."""
+    """Sends each part of a request to its partition's leader, in one call per leader."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def each(
-        self, asked: Sequence[A], send: Send[A, R], answer: Callable[..., R], deadline: Deadline
-    ) -> list[R]:
-        """The answer for each part, in order; `answer` makes one for a part that could not be asked."""
+    def each(
+        self, parts: Sequence[A], send: Send[A, R], make: Callable[..., R], deadline: Deadline
+    ) -> Coroutine[Any, Any, list[R]]:
+        """One result per part, in order; `make` creates the result of a part that could not be sent."""
+        return self._each(parts, lambda peer, sent, seconds: send(peer.stub, sent, seconds), make, deadline)
 
-        async def send_to(peer: Peer[Stub], parts: list[A], left: float) -> Iterable[R]:
-            return await send(peer.stub, parts, left)
+    def acknowledge(
+        self, call: AcknowledgeCall, deadline: Deadline, routes: Routes | None = None
+    ) -> Coroutine[Any, Any, list[AckResult]]:
+        """One result per part of the call, in order."""
 
-        return await self._each(asked, send_to, answer, deadline)
+        def send(peer: LeaderPeer, parts: list[AckPart], seconds: float) -> Awaitable[Iterable[AckResult]]:
+            return peer.calls.acknowledge(call._replace(parts=parts), seconds)
 
-    async def _each(
-        self, asked: Sequence[A], send: _SendTo[A, R], answer: Callable[..., R], deadline: Deadline
-    ) -> list[R]:
-        answers = await self._round(asked, send, answer, deadline)
-        backoff = Backoff(deadline)
-        while again := [index for index, one in enumerate(answers) if moved(one)]:
-            parts = [asked[index] for index in again]
-            for part in parts:
-                self._router.forget_leader(part.topic_id, part.partition)
-            if not await backoff.pause():
-                break
-            for index, one in zip(again, await self._round(parts, send, answer, deadline), strict=True):
-                answers[index] = one
-        return answers
+        return self._each(call.parts, send, AckResult, deadline, routes)
 
-    async def acknowledge(self, call: AcknowledgeCall, deadline: Deadline) -> list[Acknowledged]:
-        """What became of each part of a call, in order."""
+    def reconcile(self, call: ReconcileCall, timeout: float) -> Coroutine[Any, Any, list[ReconcileResult]]:
+        """One result per part of the call, in order. Sent once: the caller retries."""
 
-        async def send(peer: Peer[Stub], parts: list[AckPart], left: float) -> Iterable[Acknowledged]:
-            return await self._router.share_calls(peer).acknowledge(call._replace(parts=parts), left)
+        def send(peer: LeaderPeer, parts: list[AckPart], _: float) -> Awaitable[Iterable[ReconcileResult]]:
+            return peer.calls.reconcile(call._replace(parts=parts), timeout)
 
-        return await self._each(call.parts, send, Acknowledged, deadline)
+        return self._each(call.parts, send, ReconcileResult, Deadline(0))
 
-    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
-        """What became of each part of a call, in order. Asked once: who repeats it has to say so."""
+    def append(self, call: AppendCall, deadline: Deadline) -> Coroutine[Any, Any, list[AppendResult]]:
+        """One result per part of the call, in order."""
 
-        async def send(peer: Peer[Stub], parts: list[SettlePart], _: float) -> Iterable[Settlement]:
-            return await self._router.share_calls(peer).settle(call._replace(parts=parts), timeout)
+        def send(
+            peer: LeaderPeer, parts: list[AppendPart], seconds: float
+        ) -> Awaitable[Iterable[AppendResult]]:
+            return peer.calls.append(call._replace(parts=parts), seconds)
 
-        return await self._each(call.parts, send, Settlement, Deadline(0))
+        return self._each(call.parts, send, AppendResult, deadline)
 
-    def share_calls(self, peer: Peer[Stub]) -> ShareCalls:
-        """How to fetch from a leader."""
-        return self._router.share_calls(peer)
-
-    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch | None:
-        """A watch by partitions without records; None where somebody has some, or leads what nobody knows."""
-        leaders: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RecordsWatch | None:
+        """A watch of partitions without records; None if some have records, or a leader is not known."""
+        leaders: dict[str, tuple[LeaderPeer, list[TopicIdPartition]]] = {}
         for partition in partitions:
             peer = self._router.known_leader(*partition)
             if peer is None:
                 return None
             leaders.setdefault(peer.member.owner, (peer, []))[1].append(partition)
-        watches: list[Watch] = []
-        for peer, some in leaders.values():
-            watch = self._router.share_calls(peer).watch(group_id, some)
+        watches: list[RecordsWatch] = []
+        for peer, led in leaders.values():
+            watch = peer.calls.watch(group_id, led)
             if watch is None:
-                for other in watches:
-                    other.end()
+                for started in watches:
+                    started.end()
                 return None
             watches.append(watch)
         return watches[0] if len(watches) == 1 else JointWatch(watches) if watches else None
 
-    async def by_leader(self, parts: Iterable[A]) -> tuple[list[tuple[Peer[Stub], list[A]]], list[A]]:
-        """Parts by the process that leads them, and those that nobody can lead at the moment."""
-        peers: dict[str, tuple[Peer[Stub], list[A]]] = {}
-        lost = []
+    async def by_leader(
+        self, parts: Iterable[A], routes: Routes | None = None
+    ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
+        """Parts by leader, and the parts without one. Binds missing `routes`."""
         parts = list(parts)
-        for part, peer in zip(parts, await self._peers(parts), strict=True):
-            if peer is None:
-                lost.append(part)
-            elif (found := peers.get(peer.member.owner)) is not None:
-                found[1].append(part)
-            else:
-                peers[peer.member.owner] = (peer, [part])
-        return list(peers.values()), lost
+        groups, unrouted = self._by_known_leader(parts, routes)
+        if not unrouted:
+            return groups, unrouted
+        found = dict(zip(map(id, unrouted), await asyncio.gather(*map(self._look_up, unrouted)), strict=True))
+        unled = [part for part in unrouted if found[id(part)] is None]
+        for part in unrouted:
+            peer = found[id(part)]
+            if peer is not None and routes is not None:
+                routes[TopicIdPartition(part.topic_id, part.partition)] = peer
+        peers: dict[str, tuple[LeaderPeer, list[A]]] = {peer.member.owner: (peer, []) for peer, _ in groups}
+        owners = {id(part): peer for peer, led in groups for part in led} | found
+        for part in parts:
+            peer = owners[id(part)]
+            if peer is not None:
+                peers.setdefault(peer.member.owner, (peer, []))[1].append(part)
+        return list(peers.values()), unled
 
-    def forget(self, partition: TopicIdPartition) -> None:
-        """Look the leader up anew."""
+    def forget(self, partition: TopicIdPartition, routes: Routes | None = None) -> None:
+        """Looks up the leader again at the next request."""
         self._router.forget_leader(*partition)
+        if routes is not None:
+            routes.pop(partition, None)
 
-    async def _peers(self, parts: Sequence[Asked]) -> list[Peer[Stub] | None]:
-        found = [self._router.known_leader(part.topic_id, part.partition) for part in parts]
-        unknown = [index for index, peer in enumerate(found) if peer is None]
-        if unknown:
-            looked_up = await asyncio.gather(*(self._peer(parts[index]) for index in unknown))
-            for index, peer in zip(unknown, looked_up, strict=True):
-                found[index] = peer
-        return found
+    def _by_known_leader(
+        self, parts: Sequence[A], routes: Routes | None
+    ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
+        groups: dict[str, tuple[LeaderPeer, list[A]]] = {}
+        unrouted = []
+        for part in parts:
+            key = TopicIdPartition(part.topic_id, part.partition)
+            peer = None if routes is None else routes.get(key)
+            if peer is None:
+                peer = self._router.known_leader(*key)
+                if peer is None:
+                    unrouted.append(part)
+                    continue
+                if routes is not None:
+                    routes[key] = peer
+            group = groups.get(peer.member.owner)
+            if group is None:
+                groups[peer.member.owner] = (peer, [part])
+            else:
+                group[1].append(part)
+        return list(groups.values()), unrouted
 
-    async def _peer(self, part: Asked) -> Peer[Stub] | None:
+    async def _look_up(self, part: PartRequest) -> LeaderPeer | None:
         try:
             return await self._router.leader(part.topic_id, part.partition)
         except KafkaError:
             return None
 
-    async def _round(
-        self, asked: Sequence[A], send: _SendTo[A, R], answer: Callable[..., R], deadline: Deadline
-    ) -> list[R]:
-        peers, lost = await self.by_leader(asked)
-        if len(peers) == 1 and not lost:
-            return await self._ask(*peers[0], send, answer, deadline)
-        nobody = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-        answers = {id(part): failed(answer, part, nobody) for part in lost}
-        sent = (self._ask(peer, parts, send, answer, deadline) for peer, parts in peers)
-        for (_, parts), results in zip(peers, await asyncio.gather(*sent), strict=True):
-            answers.update((id(part), result) for part, result in zip(parts, results, strict=True))
-        return [answers[id(part)] for part in asked]
-
-    async def _ask(
+    async def _each(
         self,
-        peer: Peer[Stub],
+        parts: Sequence[A],
+        send: _SendTo[A, R],
+        make: Callable[..., R],
+        deadline: Deadline,
+        routes: Routes | None = None,
+    ) -> list[R]:
+        """Sends the parts, and again those that moved, until the deadline."""
+        pending = parts = list(parts)  # results are found by the identity of their parts
+        results: dict[int, R] = {}
+        backoff: Backoff | None = None
+        while pending:
+            groups, unled = self._by_known_leader(pending, routes)
+            if unled:
+                groups, unled = await self.by_leader(pending, routes)
+            if len(groups) == 1:  # the usual case, without a task and with one stack frame less
+                ((peer, sent),) = groups
+                try:
+                    replies = [list(await send(peer, sent, deadline.remaining()))]
+                except KafkaError as error:
+                    replies = [self._failed(peer, sent, make, error, routes)]
+            else:
+                replies = await asyncio.gather(
+                    *(self._send(peer, sent, send, make, deadline, routes) for peer, sent in groups)
+                )
+            for (_, sent), received in zip(groups, replies, strict=True):
+                results.update((id(part), result) for part, result in zip(sent, received, strict=True))
+            for part in unled:
+                results[id(part)] = failed(make, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
+            pending = [part for part in pending if results[id(part)].error_code in MOVED_PARTITION]
+            for part in pending:
+                self.forget(TopicIdPartition(part.topic_id, part.partition), routes)
+            if pending:
+                backoff = backoff or Backoff(deadline)
+                if not await backoff.pause():
+                    break
+        return [results[id(part)] for part in parts]
+
+    async def _send(
+        self,
+        peer: LeaderPeer,
         parts: list[A],
         send: _SendTo[A, R],
-        answer: Callable[..., R],
+        make: Callable[..., R],
         deadline: Deadline,
+        routes: Routes | None,
     ) -> list[R]:
         try:
-            return list(await send(peer, parts, deadline.left()))
+            return list(await send(peer, parts, deadline.remaining()))
         except KafkaError as error:
-            if NOT_SENT in error.metadata:
-                error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)
-            elif error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                error = unreachable(peer)
-            return [failed(answer, part, error) for part in parts]
+            return self._failed(peer, parts, make, error, routes)
+
+    def _failed(
+        self,
+        peer: LeaderPeer,
+        parts: list[A],
+        make: Callable[..., R],
+        error: KafkaError,
+        routes: Routes | None,
+    ) -> list[R]:
+        unbind(routes, parts)
+        if NOT_SENT in error.metadata:
+            error = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message)
+        elif error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            error = unreachable(peer)
+        return [failed(make, part, error) for part in parts]
 
 
-def moved(answer: Answered) -> bool:
-    """Whether the partition is led elsewhere, or by nobody yet."""
-    return answer.error_code in MOVED_PARTITION
+def unbind(routes: Routes | None, parts: Iterable[PartRequest]) -> None:
+    """Drops the routes of parts whose leader failed."""
+    if routes:
+        for part in parts:
+            routes.pop(TopicIdPartition(part.topic_id, part.partition), None)
 
 
-def unreachable(peer: Peer[Any]) -> KafkaError:
-    """What a call comes to whose leader went away; what was asked may or may not have happened."""
+def moved(result: PartResult) -> bool:
+    """Whether another process leads the partition, or none does yet."""
+    return result.error_code in MOVED_PARTITION
+
+
+def unreachable(peer: LeaderPeer) -> KafkaError:
+    """The error of a call with unknown outcome: its leader failed after the request was sent."""
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT,
-        f"The leader at {peer.member.address} did not answer; it may or may not have done what was asked.",
+        f"The leader at {peer.member.address} did not respond; it may or may not have applied the request.",
     )
 
 
-def failed(answer: Callable[..., R], part: Asked, error: KafkaError) -> R:
-    """An answer that is an error alone."""
-    return answer(
+def failed(make: Callable[..., R], part: PartRequest, error: KafkaError) -> R:
+    """The result of a part that failed."""
+    return make(
         topic_id=part.topic_id,
         partition=part.partition,
-        **refusal(error),
+        error_code=error.code,
+        error_message=error.message,
     )

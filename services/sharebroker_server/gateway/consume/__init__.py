@@ -1,1 +1,1 @@
-"""Consume streams and their unary counterparts, Acquire and Acknowledge."""
+"""Consume streams, and their unary counterparts Acquire and Acknowledge."""

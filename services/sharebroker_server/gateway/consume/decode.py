@@ -1,4 +1,4 @@
-"""Single records for clients that do not read record batches themselves."""
+"""Decodes record batches to single records, for clients that do not decode them."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ from sharebroker_protocol.model import AcquiredRange
 from sharebroker_protocol.records import record as records
 from sharebroker_protocol.records.decode import Unreadable, decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Record
-from sharebroker_server.share_calls.values import Acquisition
+from sharebroker_server.share_calls.values import AcquireResult
 
 OWN_ID: Final = 2**64 - 1
-"""Of acknowledgements that the gateway makes itself, for offsets without a readable record."""
+"""Id of acknowledgements that the gateway sends for offsets without a readable record."""
 
-
-# Records that leave as messages are never acknowledged as objects.
+# A record that leaves as a message is not acknowledged through its object.
 _NO_SINK: Final = cast("AcknowledgementSink", None)
 
 
 def decoded(
-    source: Acquisition, topic: str, *, as_text: bool
+    source: AcquireResult, topic: str, *, as_text: bool
 ) -> tuple[list[pb.ShareRecord], list[delivery.Acknowledgement]]:
-    """The records, and the acknowledgements of acquired offsets that gave none."""
+    """The records, and acknowledgements of the acquired offsets without a readable record."""
     runs = [_acquired(source, topic, run) for run in source.acquired]
     found = decode(source.records, runs)
     return (
@@ -32,7 +31,7 @@ def decoded(
     )
 
 
-def _acquired(source: Acquisition, topic: str, run: AcquiredRange) -> records.Acquisition:
+def _acquired(source: AcquireResult, topic: str, run: AcquiredRange) -> records.Acquisition:
     acquisition = records.Acquisition(
         (source.topic_id, topic), source.partition, (run.first, run.last), _NO_SINK
     )

@@ -1,4 +1,4 @@
-"""Keeps the member of a Consume stream in its group: sends the heartbeats that its client would."""
+"""Sends the heartbeats of a Consume stream's member in place of its client."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who joins: the client's name and host are what `describe` shows. `stream_id` is one stream's own.
+    """Identifies a member; describe commands show `client_id` and `client_host`.
 
-    That it ended may be found out late, when the member has another stream at some other gateway.
+    `stream_id` is unique to one stream: its end may be detected late, when the member already has another
+    stream at another gateway.
     """
 
     key: SessionKey
@@ -38,7 +39,7 @@ class Identity:
 
 
 class StreamMember:
-    """A member; `assigned(epoch, partitions)` is called after joining and whenever the assignment changed."""
+    """A member. Calls `assigned(epoch, partitions)` after it joined and when the assignment changes."""
 
     def __init__(
         self,
@@ -52,48 +53,48 @@ class StreamMember:
         self._assigned = assigned
         self._machine = Membership(MembershipSettings(rack_id=identity.rack_id))
         self._machine.subscribe(topics)
-        self._told: frozenset[TopicIdPartition] | None = None
+        self._reported: frozenset[TopicIdPartition] | None = None
 
     async def run(self) -> None:
-        """Heartbeat until cancelled. Raises the KafkaError that ends the membership."""
+        """Sends heartbeats until cancelled. Raises the KafkaError that ends the membership."""
         clock = asyncio.get_running_loop().time
         while True:
             due = self._machine.next_deadline()
             await asyncio.sleep(max(0.0, (due or 0.0) - clock()))
             request = self._machine.heartbeat(clock())
             if request is not None:
-                await self._beat(request, clock)
+                await self._heartbeat(request, clock)
 
     async def leave(self) -> None:
-        """Say good-bye; the group may have forgotten the member already."""
+        """Leaves the group; ignores that the group has removed the member already."""
         try:
             await heartbeat(self._coordinators, self._identity, HeartbeatRequest(LEAVE_EPOCH), 5.0)
         except KafkaError as error:
             if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND):
                 raise
 
-    async def _beat(self, request: HeartbeatRequest, clock: Callable[[], float]) -> None:
+    async def _heartbeat(self, request: HeartbeatRequest, clock: Callable[[], float]) -> None:
         try:
-            answer = await heartbeat(self._coordinators, self._identity, request, REQUEST_TIMEOUT)
+            response = await heartbeat(self._coordinators, self._identity, request, REQUEST_TIMEOUT)
         except KafkaError as error:
             self._machine.failed(error, clock())
             if self._machine.error is not None or self._machine.take_report() is not None:
                 raise
         else:
-            self._machine.answered(answer, clock())
-            self._tell()
+            self._machine.answered(response, clock())
+            self._report_assignment()
 
-    def _tell(self) -> None:
+    def _report_assignment(self) -> None:
         assigned = self._machine.assigned
-        if assigned != self._told:
-            self._told = assigned
+        if assigned != self._reported:
+            self._reported = assigned
             self._assigned(self._machine.member_epoch, assigned)
 
 
 async def heartbeat(
     coordinators: Coordinators, identity: Identity, request: HeartbeatRequest, timeout: float
 ) -> HeartbeatResponse:
-    """Send one heartbeat to the group's coordinator. Raises KafkaError."""
+    """Sends one heartbeat to the group's coordinator. Raises KafkaError."""
     topics = None if request.topics is None else pb.TopicNames(names=sorted(request.topics))
     message = pb.ShareGroupHeartbeatRequest(
         group_id=identity.key.group_id,
@@ -105,26 +106,26 @@ async def heartbeat(
         client_host=identity.client_host,
         stream_id=identity.stream_id,
     )
-    return _answer(await send_heartbeat(coordinators, message, Deadline(timeout)))
+    return _response(await send_heartbeat(coordinators, message, Deadline(timeout)))
 
 
 async def send_heartbeat(
     coordinators: Coordinators, message: pb.ShareGroupHeartbeatRequest, deadline: Deadline
 ) -> pb.ShareGroupHeartbeatResponse:
-    """Pass a heartbeat on to the group's coordinator. Raises KafkaError, also for one that stands in band."""
+    """Forwards a heartbeat to the group's coordinator. Raises KafkaError, also for its error code."""
 
-    async def send(stub: Stub, left: float) -> pb.ShareGroupHeartbeatResponse:
-        answer = await stub.ShareGroupHeartbeat(message, timeout=left)
-        raise_moved(answer.error_code, answer.error_message)
-        return answer
+    async def send(stub: Stub, seconds: float) -> pb.ShareGroupHeartbeatResponse:
+        response = await stub.ShareGroupHeartbeat(message, timeout=seconds)
+        raise_moved(response.error_code, response.error_message)
+        return response
 
-    answer = await coordinators.of_group(message.group_id, send, deadline)
-    if answer.error_code:
-        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
-    return answer
+    response = await coordinators.of_group(message.group_id, send, deadline)
+    if response.error_code:
+        raise KafkaError(ErrorCode(response.error_code), response.error_message)
+    return response
 
 
-def _answer(message: pb.ShareGroupHeartbeatResponse) -> HeartbeatResponse:
+def _response(message: pb.ShareGroupHeartbeatResponse) -> HeartbeatResponse:
     assignment = None
     if message.HasField("assignment"):
         assignment = frozenset(

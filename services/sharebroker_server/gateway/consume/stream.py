@@ -1,4 +1,4 @@
-"""A Consume stream: what the client and the group say; `Deliveries` does what the leaders say."""
+"""A Consume stream: the messages of the client and the membership; `LeaderFanIn` serves the leaders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import Topi
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio.tasks import Tasks
 from sharebroker_server.catalog.names import check_group_id
-from sharebroker_server.gateway.consume.leader_fan_in import Deliveries
+from sharebroker_server.gateway.consume.leader_fan_in import LeaderFanIn
 from sharebroker_server.gateway.consume.membership import Identity, StreamMember
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import (
@@ -29,7 +29,7 @@ _MOST: Final = 2**31 - 1
 async def consume(
     gateway: Gateway, requests: AsyncIterator[pb.ConsumeRequest], client_host: str
 ) -> AsyncGenerator[pb.ConsumeResponse, None]:
-    """Serve a Consume stream until the client's side ends. Raises KafkaError."""
+    """Serves a Consume stream until the client half-closes it. Raises KafkaError."""
     first = await anext(requests, pb.ConsumeRequest())
     check_first(first)
     stream = ConsumeStream(gateway, first.subscribe, client_host)
@@ -43,7 +43,7 @@ async def consume(
 
 
 def check_first(first: pb.ConsumeRequest) -> None:
-    """Raises INVALID_REQUEST or INVALID_TOPIC_EXCEPTION unless the message opens a stream."""
+    """Raises INVALID_REQUEST or INVALID_TOPIC_EXCEPTION if the message cannot open a stream."""
     if not first.HasField("subscribe"):
         raise refused("subscribe", "The first message of a Consume stream must subscribe.")
     subscribe = first.subscribe
@@ -58,57 +58,58 @@ def check_first(first: pb.ConsumeRequest) -> None:
 
 
 class ConsumeStream:
-    """One consumer. With topics the gateway runs its membership, else the client sends its assignment."""
+    """One consumer. With topics the gateway runs the membership, else the client sends its assignment."""
 
     def __init__(self, gateway: Gateway, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> None:
         self._gateway = gateway
         self._key = SessionKey(subscribe.group_id, subscribe.member_id or str(uuid4()))
         self._granted = 0
         self._tasks = Tasks(self.fail)
-        self._deliveries = Deliveries(gateway, subscribe, self._key.member_id, self._tasks)
+        self._fan_in = LeaderFanIn(gateway, subscribe, self._key.member_id, self._tasks)
         self._member = self._membership(subscribe, client_host) if subscribe.topics else None
 
     def start(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
-        """Begin to serve."""
+        """Starts the tasks of the stream."""
         if self._member is None:
-            self._tell(0, frozenset())
+            self._put_subscribed(0, frozenset())
         else:
             self._tasks.spawn(self._member.run())
         self._tasks.spawn(self._read(first, requests))
 
     def responses(self) -> AsyncIterator[pb.ConsumeResponse]:
         """The messages to the client. Raises the KafkaError that ends the stream."""
-        return aiter(self._deliveries.outbox)
+        return aiter(self._fan_in.queue)
 
     def fail(self, error: BaseException) -> None:
-        """End the stream with an error."""
-        self._deliveries.outbox.fail(error)
+        """Ends the stream with an error."""
+        self._fan_in.queue.fail(error)
 
     async def stop(self) -> None:
-        """End every task; leaders release what the member holds, then it leaves its group."""
+        """Ends all tasks: leaders release the member's records, then it leaves its group."""
         await self._tasks.stop()
+        self._fan_in.close()
         if self._member is not None:
-            self._gateway.background(self._member.leave(), "a member could not leave its group")
+            self._gateway.background(self._member.leave(), "member leave failed")
 
     async def _read(self, first: pb.ConsumeRequest, requests: AsyncIterator[pb.ConsumeRequest]) -> None:
-        await self._take(first)
+        await self._handle(first)
         async for request in requests:
             if request.HasField("subscribe"):
                 raise refused("subscribe", "A Consume stream subscribes once, in its first message.")
-            await self._take(request)
-        await self._deliveries.finish()
+            await self._handle(request)
+        await self._fan_in.finish()
 
-    async def _take(self, request: pb.ConsumeRequest) -> None:
+    async def _handle(self, request: pb.ConsumeRequest) -> None:
         self._granted += request.credit
         if self._granted < 0:
-            raise refused("credit", "No more credit can be taken back than was granted.")
-        check_bounds("credit", self._deliveries.outstanding + request.credit, -_MOST, _MOST)
+            raise refused("credit", "The credit that is withdrawn exceeds the credit that was granted.")
+        check_bounds("credit", self._fan_in.outstanding + request.credit, -_MOST, _MOST)
         if request.HasField("assignment"):
             if self._member is not None:
-                raise refused("assignment", "The gateway runs this membership and gets the assignment.")
+                raise refused("assignment", "The gateway runs this membership and receives the assignment.")
             parts = request.assignment.partitions
-            self._deliveries.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
-        await self._deliveries.take(request)
+            self._fan_in.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
+        await self._fan_in.forward(request)
 
     def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
         rack_id = subscribe.rack_id if subscribe.HasField("rack_id") else None
@@ -117,10 +118,10 @@ class ConsumeStream:
         return StreamMember(self._gateway.coordinators, identity, topics, self._assigned_by_group)
 
     def _assigned_by_group(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
-        self._deliveries.assign(partitions)
-        self._tell(epoch, partitions)
+        self._fan_in.assign(partitions)
+        self._put_subscribed(epoch, partitions)
 
-    def _tell(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
+    def _put_subscribed(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic_id, partition in sorted(partitions):
             topics.setdefault(topic_id, []).append(partition)
@@ -130,7 +131,7 @@ class ConsumeStream:
             assignment=[self._topic_partitions(topic_id, parts) for topic_id, parts in topics.items()],
             acquisition_lock_timeout_ms=self._gateway.lock_timeout_ms(self._key.group_id),
         )
-        self._tasks.spawn(self._deliveries.outbox.put(pb.ConsumeResponse(subscribed=subscribed)))
+        self._tasks.spawn(self._fan_in.queue.put(pb.ConsumeResponse(subscribed=subscribed)))
 
     def _topic_partitions(self, topic_id: str, partitions: list[int]) -> TopicPartitions:
         topic = self._gateway.catalog.topic_by_id(topic_id)

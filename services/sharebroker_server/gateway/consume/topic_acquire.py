@@ -1,4 +1,4 @@
-"""Acquiring from topics for members without a membership, whatever partition has records."""
+"""Acquires from topics for members without a membership, from any partition that has records."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
-from sharebroker_server.gateway.consume.state_initializer import Initialisation
+from sharebroker_server.gateway.consume.state_initializer import StateInitializer
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.gateway.share.multi_leader_fetch import MemberFetch
-from sharebroker_server.share_calls.values import AcquireCall, Acquisition
+from sharebroker_server.gateway.share.multi_leader_fetch import MultiLeaderFetch
+from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
 
-_PATIENCE: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
+"""Seconds beyond its wait for which an acquisition is retried."""
+
 NO_STATE: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""The state may be gone; any other error says nothing about it."""
+"""Errors after which the share state may have to be initialised again."""
 
-Wish = Sequence[tuple[Topic, Sequence[int]]]
-"""Topics, and those of their partitions that are asked; none: all."""
+TopicFilter = Sequence[tuple[Topic, Sequence[int]]]
+"""Topics, each with the partitions to use; none means all."""
 
 
-class Wanted(NamedTuple):
-    """At most how many records, and how long to wait for a first one (seconds)."""
+class AcquireLimits(NamedTuple):
+    """The largest number of records, and the longest wait for the first one (seconds)."""
 
     max_records: int
     max_wait: float
@@ -38,74 +40,70 @@ class TopicAcquire:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._initialisation = Initialisation(gateway)
+        self._initializer = StateInitializer(gateway)
         self._turn = count()
 
     async def acquire(
-        self, key: SessionKey, topics: Wish, wanted: Wanted, deadline: Deadline
-    ) -> Mapping[TopicIdPartition, Acquisition]:
-        """Answers with records. Where the state may be gone it is made once more. Raises KafkaError.
+        self, key: SessionKey, topics: TopicFilter, limits: AcquireLimits, deadline: Deadline
+    ) -> Mapping[TopicIdPartition, AcquireResult]:
+        """The results with records. Initialises the state again if it may be missing. Raises KafkaError.
 
-        The leaders are asked before they are waited for: who waits hears of a refusal only at the end.
+        The first fetch does not wait: a leader with an error would return it only at the end of the wait.
         """
-        wait = Deadline(min(wanted.max_wait, deadline.left()))
-        backoff = Backoff(Deadline(min(wait.left() + _PATIENCE, deadline.left())))
-        waits = 0.0
+        wait = Deadline(min(limits.max_wait, deadline.remaining()))
+        backoff = Backoff(Deadline(min(wait.remaining() + _RETRY_SECONDS, deadline.remaining())))
+        max_wait = 0.0
         while True:
             await self.ensure(key.group_id, topics, deadline)
             call = AcquireCall(
                 *key,
                 self._in_turn(topics),
-                waits,
-                wanted.max_records,
+                max_wait,
+                limits.max_records,
                 mode=AcquireMode.RECORD_LIMIT,
-                without_records=wanted.without_records,
+                without_records=limits.without_records,
             )
-            answers = await MemberFetch(self._gateway.leaders, call).run()
-            acquired = {part: answer for part, answer in answers.items() if answer.acquired}
-            errors = _errors(answers)
-            left = max(wait.left(), 0.0)
-            if acquired or not (errors or left):
+            results = await MultiLeaderFetch(self._gateway.leaders, call).run()
+            acquired = {part: result for part, result in results.items() if result.acquired}
+            errors = [_error(result) for result in results.values() if result.error_code]
+            remaining = wait.remaining()
+            if acquired or not (errors or remaining):
                 return acquired
-            waits = 0.0 if errors else left
+            max_wait = 0.0 if errors else remaining
             if errors:
-                await self.after(errors, key.group_id, backoff)
+                await self.prepare_retry(errors, key.group_id, backoff)
 
-    async def ensure(self, group_id: str, topics: Wish, deadline: Deadline) -> None:
-        """Have the group's state of the topics made. Raises KafkaError."""
-        await asyncio.gather(*(self._initialisation.ensure(group_id, t, deadline) for t, _ in topics))
+    async def ensure(self, group_id: str, topics: TopicFilter, deadline: Deadline) -> None:
+        """Has the group's state of the topics initialised. Raises KafkaError."""
+        await asyncio.gather(*(self._initializer.ensure(group_id, t, deadline) for t, _ in topics))
 
-    async def after(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
-        """Prepare to try again. Raises the first error where that is of no use."""
+    async def prepare_retry(self, errors: Sequence[KafkaError], group_id: str, backoff: Backoff) -> None:
+        """Waits before a retry. Raises the first error if a retry cannot help, or at the deadline."""
         for error in errors:
             if error.code in NO_STATE:
-                self._initialisation.forget(group_id, error.metadata["topic_id"])
+                self._initializer.forget(group_id, error.metadata["topic_id"])
         if not errors[0].retriable or not await backoff.pause():
             raise errors[0]
 
-    def _in_turn(self, topics: Wish) -> list[TopicIdPartition]:
-        """Every partition that is asked, another one first at each call."""
+    def _in_turn(self, topics: TopicFilter) -> list[TopicIdPartition]:
+        """All partitions of the filter, beginning with another one at each call."""
         parts = parts_of(topics)
         start = next(self._turn) % len(parts)
         return parts[start:] + parts[:start]
 
 
-def parts_of(topics: Wish) -> list[TopicIdPartition]:
-    """The partitions that are asked."""
+def parts_of(topics: TopicFilter) -> list[TopicIdPartition]:
+    """The partitions of the filter."""
     return [
         TopicIdPartition(topic.topic_id, index)
-        for topic, asked in topics
-        for index in (asked or range(topic.partitions))
+        for topic, partitions in topics
+        for index in (partitions or range(topic.partitions))
     ]
 
 
-def _errors(answers: Mapping[TopicIdPartition, Acquisition]) -> list[KafkaError]:
-    return [
-        KafkaError(
-            ErrorCode(answer.error_code),
-            answer.error_message,
-            metadata={"topic_id": part.topic_id, "partition": str(part.partition)},
-        )
-        for part, answer in answers.items()
-        if answer.error_code
-    ]
+def _error(result: AcquireResult) -> KafkaError:
+    return KafkaError(
+        result.error_code,
+        result.error_message,
+        metadata={"topic_id": result.topic_id, "partition": str(result.partition)},
+    )

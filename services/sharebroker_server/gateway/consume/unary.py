@@ -1,4 +1,4 @@
-"""Acquire and Acknowledge: a Consume stream's unary twins."""
+"""Acquire and Acknowledge: the unary counterparts of a Consume stream."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from uuid import uuid4
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
-from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
 from sharebroker_server.gateway.consume.decode import decoded
-from sharebroker_server.gateway.consume.topic_acquire import TopicAcquire, Wanted
+from sharebroker_server.gateway.consume.topic_acquire import AcquireLimits, TopicAcquire
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.validation import (
     RENEW,
@@ -29,83 +28,80 @@ from sharebroker_server.gateway.core.validation import (
 )
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.values import AcknowledgeCall, Acknowledged, AckPart
+from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
 
 Decision = pb.AcknowledgeRequest.Decision
-_KAFKAS_GAP: Final = 0
+_KAFKA_GAP: Final = 0
 
 
 class UnaryConsumer:
-    """Serves members that have no connection of their own: their records stay theirs between calls."""
+    """Serves members without a stream; they keep their locks between calls."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._topics = TopicAcquire(gateway)
 
     async def acquire(self, request: pb.AcquireRequest, deadline: Deadline) -> pb.AcquireResponse:
-        """Acquire records of any partition of the topics. Raises KafkaError."""
+        """Acquires records from any partition of the topics. Raises KafkaError."""
         _check(request)
         topics = [self._gateway.topic(name) for name in dict.fromkeys(request.topics)]
         key = SessionKey(request.group_id, request.member_id or str(uuid4()))
-        wanted = Wanted(request.max_records or 1, request.max_wait_ms / 1000)
-        answers = await self._topics.acquire(key, [(topic, ()) for topic in topics], wanted, deadline)
+        limits = AcquireLimits(request.max_records or 1, request.max_wait_ms / 1000)
+        acquired = await self._topics.acquire(key, [(topic, ()) for topic in topics], limits, deadline)
         response = pb.AcquireResponse(member_id=key.member_id)
         names = {topic.topic_id: topic.name for topic in topics}
-        for answer in answers.values():
-            records, unreadable = decoded(answer, names[answer.topic_id], as_text=request.as_text)
+        for result in acquired.values():
+            records, unreadable = decoded(result, names[result.topic_id], as_text=request.as_text)
             response.records.extend(records)
             if unreadable:
-                self._gateway.background(self._give_back(key, unreadable), "could not give back gaps")
+                self._gateway.background(
+                    self._acknowledge_unreadable(key, unreadable),
+                    "acknowledgement of unreadable offsets failed",
+                )
         return response
 
     async def acknowledge(self, request: pb.AcknowledgeRequest, deadline: Deadline) -> pb.AcknowledgeResponse:
-        """Decide on records; each decision has its own durable result. Raises KafkaError."""
+        """Applies acknowledgements; each has its own durable result. Raises KafkaError."""
         check_group_id(request.group_id)
         check_member_id(request.member_id)
-        parts = [self._part(index, asked) for index, asked in enumerate(request.acknowledgements)]
+        parts = [self._part(index, decision) for index, decision in enumerate(request.acknowledgements)]
         key = SessionKey(request.group_id, request.member_id)
-        results = await self._acknowledged(key, parts, deadline)
+        call = AcknowledgeCall(*key, parts, renew_allowed=True)
+        results = await self._gateway.leaders.acknowledge(call, deadline)
         renewed_until = round(now() * 1000) + self._gateway.lock_timeout_ms(key.group_id)
         return pb.AcknowledgeResponse(
             results=[
-                _result(asked, result, renewed_until)
-                for asked, result in zip(request.acknowledgements, results, strict=True)
+                _result(decision, result, renewed_until)
+                for decision, result in zip(request.acknowledgements, results, strict=True)
             ]
         )
 
-    def _part(self, index: int, asked: Decision) -> AckPart:
+    def _part(self, index: int, decision: Decision) -> AckPart:
         field = f"acknowledgements[{index}]"
-        if not asked.type:
-            raise refused(f"{field}.type", "An acknowledgement says what became of the record.")
-        check_delay(f"{field}.delay_ms", asked.delay_ms, asked.type)
-        topic = self._gateway.topic(asked.topic, f"{field}.topic")
-        last = asked.last_offset if asked.HasField("last_offset") else asked.offset
-        problem = batches_refusal([AckBatch(asked.offset, last, (asked.type,))], renew_allowed=True)
+        if not decision.type:
+            raise refused(f"{field}.type", "An acknowledgement needs a type.")
+        check_delay(f"{field}.delay_ms", decision.delay_ms, decision.type)
+        topic = self._gateway.topic(decision.topic, f"{field}.topic")
+        last = decision.last_offset if decision.HasField("last_offset") else decision.offset
+        problem = batches_refusal([AckBatch(decision.offset, last, (decision.type,))], renew_allowed=True)
         if problem is not None:
             raise refused(field, problem)
-        batch = AckBatch(asked.offset, last, (asked.type,), asked.lock_token or None)
-        return AckPart(topic.topic_id, asked.partition, [batch], asked.delay_ms / 1000)
+        batch = AckBatch(decision.offset, last, (decision.type,), decision.lock_token or None)
+        return AckPart(topic.topic_id, decision.partition, [batch], decision.delay_ms / 1000)
 
-    async def _acknowledged(
-        self, key: SessionKey, parts: list[AckPart], deadline: Deadline
-    ) -> list[Acknowledged]:
-        call = AcknowledgeCall(*key, parts, renew_allowed=True)
-        return await self._gateway.leaders.acknowledge(call, deadline)
-
-    async def _give_back(self, key: SessionKey, unreadable: Sequence[delivery.Acknowledgement]) -> None:
+    async def _acknowledge_unreadable(
+        self, key: SessionKey, unreadable: Sequence[delivery.Acknowledgement]
+    ) -> None:
         parts = [
             AckPart(
                 gap.topic_id,
                 gap.partition,
-                [
-                    AckBatch(
-                        gap.first_offset, gap.last_offset, (_KAFKAS_GAP if gap.type == GAP else gap.type,)
-                    )
-                ],
+                [AckBatch(gap.first_offset, gap.last_offset, (_KAFKA_GAP if gap.type == GAP else gap.type,))],
             )
             for gap in unreadable
         ]
-        await self._acknowledged(key, parts, Deadline(REQUEST_TIMEOUT))
+        call = AcknowledgeCall(*key, parts, renew_allowed=True)
+        await self._gateway.leaders.acknowledge(call, Deadline(REQUEST_TIMEOUT))
 
 
 def _check(request: pb.AcquireRequest) -> None:
@@ -119,12 +115,12 @@ def _check(request: pb.AcquireRequest) -> None:
     check_bounds("max_wait_ms", request.max_wait_ms, 0, round(MAX_WAIT * 1000))
 
 
-def _result(asked: Decision, result: Acknowledged, renewed_until: int) -> pb.AcknowledgeResponse.Result:
+def _result(decision: Decision, result: AckResult, renewed_until: int) -> pb.AcknowledgeResponse.Result:
     return pb.AcknowledgeResponse.Result(
-        topic=asked.topic,
-        partition=asked.partition,
-        offset=asked.offset,
-        error_code=wire(ErrorCode(result.error_code)),
+        topic=decision.topic,
+        partition=decision.partition,
+        offset=decision.offset,
+        error_code=wire(result.error_code),
         error_message=result.error_message,
-        lock_deadline_ms=renewed_until if asked.type == RENEW and not result.error_code else 0,
+        lock_deadline_ms=renewed_until if decision.type == RENEW and not result.error_code else 0,
     )

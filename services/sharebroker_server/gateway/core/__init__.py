@@ -1,1 +1,1 @@
-"""Share sessions, validation and credit. Pure: knows no tasks, no messages of the wire, no clock."""
+"""The pure rules of the gateway: sessions, credit, planning, validation."""

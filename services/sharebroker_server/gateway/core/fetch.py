@@ -1,4 +1,4 @@
-"""The session's part of ShareFetch and ShareAcknowledge: what is asked, in which order, what is answered.
+"""The session's part of ShareFetch and ShareAcknowledge: which partitions to fetch, which ones to report.
 
 Kafka: ShareSessionContext, FinalContext, SharePartitionManager.newContext.
 """
@@ -15,25 +15,25 @@ from sharebroker_server.gateway.core.sessions import (
     INITIAL_EPOCH,
     Session,
     SessionCache,
-    epoch_refused,
+    invalid_epoch,
     next_epoch,
 )
 from sharebroker_server.gateway.core.values import SessionKey
 
 
 class FetchIntent(NamedTuple):
-    """What a ShareFetch says of its session; `connection` names the client's connection."""
+    """The session fields of a ShareFetch; `connection` names the client's connection."""
 
     key: SessionKey
     epoch: int
     connection: str
-    wanted: Sequence[TopicIdPartition] = ()
+    added: Sequence[TopicIdPartition] = ()
     forgotten: Sequence[TopicIdPartition] = ()
     acknowledges: bool = False
 
 
 class PartitionOutcome(NamedTuple):
-    """How one partition's fetch went."""
+    """The outcome of one partition's fetch."""
 
     partition: TopicIdPartition
     has_records: bool
@@ -41,7 +41,7 @@ class PartitionOutcome(NamedTuple):
 
 
 class FetchContext(NamedTuple):
-    """A request within its session: `partitions` are to be fetched, in this order."""
+    """A request within its session; `partitions` are to be fetched in this order."""
 
     session: Session
     epoch: int
@@ -53,14 +53,14 @@ class FetchContext(NamedTuple):
         return self.epoch == FINAL_EPOCH
 
     def reported(self, outcomes: Iterable[PartitionOutcome]) -> list[TopicIdPartition]:
-        """The partitions that belong in the answer: all for the request that opened the session.
+        """The partitions to include in the response; the opening request includes all.
 
-        Raises INVALID_SHARE_SESSION_EPOCH when another request overtook this one; it keeps what it acquired.
+        Raises INVALID_SHARE_SESSION_EPOCH if a later request overtook this one; its records stay acquired.
         """
         if self.final:
             return []
         if self.session.epoch != next_epoch(self.epoch):
-            raise epoch_refused(self.session, self.epoch)
+            raise invalid_epoch(self.session, self.epoch)
         return [
             outcome.partition
             for outcome in outcomes
@@ -70,27 +70,27 @@ class FetchContext(NamedTuple):
 
 
 def begin_fetch(cache: SessionCache, intent: FetchIntent, now: float) -> FetchContext:
-    """Open, advance or find the session of a ShareFetch.
+    """Opens, advances or finds the session of a ShareFetch.
 
-    Raises INVALID_REQUEST (acknowledgements that open a session), SHARE_SESSION_LIMIT_REACHED,
+    Raises INVALID_REQUEST (acknowledgements in the opening request), SHARE_SESSION_LIMIT_REACHED,
     SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
     """
     if intent.epoch == FINAL_EPOCH:
         return FetchContext(cache.find(intent.key), FINAL_EPOCH)
     if intent.epoch == INITIAL_EPOCH:
         if intent.acknowledges:
-            raise _acknowledges_at_first()
-        session = cache.open(intent.key, intent.connection, intent.wanted, now)
+            raise _acknowledges_at_open()
+        session = cache.open(intent.key, intent.connection, intent.added, now)
     else:
         session = cache.advance(intent.key, intent.epoch, now)
-        session.change(intent.wanted, intent.forgotten)
+        session.change(intent.added, intent.forgotten)
     return FetchContext(session, intent.epoch, session.in_turn(intent.epoch))
 
 
 def begin_acknowledge(cache: SessionCache, key: SessionKey, epoch: int, now: float) -> FetchContext:
-    """Advance or find the session of a ShareAcknowledge; there is nothing to fetch.
+    """Advances or finds the session of a ShareAcknowledge, which fetches nothing.
 
-    Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH (epoch 0: always).
+    Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH (always for epoch 0).
     """
     if epoch == FINAL_EPOCH:
         return FetchContext(cache.find(key), FINAL_EPOCH)
@@ -101,7 +101,7 @@ def begin_acknowledge(cache: SessionCache, key: SessionKey, epoch: int, now: flo
     return FetchContext(cache.advance(key, epoch, now), epoch)
 
 
-_SHOWN = frozenset(
+_FETCH_ERRORS = frozenset(
     {
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -120,24 +120,24 @@ _SHOWN = frozenset(
 
 
 def shown_error(error: ErrorCode) -> ErrorCode:
-    """The error of a partition as a fetch may show it: Kafka's client throws on any that it does not know.
+    """The error code of a partition in a fetch response: Kafka's client throws on codes it does not expect.
 
-    OFFSET_NOT_AVAILABLE, which makes it try again, stands for the rest.
+    Other errors become OFFSET_NOT_AVAILABLE, which the client retries.
     """
-    return error if error in _SHOWN else ErrorCode.OFFSET_NOT_AVAILABLE
+    return error if error in _FETCH_ERRORS else ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 def merged(
     entries: Iterable[tuple[TopicIdPartition, Sequence[AckBatch]]],
 ) -> dict[TopicIdPartition, list[AckBatch]]:
-    """Partitions of a request by first mention; the batches of one that is repeated follow each other."""
+    """Partitions of a request in the order of their first mention, with all their ack batches."""
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for partition, more in entries:
         batches.setdefault(partition, []).extend(more)
     return batches
 
 
-def _acknowledges_at_first() -> KafkaError:
+def _acknowledges_at_open() -> KafkaError:
     message = "A request that opens a share session (epoch 0) cannot carry acknowledgements."
     return KafkaError(
         ErrorCode.INVALID_REQUEST,

@@ -1,4 +1,4 @@
-"""Pages of partitions: so many at a time, and where the next page begins. Pure."""
+"""Pages of partitions: a limited number, and the position of the next page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """A partition of a topic."""
+    """A topic name and a partition number."""
 
     topic: str
     partition: int
@@ -16,10 +16,10 @@ class Position(NamedTuple):
 def page(
     topics: Iterable[tuple[str, int]], start: Position, limit: int
 ) -> tuple[list[tuple[str, range]], Position | None]:
-    """Up to `limit` partitions from `start` on, by topic, and where to go on; None where that was all.
+    """Up to `limit` partitions from `start` on, by topic, and the next position; None at the end.
 
-    `topics` are names, from that of `start` on, with their numbers of partitions; a topic without any has its
-    place too.
+    `topics` are the names from that of `start` on, with their numbers of partitions. A topic without
+    partitions is listed too.
     """
     found: list[tuple[str, range]] = []
     for name, partitions in topics:

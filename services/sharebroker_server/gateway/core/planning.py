@@ -1,4 +1,4 @@
-"""What is asked of a planned session, by partition; checked before anything is done for it."""
+"""The offset ranges of requests about planned batches, by partition and validated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RENEW: Final = 4
 
 
 class Piece(NamedTuple):
-    """Offsets first..last of a topic's partition, and what is said of them (an AcknowledgeType)."""
+    """Offsets first..last of a partition, and the acknowledge type for them."""
 
     topic: str
     partition: int
@@ -25,14 +25,14 @@ class Piece(NamedTuple):
 
 
 Partition = tuple[str, int]
-"""A topic's name, and a partition of it."""
+"""A topic name and a partition number."""
 
 
 def by_partition(pieces: Sequence[Piece], field: str, most: int) -> Mapping[Partition, Sequence[Piece]]:
     """The pieces of each partition, ascending.
 
-    Raises KafkaError INVALID_REQUEST for more than `most`, for offsets that run backwards or overlap, for a
-    negative partition or offset, and for a kind that cannot be said of a batch.
+    Raises KafkaError INVALID_REQUEST for more than `most` pieces, descending or overlapping offsets, a
+    negative partition or offset, and an invalid acknowledge type.
     """
     check_bounds(field, len(pieces), 0, most)
     found: dict[Partition, list[Piece]] = {}
@@ -40,51 +40,51 @@ def by_partition(pieces: Sequence[Piece], field: str, most: int) -> Mapping[Part
         where = f"{field}[{index}]"
         if piece.partition < 0 or not 0 <= piece.first <= piece.last:
             raise refused(
-                where, f"Offsets {piece.first} to {piece.last} of partition {piece.partition} cannot be."
+                where, f"Offsets {piece.first} to {piece.last} of partition {piece.partition} are not valid."
             )
         if piece.kind not in (ACCEPT, RELEASE, REJECT, RENEW):
-            raise refused(f"{where}.type", f"{piece.kind} cannot be said of a batch.")
+            raise refused(f"{where}.type", f"{piece.kind} is not a valid acknowledge type of a batch.")
         found.setdefault((piece.topic, piece.partition), []).append(piece)
-    for partition, some in found.items():
-        some.sort(key=lambda piece: piece.first)
-        _check_apart(partition, some, field)
+    for partition, sorted_pieces in found.items():
+        sorted_pieces.sort(key=lambda piece: piece.first)
+        _check_disjoint(partition, sorted_pieces, field)
     return found
 
 
-def _check_apart(partition: Partition, pieces: Sequence[Piece], field: str) -> None:
+def _check_disjoint(partition: Partition, pieces: Sequence[Piece], field: str) -> None:
     end = -1
     for piece in pieces:
         if piece.first <= end:
-            raise refused(field, f"Offset {piece.first} of {partition[0]}-{partition[1]} is named twice.")
+            raise refused(field, f"Offset {piece.first} of {partition[0]}-{partition[1]} occurs twice.")
         end = piece.last
 
 
 def with_staged(
-    pieces: Mapping[Partition, Sequence[Piece]], staged: Sequence[Piece], *, settled: bool
+    pieces: Mapping[Partition, Sequence[Piece]], staged: Sequence[Piece], *, applied: bool
 ) -> Mapping[Partition, Sequence[Piece]]:
-    """Pieces by partition, with what was staged in their place where both speak of an offset.
+    """Pieces by partition; staged verdicts replace the type of the offsets that they name.
 
-    `settled`: it was carried out before. What was released then is not spoken of again: it may be in the
-    next batch.
+    `applied`: an earlier call applied the verdicts. Records that it released are left out, because the next
+    batch may contain them.
     """
     by_part: dict[Partition, list[Piece]] = {}
-    for one in sorted(staged):
-        by_part.setdefault((one.topic, one.partition), []).append(one)
+    for verdict in sorted(staged):
+        by_part.setdefault((verdict.topic, verdict.partition), []).append(verdict)
     found = dict(pieces)
     for partition in by_part.keys() & pieces.keys():
-        over = by_part[partition]
-        spans = [(one.first, one.last) for one in over]
+        verdicts = by_part[partition]
+        spans = [(verdict.first, verdict.last) for verdict in verdicts]
         found[partition] = [
-            piece._replace(first=first, last=last, kind=piece.kind if index is None else over[index].kind)
+            piece._replace(first=first, last=last, kind=piece.kind if index is None else verdicts[index].kind)
             for piece in pieces[partition]
             for first, last, index in split_by_spans(piece.first, piece.last, spans)
-            if index is None or not (settled and over[index].kind == RELEASE)
+            if index is None or not (applied and verdicts[index].kind == RELEASE)
         ]
     return found
 
 
-def still(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> list[Piece]:
-    """The parts of ascending pieces of one partition that lie in ascending spans of offsets."""
+def within(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> list[Piece]:
+    """The parts of ascending pieces of one partition that lie in ascending offset spans."""
     return [
         piece._replace(first=max(piece.first, first), last=min(piece.last, last))
         for piece in pieces

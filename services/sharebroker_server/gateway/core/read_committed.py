@@ -1,7 +1,7 @@
-"""Of record batches read with their aborted transactions, those that read_committed shows.
+"""Removes the batches of aborted transactions from fetched record batches.
 
-As Kafka's consumer does it (CompletedFetch): a producer's batches do not count from the first offset of its
-aborted transaction to the marker that ends it.
+As in Kafka's consumer (CompletedFetch), a producer's batches are skipped from the first offset of its aborted
+transaction to the marker that ends it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of
 
 Aborted = tuple[int, int]
-"""A producer's id, and the first offset of a transaction of it that was aborted."""
+"""A producer id, and the first offset of an aborted transaction of that producer."""
 
 
 def headers_of(records: bytes) -> Iterable[tuple[BatchHeader, int]]:
-    """The header of each batch, and where it begins."""
+    """The header of each batch and its position."""
     position = 0
     while position + HEADER_SIZE <= len(records):
         header = header_of(records, position)
@@ -23,9 +23,9 @@ def headers_of(records: bytes) -> Iterable[tuple[BatchHeader, int]]:
         position += header.size
 
 
-def shown(records: bytes, aborted: Sequence[Aborted]) -> bytes:
-    """The batches with records that count: no markers, none of an aborted transaction."""
-    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+def committed_batches(records: bytes, aborted: Sequence[Aborted]) -> bytes:
+    """The batches without transaction markers and without those of aborted transactions."""
+    waiting = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
     ending: set[int] = set()
     kept = []
     for header, position in headers_of(records):

@@ -1,4 +1,4 @@
-"""What a trigger of KEDA asks for."""
+"""Parses the metadata of a KEDA trigger."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OURS: Final = ("group", "topic", "lagPerWorker", "activationLag")
 _KEDAS: Final = frozenset(
     {"scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsClientCert", "tlsClientKey", "tlsCertFile"}
 )
-"""What KEDA's triggers `external` and `external-push` say to KEDA itself; it passes all on."""
+"""Keys of KEDA's triggers `external` and `external-push` for KEDA itself; it forwards all keys."""
 _METADATA: Final = "scalerMetadata"
 _FROM_ENV: Final = "FromEnv"
-"""KEDA reads a value from the workers' environment where a key ends so."""
+"""Suffix of keys whose value KEDA reads from the environment of the workers."""
 _MOST: Final = (2**63 - 1) // 1000
 """KEDA counts in thousandths, in 64 bits."""
 _DIGITS: Final = re.compile(r"\d{1,19}", re.ASCII)
@@ -25,7 +25,7 @@ _NOT_FOR_A_NAME: Final = re.compile(r"[^a-z0-9-]+")
 
 
 class Trigger(NamedTuple):
-    """Whose backlog, of which topic ("": of all that the group reads); numbers of records."""
+    """The group and topic ("": all topics of the group) whose lag is reported; numbers of records."""
 
     group_id: str
     topic: str
@@ -34,22 +34,22 @@ class Trigger(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """A name that Kubernetes takes for a metric."""
+        """A metric name that Kubernetes accepts."""
         return f"sharebroker-{_NOT_FOR_A_NAME.sub('-', self.group_id.lower())}"
 
 
 def trigger_of(metadata: Mapping[str, str]) -> Trigger:
-    """Read a trigger's metadata.
+    """Parses a trigger's metadata.
 
-    Raises KafkaError INVALID_REQUEST, also for a key that nobody knows, INVALID_TOPIC_EXCEPTION for what can
-    not be a topic's name.
+    Raises KafkaError INVALID_REQUEST, also for an unknown key, INVALID_TOPIC_EXCEPTION for an invalid topic
+    name.
     """
     for name in sorted(metadata):
         if name not in _OURS and name.removesuffix(_FROM_ENV) not in _KEDAS:
-            raise _refused(name[:80], f"is not known; {', '.join(_OURS)} are")
+            raise _invalid(name[:80], f"is unknown; valid keys: {', '.join(_OURS)}")
     group_id = metadata.get("group", "")
     if not group_id:
-        raise _refused("group", "is needed: the share group that the workers are members of")
+        raise _invalid("group", "is required: the share group of the workers")
     check_group_id(group_id, f"{_METADATA}.group")
     topic = metadata.get("topic", "")
     if topic:
@@ -67,11 +67,11 @@ def _number(metadata: Mapping[str, str], name: str, default: int, least: int) ->
     if not text:
         return default
     if not _DIGITS.fullmatch(text) or not least <= int(text) <= _MOST:
-        raise _refused(name, f"must be a whole number from {least} to {_MOST}; not {text[:40]!r}")
+        raise _invalid(name, f"must be a whole number from {least} to {_MOST}; not {text[:40]!r}")
     return int(text)
 
 
-def _refused(name: str, fault: str) -> KafkaError:
+def _invalid(name: str, problem: str) -> KafkaError:
     field = f"{_METADATA}.{name}"
-    violations = [FieldViolation(field, fault)]
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {fault}", violations=violations)
+    violations = [FieldViolation(field, problem)]
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"{field}: {problem}", violations=violations)

@@ -1,19 +1,35 @@
-"""Share sessions (Kafka: ShareSessionCache, ShareSession): who fetches which partitions, at which epoch.
+"""Share sessions: which member fetches which partitions over which connection, at which epoch.
 
-A session belongs to (group, member) and to the connection that opened it. Requests carry its epoch: 0 opens,
-n must be the one the session expects, -1 closes. May not know: leaders, records, waiting.
+Kafka: ShareSessionCache, ShareSession.
+
+A session belongs to a group and member, and to the connection that opened it. Every request carries an epoch:
+
+* 0 opens a session in place of the member's earlier one. The new session inherits the earlier one's id,
+  because the leaders have that id on the acquired records, and its partitions as `forgotten`.
+* n must be the epoch that the session expects; the session then expects n + 1. Requests in flight are so put
+  in order: a request that a later one overtook fails with INVALID_SHARE_SESSION_EPOCH.
+* -1 closes the session; its leaders release the records that it acquired.
+
+A session ends by a request with epoch -1, by the end of its connection, or because it is idle. The code that
+removes a session from the cache must release its records (`share.acknowledge.end_session`), once.
+
+Per partition the session stores whether the next response must include it although it has no records: after
+an error, or because it is new. So an incremental response omits partitions without news.
+
+`routes` are the leaders that the session is bound to (`clients.leaders`). The rules only drop a partition's
+route together with the partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import Watch
+from sharebroker_server.share_calls.values import RecordsWatch
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -21,32 +37,31 @@ _LAST_EPOCH: Final = 2**31 - 1
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch that follows: -1 stays, the largest int32 wraps to 1, since 0 would open a session."""
+    """The following epoch: -1 stays; the largest int32 wraps to 1, because 0 would open a session."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
 class Session:
-    """A member's share session.
+    """A member's share session; see the module.
 
-    `partitions` keeps the order of insertion; its values say whether the next answer must include the
-    partition although it has nothing new (Kafka: requiresUpdateInResponse). `watch` stands by them while
-    they have no records, for requests that come as `watched_for` did. `left` are those that were forgotten:
-    the member may hold records of them still. Leaders know by its `id` what it acquired, and release that
-    at its end: by then the member may have acquired others, through another gateway or in another session.
+    `partitions` keeps the order of insertion; its values are Kafka's requiresUpdateInResponse. `forgotten`
+    partitions may still have records of the member. `watch` observes the partitions while they have no
+    records, for requests of `watch_caller`. `id` marks the records that leaders release at the session's end.
     """
 
     __slots__ = (
         "connection",
         "epoch",
+        "forgotten",
         "id",
         "key",
         "last_used",
-        "left",
         "partitions",
+        "routes",
         "watch",
-        "watched_for",
+        "watch_caller",
     )
 
     def __init__(
@@ -61,61 +76,63 @@ class Session:
         self.id = session_id
         self.connection = connection
         self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
-        self.left: set[TopicIdPartition] = set()
+        self.forgotten: set[TopicIdPartition] = set()
+        self.routes: dict[TopicIdPartition, Any] = {}
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.last_used = now
-        self.watch: Watch | None = None
-        self.watched_for: object = None
+        self.watch: RecordsWatch | None = None
+        self.watch_caller: object = None
 
-    def take_back(self, epoch: int) -> None:
-        """A request at this epoch is served after all: expect it again, unless another came meanwhile."""
+    def undo_advance(self, epoch: int) -> None:
+        """Expects this epoch again, unless another request arrived since."""
         if self.epoch == next_epoch(epoch):
             self.epoch = epoch
 
     def end_watch(self) -> None:
-        """From here on the partitions have to be asked."""
+        """Ends the watch; the next request fetches."""
         if self.watch is not None:
             self.watch.end()
             self.watch = None
 
     def change(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Take partitions in and out; one that is in both goes."""
+        """Adds and removes partitions; removes one that is in both."""
         for partition in added:
             self.partitions.setdefault(partition, True)
         for partition in forgotten:
             if self.partitions.pop(partition, None) is not None:
-                self.left.add(partition)
+                self.forgotten.add(partition)
+                self.routes.pop(partition, None)
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
-        """The partitions in the order to serve them at a request's epoch: each comes first in its turn."""
+        """The partitions in the order of service for a request's epoch: each comes first in its turn."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
 
-    def told(self) -> set[TopicIdPartition]:
-        """Partitions of which an error is no news: the last answer had one, or they are new."""
+    def known_errors(self) -> set[TopicIdPartition]:
+        """Partitions that are new or had an error in the last response: an error there is not new."""
         return {partition for partition, due in self.partitions.items() if due}
 
     def reports(self, partition: TopicIdPartition, error: ErrorCode, *, has_records: bool) -> bool:
-        """Whether an incremental answer includes the partition; remembers what it told.
+        """Whether an incremental response includes the partition; stores what it reports.
 
-        A partition that gave records goes to the end of the order. An error is always told, and so is the
-        first answer without it.
+        It includes an error, and the first result after an error. A partition with records moves to the end
+        of the order.
         """
-        told = self.partitions.get(partition)
-        if told is None:  # forgotten while the fetch ran
+        due = self.partitions.get(partition)
+        if due is None:  # the partition was forgotten during the fetch
             return has_records or error is not ErrorCode.NONE
         if has_records:
             del self.partitions[partition]
         self.partitions[partition] = error is not ErrorCode.NONE
-        return has_records or told or error is not ErrorCode.NONE
+        return has_records or due or error is not ErrorCode.NONE
 
 
 class SessionCache:
-    """The share sessions of a process; at most `limit` of them.
+    """The share sessions of a process; at most `limit` of them (Kafka: group.share.max.share.sessions).
 
-    `limit` is Kafka's `group.share.max.share.sessions`. Nothing is evicted to make room. `name` is of this
-    process alone. So many sessions have `expired`, or went with a connection that was `disconnected`.
+    A full cache rejects new sessions and evicts none. `name` is unique to this process. `expired` and
+    `disconnected` count the evicted sessions by reason.
     """
 
     __slots__ = ("_by_connection", "_ids", "_limit", "_sessions", "disconnected", "expired")
@@ -133,53 +150,53 @@ class SessionCache:
 
     @property
     def partitions(self) -> int:
-        """Partitions of all sessions together."""
+        """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(
         self, key: SessionKey, connection: str, partitions: Sequence[TopicIdPartition], now: float
     ) -> Session:
-        """A new session in place of the member's earlier one, whose records stay locked and are its own.
+        """Opens a session in place of the member's earlier one, whose records stay acquired.
 
-        Raises SHARE_SESSION_LIMIT_REACHED; the earlier one is gone then too.
+        Raises SHARE_SESSION_LIMIT_REACHED; the earlier session is closed then too.
         """
         before = self._remove(key) if key in self._sessions else None
         if len(self._sessions) >= self._limit:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
-                f"This gateway holds {self._limit} share sessions, as many as it may.",
+                f"This gateway has {self._limit} share sessions, its limit.",
                 metadata={"group.share.max.share.sessions": str(self._limit)},
             )
         session = Session(key, before.id if before else next(self._ids), connection, partitions, now)
         if before is not None:
-            session.left = before.left.union(before.partitions)
+            session.forgotten = before.forgotten.union(before.partitions)
         self._sessions[key] = session
         self._by_connection.setdefault(connection, set()).add(key)
         return session
 
     def advance(self, key: SessionKey, epoch: int, now: float) -> Session:
-        """The session, expecting the next epoch from here on.
+        """Returns the session, which expects the following epoch from now on.
 
         Raises SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
         """
         session = self.find(key)
         if session.epoch != epoch:
-            raise epoch_refused(session, epoch)
+            raise invalid_epoch(session, epoch)
         self.use(session, now)
         return session
 
     def use(self, session: Session, now: float) -> None:
-        """A request of the session has come, with the epoch that it expected."""
+        """Advances the epoch after a request with the expected one."""
         session.epoch = next_epoch(session.epoch)
         session.last_used = now
 
     def get(self, key: SessionKey) -> Session | None:
-        """The session, if there is one."""
+        """The session, or None."""
         return self._sessions.get(key)
 
     def find(self, key: SessionKey) -> Session:
-        """The session as it is. Raises SHARE_SESSION_NOT_FOUND."""
-        session = self.get(key)
+        """The session. Raises SHARE_SESSION_NOT_FOUND."""
+        session = self._sessions.get(key)
         if session is None:
             raise KafkaError(
                 ErrorCode.SHARE_SESSION_NOT_FOUND,
@@ -189,23 +206,23 @@ class SessionCache:
         return session
 
     def close(self, session: Session) -> bool:
-        """Remove the session; False when it was replaced or removed before."""
+        """Removes the session; False if it was replaced or removed before."""
         if self._sessions.get(session.key) is not session:
             return False
         self._remove(session.key)
         return True
 
     def disconnect(self, connection: str) -> list[Session]:
-        """Remove and return the sessions that the connection opened and still owns."""
+        """Removes and returns the sessions that the connection opened and still owns."""
         keys = sorted(self._by_connection.get(connection, ()))
         self.disconnected += len(keys)
         return [self._remove(key) for key in keys]
 
     def expire(self, before: float) -> list[Session]:
-        """Remove and return the sessions not used since `before`: their connections count as gone."""
-        stale = [session for session in self._sessions.values() if session.last_used < before]
-        self.expired += len(stale)
-        return [self._remove(session.key) for session in stale]
+        """Removes and returns the sessions that were last used before `before`."""
+        idle = [session for session in self._sessions.values() if session.last_used < before]
+        self.expired += len(idle)
+        return [self._remove(session.key) for session in idle]
 
     def _remove(self, key: SessionKey) -> Session:
         session = self._sessions.pop(key)
@@ -217,8 +234,8 @@ class SessionCache:
         return session
 
 
-def epoch_refused(session: Session, epoch: int) -> KafkaError:
-    """INVALID_SHARE_SESSION_EPOCH for a request that came with `epoch`."""
+def invalid_epoch(session: Session, epoch: int) -> KafkaError:
+    """INVALID_SHARE_SESSION_EPOCH for a request with `epoch`."""
     return KafkaError(
         ErrorCode.INVALID_SHARE_SESSION_EPOCH,
         f"The share session is at epoch {session.epoch}, the request at {epoch}.",

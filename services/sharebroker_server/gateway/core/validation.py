@@ -1,4 +1,4 @@
-"""What a request must be like before anything is done for it. Refusals are KafkaErrors."""
+"""Validation of requests; invalid ones raise KafkaError."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ RELEASE: Final = 2
 RENEW: Final = 4
 _MODES: Final = {int(mode): mode for mode in AcquireMode}
 LONGEST_DELAY_MS: Final = 24 * 3_600_000
-"""A released record is kept back for no longer."""
+"""Limit of the delay of a delayed release."""
 
 
 def refused(field: str, message: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> KafkaError:
-    """The error for one field that cannot be accepted."""
+    """The error for one invalid field."""
     return KafkaError(code, message, violations=[FieldViolation(field, message)])
 
 
 def check_member_id(member_id: str, field: str = "member_id") -> None:
-    """Raises INVALID_REQUEST unless it has 1 to 36 characters (Kafka: KafkaApis)."""
+    """Raises INVALID_REQUEST for a member id without 1 to 36 characters (Kafka: KafkaApis)."""
     if not 1 <= len(member_id) <= MEMBER_ID_LENGTH:
         raise refused(field, f"A member id has 1 to {MEMBER_ID_LENGTH} characters.")
 
 
 def check_topic_names(field: str, names: Iterable[str]) -> None:
-    """Raises INVALID_TOPIC_EXCEPTION for the first name that no topic can have."""
+    """Raises INVALID_TOPIC_EXCEPTION for the first invalid name."""
     for index, name in enumerate(names):
         check_topic_name(name, f"{field}[{index}]")
 
@@ -41,30 +41,30 @@ def check_bounds(field: str, value: int, low: int, high: int) -> None:
 
 
 def acquire_mode(mode: int, field: str = "share_acquire_mode") -> AcquireMode:
-    """The mode of this number. Raises INVALID_REQUEST where there is none."""
+    """The acquire mode with this number. Raises INVALID_REQUEST for an unknown number."""
     if mode not in _MODES:
         raise refused(field, f"{mode} is not an acquire mode.")
     return _MODES[mode]
 
 
 def check_delay(field: str, delay_ms: int, kind: int) -> None:
-    """Raises INVALID_REQUEST for a delay that is too long, or of anything but a release."""
+    """Raises INVALID_REQUEST for a delay that is too long, or that does not belong to a release."""
     check_bounds(field, delay_ms, 0, LONGEST_DELAY_MS if kind == RELEASE else 0)
 
 
 def check_renewing_fetch(**sizes: int) -> None:
-    """A fetch that renews does not fetch: every size is 0, else INVALID_REQUEST (KIP-1222)."""
-    wrong = [name for name, value in sizes.items() if value != 0]
-    if wrong:
+    """Raises INVALID_REQUEST if a fetch that renews has a size or a wait (KIP-1222)."""
+    invalid = [name for name, value in sizes.items() if value != 0]
+    if invalid:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
             "A fetch that renews acknowledgements has no sizes and no wait.",
-            violations=[FieldViolation(name, "Must be 0 with is_renew_ack.") for name in wrong],
+            violations=[FieldViolation(name, "Must be 0 with is_renew_ack.") for name in invalid],
         )
 
 
 def batches_refusal(batches: Sequence[AckBatch], *, renew_allowed: bool) -> str | None:
-    """Why a partition's acknowledgement batches cannot be taken; None when they can.
+    """The problem of a partition's ack batches; None if they are valid.
 
     Kafka: KafkaApis.validateAcknowledgementBatches. Batches may touch by one offset, as there.
     """

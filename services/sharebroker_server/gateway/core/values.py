@@ -1,4 +1,4 @@
-"""Names of things, as sessions and validation speak of them."""
+"""Keys that sessions and validation share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class SessionKey(NamedTuple):
-    """Whose share session it is."""
+    """Names a member's share session."""
 
     group_id: str
     member_id: str

@@ -63,7 +63,7 @@ class ShareServicer(ShareServiceServicer):
         """See the proto."""
         asked, deadline = fetch_of(request, context.peer()), Deadline.of(context)
         # A caller whose deadline passes does not hear which epoch its session is at.
-        asked = asked._replace(max_wait_ms=min(asked.max_wait_ms, int(deadline.left() * 1000)))
+        asked = asked._replace(max_wait_ms=min(asked.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, asked, deadline)
         return fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
 

@@ -1,1 +1,1 @@
-"""Planned batches for engines such as Spark."""
+"""Planned batches: ranges of offsets that an engine such as Spark commits together."""

@@ -1,7 +1,7 @@
-"""Sessions of planned batches: who may speak for one.
+"""Sessions of planned batches, and their fencing.
 
-A session is fenced as a transactional producer is, and by the same records: opening it takes a producer id
-and epoch for a transactional id made of its name. See services/decisions/0039.
+A session is fenced like a transactional producer, by the same records: opening it allocates a producer id and
+epoch for a transactional id that contains its name. See services/decisions/0039.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _BATCH_LENGTH: Final = 64
 
 
 class StagedBatch(NamedTuple):
-    """What was staged for a batch; `settled`: it was carried out before."""
+    """The verdicts staged for a batch; `applied`: an earlier call applied them."""
 
     pieces: Sequence[Piece] = ()
-    settled: bool = False
+    applied: bool = False
 
     @property
-    def waits(self) -> bool:
-        """Whether there is something to carry out."""
-        return bool(self.pieces) and not self.settled
+    def pending(self) -> bool:
+        """Whether there are verdicts to apply."""
+        return bool(self.pieces) and not self.applied
 
 
 async def open_session(gateway: Gateway, key: SessionKey, deadline: Deadline) -> int:
-    """Take a session over; its epoch from here on, durable. Raises KafkaError."""
+    """Takes a session over; returns its new epoch, durable. Raises KafkaError."""
     _check(key)
     request = transactions.InitProducerIdRequest(
         transactional_id=_transactional_id(key), transaction_timeout_ms=_TIMEOUT_MS
@@ -56,7 +56,7 @@ async def open_session(gateway: Gateway, key: SessionKey, deadline: Deadline) ->
 
 
 async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadline) -> SessionKey:
-    """The member a session is. Raises FENCED_MEMBER_EPOCH for an older epoch; UNKNOWN_MEMBER_ID."""
+    """The member id of a session. Raises FENCED_MEMBER_EPOCH for an older epoch; UNKNOWN_MEMBER_ID."""
     key = SessionKey(session.group_id, session.session_id)
     _check(key)
     request = transactions.AddPartitionsToTxnRequest(
@@ -68,14 +68,14 @@ async def session_key(gateway: Gateway, session: pb.PlanSession, deadline: Deadl
     try:
         await add_partitions_to_txn(gateway, request, deadline)
     except KafkaError as error:
-        raise _told(error, key) from error
+        raise _session_error(error, key) from error
     return key
 
 
 async def stage(
     gateway: Gateway, session: pb.PlanSession, batch: str, pieces: Sequence[Piece], deadline: Deadline
 ) -> None:
-    """Keep what is said of records until their batch is committed. Raises KafkaError."""
+    """Stages verdicts until their batch is committed. Raises KafkaError."""
     key = SessionKey(session.group_id, session.session_id)
     _check(key)
     check_bounds("batch", len(batch), 1, _BATCH_LENGTH)
@@ -86,27 +86,27 @@ async def stage(
         batch=batch,
         verdicts=(
             transactions.StagedVerdict(
-                topic=one.topic,
-                partition=one.partition,
-                first_offset=one.first,
-                last_offset=one.last,
-                type=delivery.AcknowledgeType.ValueType(one.kind),
+                topic=piece.topic,
+                partition=piece.partition,
+                first_offset=piece.first,
+                last_offset=piece.last,
+                type=delivery.AcknowledgeType.ValueType(piece.kind),
             )
-            for one in pieces
+            for piece in pieces
         ),
     )
     try:
         await stage_verdicts(gateway, request, deadline)
     except KafkaError as error:
-        raise _told(error, key) from error
+        raise _session_error(error, key) from error
 
 
 async def staged(
-    gateway: Gateway, session: pb.PlanSession, batch: str, deadline: Deadline, *, settle: bool = False
+    gateway: Gateway, session: pb.PlanSession, batch: str, deadline: Deadline, *, mark_applied: bool = False
 ) -> StagedBatch:
-    """What was staged for a batch, where it has a name. Raises KafkaError.
+    """The verdicts staged for a batch that has a name. Raises KafkaError.
 
-    `settle`: it is carried out; note that.
+    `mark_applied` stores that they were applied.
     """
     if not batch:
         return StagedBatch()
@@ -117,19 +117,20 @@ async def staged(
         producer_id=session.epoch >> _EPOCH_BITS,
         producer_epoch=session.epoch & _EPOCH_MASK,
         batch=batch,
-        settle=settle,
+        settle=mark_applied,
     )
     try:
         found = await read_staged_verdicts(gateway, request, deadline)
     except KafkaError as error:
-        raise _told(error, key) from error
+        raise _session_error(error, key) from error
     pieces = [
-        Piece(one.topic, one.partition, one.first_offset, one.last_offset, one.type) for one in found.verdicts
+        Piece(verdict.topic, verdict.partition, verdict.first_offset, verdict.last_offset, verdict.type)
+        for verdict in found.verdicts
     ]
     return StagedBatch(pieces, found.settled)
 
 
-def _told(error: KafkaError, key: SessionKey) -> KafkaError:
+def _session_error(error: KafkaError, key: SessionKey) -> KafkaError:
     if error.code is ErrorCode.PRODUCER_FENCED:
         return KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH, f"Session '{key.member_id}' was taken over by a newer driver."
@@ -137,7 +138,7 @@ def _told(error: KafkaError, key: SessionKey) -> KafkaError:
     if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
         return KafkaError(
             ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Session '{key.member_id}' was never opened under this epoch, or not for long: open it.",
+            f"Session '{key.member_id}' was never opened with this epoch, or has expired: open it.",
         )
     return error
 

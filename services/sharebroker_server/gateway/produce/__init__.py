@@ -1,1 +1,1 @@
-"""Produce, Publish, idempotent producers and transactions."""
+"""Appends: Produce, Publish, idempotent producers and transactions."""

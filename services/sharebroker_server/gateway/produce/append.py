@@ -1,33 +1,25 @@
-"""Produce: record batches to their partitions' leaders, bytes as they came."""
+"""Produce: sends record batches to their partitions' leaders without changing them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.catalog.names import check_topic_name
+from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.rpc.partition_errors import refusal
-
-if TYPE_CHECKING:
-    from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
-        SharePartitionLeaderServiceAsyncStub as Stub,
-    )
-    from sharebroker_server.catalog.records import Topic
-
-Part = leader.ProduceRequest.Partition
-Answer = leader.ProduceResponse.Partition
+from sharebroker_server.rpc.partition_errors import refusal, wire
+from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
 
-class _Asked(NamedTuple):
-    """A topic of the request: found, or why not."""
+class _TopicRequest(NamedTuple):
+    """A topic of the request, and the topic or the error that was found for it."""
 
     data: pb.ProduceRequest.TopicData
     topic: Topic | None
@@ -35,48 +27,26 @@ class _Asked(NamedTuple):
 
 
 async def produce(gateway: Gateway, request: pb.ProduceRequest, deadline: Deadline) -> pb.ProduceResponse:
-    """Append the batches; each partition has its own result, durable."""
-    within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.left()))
-    asked = [await _find(gateway, data, within) for data in request.topic_data]
+    """Appends the batches; each partition has its own durable result."""
+    within = Deadline(min(request.timeout_ms / 1000 or REQUEST_TIMEOUT, deadline.remaining()))
+    topics = [await _find(gateway, data, within) for data in request.topic_data]
     parts = [
-        Part(topic_id=topic.topic_id, partition=part.index, record_batches=part.records)
-        for data, topic, _ in asked
+        AppendPart(topic.topic_id, part.index, part.records)
+        for data, topic, _ in topics
         if topic is not None
         for part in data.partition_data
         if 0 <= part.index < topic.partitions
     ]
-    answers = iter(await append(gateway, parts, within, request.transactional_id, adds_partitions=True))
-    return pb.ProduceResponse(responses=[_response(one, answers) for one in asked])
+    call = AppendCall(parts, request.transactional_id, adds_partitions=True)
+    results = iter(await gateway.leaders.append(call, within))
+    return pb.ProduceResponse(responses=[_response(topic, results) for topic in topics])
 
 
-async def append(
-    gateway: Gateway,
-    parts: Sequence[Part],
-    deadline: Deadline,
-    transactional_id: str = "",
-    *,
-    adds_partitions: bool = False,
-) -> list[Answer]:
-    """Send batches to their leaders; the answers in the same order.
-
-    Transactional batches need the transactional id; `adds_partitions` makes their partitions part of the
-    transaction, which else they must be already.
-    """
-
-    async def send(stub: Stub, some: list[Part], left: float) -> Sequence[Answer]:
-        request = leader.ProduceRequest(
-            partitions=some, transactional_id=transactional_id, adds_partitions=adds_partitions
-        )
-        return (await stub.Produce(request, timeout=left)).partitions
-
-    return await gateway.leaders.each(parts, send, Answer, deadline)
-
-
-async def _find(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> _Asked:
+async def _find(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> _TopicRequest:
     try:
-        return _Asked(data, await _topic(gateway, data, deadline), None)
+        return _TopicRequest(data, await _topic(gateway, data, deadline), None)
     except KafkaError as error:
-        return _Asked(data, None, error)
+        return _TopicRequest(data, None, error)
 
 
 async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: Deadline) -> Topic:
@@ -92,31 +62,26 @@ async def _topic(gateway: Gateway, data: pb.ProduceRequest.TopicData, deadline: 
     return topic
 
 
-def _response(asked: _Asked, answers: Iterable[Answer]) -> pb.ProduceResponse.TopicResponse:
-    data, topic, error = asked
+def _response(request: _TopicRequest, results: Iterator[AppendResult]) -> pb.ProduceResponse.TopicResponse:
+    data, topic, error = request
     response = pb.ProduceResponse.TopicResponse(
         topic_id=topic.topic_id if topic else data.topic_id, name=topic.name if topic else data.name
     )
-    known = iter(answers)
     for part in data.partition_data:
         if topic is not None and 0 <= part.index < topic.partitions:
-            response.partition_responses.append(_appended(part.index, next(known)))
+            response.partition_responses.append(_partition_response(part.index, next(results)))
         else:
             error = error or KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            response.partition_responses.add(
-                index=part.index,
-                **refusal(error),
-                base_offset=-1,
-            )
+            response.partition_responses.add(index=part.index, **refusal(error), base_offset=-1)
     return response
 
 
-def _appended(index: int, answer: Answer) -> pb.ProduceResponse.PartitionResponse:
+def _partition_response(index: int, result: AppendResult) -> pb.ProduceResponse.PartitionResponse:
     return pb.ProduceResponse.PartitionResponse(
         index=index,
-        error_code=answer.error_code,
-        error_message=answer.error_message,
-        base_offset=answer.base_offset if not answer.error_code else -1,
-        log_append_time_ms=answer.log_append_time_ms,
-        log_start_offset=answer.log_start_offset,
+        error_code=wire(result.error_code),
+        error_message=result.error_message,
+        base_offset=-1 if result.error_code else result.base_offset,
+        log_append_time_ms=result.log_append_time,
+        log_start_offset=result.log_start_offset,
     )

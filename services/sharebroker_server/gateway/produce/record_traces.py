@@ -1,4 +1,4 @@
-"""Traces of records that the gateway makes: who publishes single records need know nothing of traces."""
+"""Traces of records that a gateway builds: clients that publish single records need no tracing."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.batch_builder import Header
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.tracing import enabled
+from sharebroker_server.share_calls.values import AppendResult
 
 if TYPE_CHECKING:
     from sharebroker_protocol.tracing.publishing import BatchTraces, RecordTraces
 
 
 @dataclass(slots=True)
-class _Placed:
-    """The records of a request that go to one partition, for their traces."""
+class _PartitionRecords:
+    """The traced records of one partition of a request."""
 
     topic: str
     partition: int
@@ -29,16 +29,16 @@ class _Placed:
 
 
 class PublishTraces:
-    """Of one Publish."""
+    """The spans of one Publish."""
 
     def __init__(self, topic: str, traces: RecordTraces) -> None:
         self._topic = topic
         self._traces = traces
         self._untraced = traces.left_out()
-        self._batches: dict[int, tuple[_Placed, BatchTraces]] = {}
+        self._batches: dict[int, tuple[_PartitionRecords, BatchTraces]] = {}
 
     def begin(self, record: pb.PublishRecord, partition: int, index: int) -> list[Header]:
-        """What a record's headers are to say besides; `index` is its place among those of its partition."""
+        """Starts a span; returns the headers to add. `index` is the record's position in its partition."""
         if self._untraced:
             self._untraced -= 1
             return []
@@ -48,34 +48,34 @@ class PublishTraces:
         if span is None:
             return []
         if partition not in self._batches:
-            placed = _Placed(self._topic, partition, now())
-            self._batches[partition] = (placed, self._traces.of_batch(placed))
+            records = _PartitionRecords(self._topic, partition, now())
+            self._batches[partition] = (records, self._traces.of_batch(records))
         self._batches[partition][1].add(index, span)
         return self._traces.headers(span)
 
-    def answered(self, answers: Iterable[leader.ProduceResponse.Partition]) -> None:
-        """The records are durable, or refused."""
-        for answer in answers:
-            found = self._batches.get(answer.partition)
+    def completed(self, results: Iterable[AppendResult]) -> None:
+        """Ends the spans with the result of each partition."""
+        for result in results:
+            found = self._batches.get(result.partition)
             if found is None:
                 continue
-            placed, traces = found
-            placed.base_offset = answer.base_offset
-            if answer.error_code:
-                placed.error = KafkaError(ErrorCode(answer.error_code), answer.error_message)
+            records, traces = found
+            records.base_offset = result.base_offset
+            if result.error_code:
+                records.error = KafkaError(result.error_code, result.error_message)
             traces.settled()
 
-    def given_up(self) -> None:
-        """Who asked waits no longer: what became of the records nobody hears."""
-        for placed, traces in self._batches.values():
-            placed.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "Whoever published it gave up waiting.")
+    def cancelled(self) -> None:
+        """Ends the spans of a request that its client cancelled; the outcome is unknown."""
+        for records, traces in self._batches.values():
+            records.error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "The client cancelled the request.")
             traces.settled()
 
 
 def publish_traces(topic: str) -> PublishTraces | None:
-    """None where this process does not trace."""
+    """The traces of one Publish; None if this process does not trace."""
     if enabled.on is None:
         return None
-    from sharebroker_protocol.tracing.publishing import RecordTraces  # brings OpenTelemetry in
+    from sharebroker_protocol.tracing.publishing import RecordTraces  # imports OpenTelemetry
 
     return PublishTraces(topic, RecordTraces(enabled.on))

@@ -1,4 +1,4 @@
-"""ProduceStream: many batches on their way at once, each answered when it is durable."""
+"""ProduceStream: many appends in flight, each answered when it is durable."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import IN_FLIGHT_BYTES, REQUEST_TIMEOUT, UNSENT_MESSAGES
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.produce.append import produce
-from sharebroker_server.gateway.send_queue import Outbox
+from sharebroker_server.gateway.send_queue import SendQueue
 
 
 async def produce_stream(
     gateway: Gateway, requests: AsyncIterator[pb.ProduceStreamRequest]
 ) -> AsyncGenerator[pb.ProduceStreamResponse, None]:
-    """Serve a ProduceStream until the client's side ends and all is answered."""
+    """Serves a ProduceStream until the client half-closes it and every request has its response."""
     stream = _ProduceStream(gateway)
     try:
         stream.start(requests)
-        async for response in stream.outbox:
+        async for response in stream.queue:
             yield response
     finally:
         await stream.stop()
 
 
 class _ProduceStream:
-    """A partition's batches are appended in the order of the requests: one waits for those before it that
-    name a partition of its own, whatever they have to look up or to try again.
+    """Appends each partition's batches in the order of the requests.
 
-    The client is read only while less than IN_FLIGHT_BYTES are under way.
+    A request waits for earlier requests that name one of its partitions, because those may be retried. The
+    client is read only while less than IN_FLIGHT_BYTES are in flight.
     """
 
     def __init__(self, gateway: Gateway) -> None:
-        self.outbox: Outbox[pb.ProduceStreamResponse] = Outbox(UNSENT_MESSAGES)
+        self.queue: SendQueue[pb.ProduceStreamResponse] = SendQueue(UNSENT_MESSAGES)
         self._gateway = gateway
-        self._tasks = Tasks(self.outbox.fail)
+        self._tasks = Tasks(self.queue.fail)
         self._last: dict[tuple[str, int], asyncio.Event] = {}
         self._in_flight = 0
-        self._landed = asyncio.Event()
+        self._completed = asyncio.Event()
 
     def start(self, requests: AsyncIterator[pb.ProduceStreamRequest]) -> None:
         self._tasks.spawn(self._read(requests))
@@ -56,23 +56,23 @@ class _ProduceStream:
             self._in_flight += size
             self._tasks.spawn(self._produce(request, size))
         await self._until_below(1)
-        await self.outbox.end()
+        await self.queue.end()
 
     async def _until_below(self, limit: int) -> None:
         while self._in_flight >= limit:
-            self._landed.clear()
-            await self._landed.wait()
+            self._completed.clear()
+            await self._completed.wait()
 
     async def _produce(self, request: pb.ProduceStreamRequest, size: int) -> None:
         async with self._turn(request.produce):
             response = await produce(self._gateway, request.produce, Deadline(REQUEST_TIMEOUT))
-        await self.outbox.put(pb.ProduceStreamResponse(id=request.id, produce=response))
+        await self.queue.put(pb.ProduceStreamResponse(id=request.id, produce=response))
         self._in_flight -= size
-        self._landed.set()
+        self._completed.set()
 
     @asynccontextmanager
     async def _turn(self, request: pb.ProduceRequest) -> AsyncIterator[None]:
-        """Entered when every earlier request about one of the partitions has left."""
+        """Waits until all earlier requests for the same partitions are complete."""
         partitions = {
             (topic.topic_id or topic.name, part.index)
             for topic in request.topic_data

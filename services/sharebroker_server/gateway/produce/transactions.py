@@ -1,4 +1,4 @@
-"""Idempotent producers and transactions, as every door offers them."""
+"""Idempotent producers and transactions, for all listeners."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.cluster.router import TRANSACTIONS
-from sharebroker_server.gateway.clients.deadline import Deadline, persist, raise_moved
+from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved, retry_until_found
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.rpc.partition_errors import refusal
 
@@ -31,68 +31,72 @@ Producers = leader.DescribeProducersResponse.Partition
 async def init_producer_id(
     gateway: Gateway, request: pb.InitProducerIdRequest, deadline: Deadline
 ) -> pb.InitProducerIdResponse:
-    """A producer id and epoch (Kafka: InitProducerId).
+    """Returns a producer id and epoch (Kafka: InitProducerId).
 
     Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
-    # Without a transactional id any coordinator will do.
+    # Without a transactional id every coordinator can serve the request.
     name = request.transactional_id or f"any:{randrange(2**32)}"
     return await gateway.coordinators.of_transaction(
-        name, lambda stub, left: stub.InitProducerId(request, timeout=left), deadline
+        name, lambda stub, seconds: stub.InitProducerId(request, timeout=seconds), deadline
     )
 
 
 async def add_partitions_to_txn(
     gateway: Gateway, request: pb.AddPartitionsToTxnRequest, deadline: Deadline
 ) -> pb.AddPartitionsToTxnResponse:
-    """Makes partitions part of a transaction, or verifies that they are (Kafka: AddPartitionsToTxn).
+    """Adds partitions to a transaction, or verifies that it has them (Kafka: AddPartitionsToTxn).
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     return await gateway.coordinators.of_transaction(
-        request.transactional_id, lambda stub, left: stub.AddPartitionsToTxn(request, timeout=left), deadline
+        request.transactional_id,
+        lambda stub, seconds: stub.AddPartitionsToTxn(request, timeout=seconds),
+        deadline,
     )
 
 
 async def end_txn(gateway: Gateway, request: pb.EndTxnRequest, deadline: Deadline) -> pb.EndTxnResponse:
-    """Commits or aborts (Kafka: EndTxn). When it returns the outcome is certain; markers follow.
+    """Commits or aborts (Kafka: EndTxn). The outcome is durable when it returns; markers follow.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     return await gateway.coordinators.of_transaction(
-        request.transactional_id, lambda stub, left: stub.EndTxn(request, timeout=left), deadline
+        request.transactional_id, lambda stub, seconds: stub.EndTxn(request, timeout=seconds), deadline
     )
 
 
 async def stage_verdicts(gateway: Gateway, request: pb.StageVerdictsRequest, deadline: Deadline) -> None:
-    """Keeps verdicts of a session, durable.
+    """Stages verdicts of a session, durable.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_REQUEST.
     """
     await gateway.coordinators.of_transaction(
-        request.transactional_id, lambda stub, left: stub.StageVerdicts(request, timeout=left), deadline
+        request.transactional_id, lambda stub, seconds: stub.StageVerdicts(request, timeout=seconds), deadline
     )
 
 
 async def read_staged_verdicts(
     gateway: Gateway, request: pb.ReadStagedVerdictsRequest, deadline: Deadline
 ) -> pb.ReadStagedVerdictsResponse:
-    """What a session staged for a batch. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
+    """Returns the verdicts staged for a batch. Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED."""
     return await gateway.coordinators.of_transaction(
-        request.transactional_id, lambda stub, left: stub.ReadStagedVerdicts(request, timeout=left), deadline
+        request.transactional_id,
+        lambda stub, seconds: stub.ReadStagedVerdicts(request, timeout=seconds),
+        deadline,
     )
 
 
 async def describe_transactions(
     gateway: Gateway, transactional_ids: Sequence[str], deadline: Deadline
 ) -> list[Described]:
-    """One answer for each transactional id, in order (Kafka: DescribeTransactions)."""
+    """Returns one state per transactional id, in order (Kafka: DescribeTransactions)."""
 
     async def describe(name: str) -> Described:
         request = pb.DescribeTransactionsRequest(transactional_ids=[name])
 
-        async def send(stub: Stub, left: float) -> Described:
-            (state,) = (await stub.DescribeTransactions(request, timeout=left)).transaction_states
+        async def send(stub: Stub, seconds: float) -> Described:
+            (state,) = (await stub.DescribeTransactions(request, timeout=seconds)).transaction_states
             raise_moved(state.error_code, state.error_message)
             return state
 
@@ -107,30 +111,34 @@ async def describe_transactions(
 async def list_transactions(
     gateway: Gateway, request: pb.ListTransactionsRequest, deadline: Deadline
 ) -> pb.ListTransactionsResponse:
-    """The transactions of all coordinators, by transactional id. Raises KafkaError unless all are known."""
+    """Returns the transactions of all coordinators, by id. Raises KafkaError if one is missing."""
 
-    async def attempt(left: float) -> pb.ListTransactionsResponse:
+    async def attempt(seconds: float) -> pb.ListTransactionsResponse:
         peers = gateway.router.transaction_coordinators()
-        answers = await asyncio.gather(*(peer.stub.ListTransactions(request, timeout=left) for peer in peers))
-        shards = sorted({shard for answer in answers for shard in answer.shards})
+        responses = await asyncio.gather(
+            *(peer.stub.ListTransactions(request, timeout=seconds) for peer in peers)
+        )
+        shards = sorted({shard for response in responses for shard in response.shards})
         gateway.router.check_all_answered(TRANSACTIONS, shards)
-        found = {state.transactional_id: state for answer in answers for state in answer.transaction_states}
+        found = {
+            state.transactional_id: state for response in responses for state in response.transaction_states
+        }
         return pb.ListTransactionsResponse(
-            unknown_state_filters=answers[0].unknown_state_filters,
+            unknown_state_filters=responses[0].unknown_state_filters,
             transaction_states=[found[name] for name in sorted(found)],
             shards=shards,
         )
 
-    return await persist(attempt, lambda: None, deadline)
+    return await retry_until_found(attempt, lambda: None, deadline)
 
 
 async def describe_producers(
     gateway: Gateway, partitions: Iterable[TopicPartition], deadline: Deadline
 ) -> list[Producers]:
-    """What each partition knows of producers, in order (Kafka: DescribeProducers)."""
+    """Returns the active producers of each partition, in order (Kafka: DescribeProducers)."""
 
-    async def send(stub: LeaderStub, some: list[TopicPartition], left: float) -> Sequence[Producers]:
-        request = leader.DescribeProducersRequest(partitions=some)
-        return (await stub.DescribeProducers(request, timeout=left)).partitions
+    async def send(stub: LeaderStub, parts: list[TopicPartition], seconds: float) -> Sequence[Producers]:
+        request = leader.DescribeProducersRequest(partitions=parts)
+        return (await stub.DescribeProducers(request, timeout=seconds)).partitions
 
     return await gateway.leaders.each(list(partitions), send, Producers, deadline)

@@ -1,1 +1,1 @@
-"""ShareFetch and ShareAcknowledge: share sessions over several leaders."""
+"""Share sessions over all leaders: ShareFetch, ShareAcknowledge, and the end of sessions."""

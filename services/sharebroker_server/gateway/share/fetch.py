@@ -1,4 +1,9 @@
-"""ShareFetch: a session's fetch over all leaders, with the acknowledgements that ride on it."""
+"""ShareFetch: a session's fetch from all leaders, with the acknowledgements in the same request.
+
+The order within a request: open or advance the session; wait at the session's watch, if nothing changed since
+the last fetch without records; apply the acknowledgements, which make room for records; acquire; select the
+partitions to report; close the session, or start a watch if there were no records.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.clock import monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
+from sharebroker_protocol.model import AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_WAIT, MOVED_WAIT
@@ -20,34 +25,31 @@ from sharebroker_server.gateway.core.fetch import (
     begin_fetch,
     shown_error,
 )
-from sharebroker_server.gateway.core.validation import (
-    check_bounds,
-    check_member_id,
-    check_renewing_fetch,
-)
+from sharebroker_server.gateway.core.validation import check_bounds, check_member_id, check_renewing_fetch
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.acknowledge import (
     AckResults,
+    Acks,
     Caller,
-    acknowledge,
+    add_errors,
+    checked,
     close_session,
-    partition_error,
 )
-from sharebroker_server.gateway.share.multi_leader_fetch import MemberFetch
-from sharebroker_server.share_calls.values import AcquireCall, Acquisition, Watch
+from sharebroker_server.gateway.share.multi_leader_fetch import MultiLeaderFetch
+from sharebroker_server.share_calls.values import AcquireCall, AcquireResult
 
 
 class ShareFetch(NamedTuple):
-    """A ShareFetch request. `asked` is every partition it names, with its acknowledgements.
+    """A ShareFetch request. `acks` has every partition that it names, with its acknowledgements.
 
-    `first_loaded`: where share-partitions have to be loaded, the first with `min_bytes` is the answer. So it
-    is at a Kafka, whose next answer has the others, and librdkafka's own tests count on it.
+    `first_loaded`: if share-partitions have to be loaded, the first with `min_bytes` completes the fetch, as
+    in Kafka, whose next response has the others. librdkafka's own tests rely on it.
     """
 
     caller: Caller
     key: SessionKey
     epoch: int
-    asked: Mapping[TopicIdPartition, Sequence[AckBatch]]
+    acks: Acks
     forgotten: Sequence[TopicIdPartition]
     max_wait_ms: int
     min_bytes: int
@@ -60,17 +62,17 @@ class ShareFetch(NamedTuple):
 
     @property
     def fetches(self) -> bool:
-        """Whether it asks for records at all."""
+        """Whether the request can return records."""
         return self.max_records > 0 and self.max_bytes > 0 and not self.renews
 
     @property
     def wait(self) -> float:
-        """Seconds for which records are waited for."""
+        """The longest wait for records, in seconds."""
         return seconds_of(self.max_wait_ms)
 
 
 class Fetched(NamedTuple):
-    """One partition of the answer: what was acquired, and what became of its acknowledgements."""
+    """One partition of the response: the acquired records, and the error of its acknowledgements."""
 
     partition: TopicIdPartition
     error: ErrorCode = ErrorCode.NONE
@@ -81,66 +83,42 @@ class Fetched(NamedTuple):
 
 
 def seconds_of(max_wait_ms: int) -> float:
-    """How long a fetch that asks for so much waits at most."""
+    """The longest wait of a fetch with this `max_wait_ms`, in seconds."""
     return min(max_wait_ms / 1000, MAX_WAIT)
 
 
 async def share_fetch(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
-    """Serve a ShareFetch. Raises KafkaError for a refused request."""
-    counts, begun = gateway.fetches, monotonic()
-    counts.under_way += 1
+    """Serves a ShareFetch; returns the partitions of the response. Raises KafkaError."""
+    counts, begun, wait = gateway.fetches, monotonic(), request.wait
+    counts.in_flight += 1
     try:
-        fetched = await _serve(gateway, request, deadline)
+        _check(request)
+        context = await _begin(gateway, request)
+        session = context.session
+        if session.watch is not None:
+            if await _stays_quiet(context, request):
+                counts.completed(False, monotonic() - begun, wait)
+                return []
+            session.end_watch()
+            request = request._replace(max_wait_ms=max(0, int((begun + wait - monotonic()) * 1000)))
+        acknowledged: AckResults = {}
+        if any(request.acks.values()):
+            acknowledged = await _acknowledge(gateway, context, request, deadline)
+        results: Mapping[TopicIdPartition, AcquireResult] = {}
+        if context.partitions and request.fetches:
+            call, errors, known_errors = _acquire_call(gateway, context, request)
+            fetch = MultiLeaderFetch(gateway.leaders, call, known_errors, session.routes)
+            results = await fetch.run() | errors
+        fetched = _reported(context, results, acknowledged)
+        if context.final:
+            close_session(gateway, session)
+        elif not fetched and request.fetches:
+            _start_watch(gateway, context, request)
     finally:
-        counts.under_way -= 1
+        counts.in_flight -= 1
     if request.fetches:
-        counts.answered(any(one.acquired for one in fetched), monotonic() - begun, request.wait)
+        counts.completed(any(part.acquired for part in fetched), monotonic() - begun, wait)
     return fetched
-
-
-async def _serve(gateway: Gateway, request: ShareFetch, deadline: Deadline) -> list[Fetched]:
-    _check(request)
-    context = await _begin(gateway, request)
-    if context.session.watch is not None:
-        waited = Deadline(request.wait)
-        if await _stays_quiet(context, context.session.watch, request):
-            return []
-        context.session.end_watch()
-        request = request._replace(max_wait_ms=int(waited.left() * 1000))
-    acknowledged = await acknowledge(
-        gateway,
-        request.caller,
-        request.key,
-        {part: batches for part, batches in request.asked.items() if batches},
-        deadline,
-        renew_allowed=request.renews,
-    )
-    fetched = _fetched(context, await _fetch(gateway, context, request), acknowledged)
-    if context.final:
-        close_session(gateway, context.session)
-    elif not fetched and request.fetches:
-        _watch(gateway, context, request)
-    return fetched
-
-
-async def _stays_quiet(context: FetchContext, watch: Watch, request: ShareFetch) -> bool:
-    """Whether the session's partitions have nothing until the request's time is up, as their watch can tell.
-
-    Raises KafkaError as `FetchContext.reported`.
-    """
-    same = not request.asked and not request.forgotten and context.session.watched_for == request.caller
-    if not same or context.final or not request.fetches or await watch.changes(request.wait):
-        return False
-    context.reported(())
-    return True
-
-
-def _watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -> None:
-    """Has partitions that have nothing watched: an idle client asks for them again and again."""
-    session = context.session
-    if session.partitions and not session.told():
-        session.watch = gateway.leaders.watch(request.key.group_id, list(session.partitions))
-        session.watched_for = request.caller
 
 
 def _check(request: ShareFetch) -> None:
@@ -162,37 +140,68 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
         request.key,
         request.epoch,
         request.caller.connection,
-        wanted=tuple(request.asked),
+        added=tuple(request.acks),
         forgotten=request.forgotten,
-        acknowledges=any(request.asked.values()),
+        acknowledges=any(request.acks.values()),
     )
     try:
         return begin_fetch(gateway.sessions, intent, now())
     except KafkaError as error:
         if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
-            await asyncio.sleep(request.wait)  # a client that tries at once would only spin
+            await asyncio.sleep(request.wait)  # the client would retry at once
         raise
 
 
-async def _fetch(
-    gateway: Gateway, context: FetchContext, request: ShareFetch
-) -> Mapping[TopicIdPartition, Acquisition]:
-    """What partitions of the session give.
+async def _stays_quiet(context: FetchContext, request: ShareFetch) -> bool:
+    """Whether the watch of the session's partitions reports no records until the request's time ends.
 
-    An error that the client knows of does not end its wait: it would only ask again at once.
+    Raises KafkaError as `FetchContext.reported`.
     """
-    if not context.partitions or not request.fetches:
-        return {}
-    unknown = {
-        part: Acquisition(*part, code)
+    session = context.session
+    same = not request.acks and not request.forgotten and session.watch_caller == request.caller
+    if session.watch is None or not same or context.final or not request.fetches:
+        return False
+    if await session.watch.changes(request.wait):
+        return False
+    context.reported(())
+    return True
+
+
+def _start_watch(gateway: Gateway, context: FetchContext, request: ShareFetch) -> None:
+    """Watches the partitions of an idle client, which repeats its fetch."""
+    session = context.session
+    if session.partitions and not session.known_errors():
+        session.watch = gateway.leaders.watch(request.key.group_id, list(session.partitions))
+        session.watch_caller = request.caller
+
+
+async def _acknowledge(
+    gateway: Gateway, context: FetchContext, request: ShareFetch, deadline: Deadline
+) -> AckResults:
+    acks = {part: batches for part, batches in request.acks.items() if batches}
+    call, results = checked(gateway, request.caller, request.key, acks, renew_allowed=request.renews)
+    if call.parts:
+        add_errors(results, await gateway.leaders.acknowledge(call, deadline, context.session.routes))
+    return results
+
+
+def _acquire_call(
+    gateway: Gateway, context: FetchContext, request: ShareFetch
+) -> tuple[AcquireCall, dict[TopicIdPartition, AcquireResult], set[TopicIdPartition]]:
+    """The call for the valid partitions, the errors of the others, and the partitions with known errors.
+
+    An error that the client received before does not end its wait: the client would only repeat the fetch.
+    """
+    errors = {
+        part: AcquireResult(*part, code)
         for part in context.partitions
-        if (code := partition_error(gateway, request.caller, part))
+        if (code := gateway.partition_error(*part, request.caller.serves))
     }
-    told = context.session.told()
+    known_errors = context.session.known_errors()
     call = AcquireCall(
         *request.key,
-        [part for part in context.partitions if part not in unknown] if unknown else context.partitions,
-        _wait(request.wait, unknown.values()) if told.issuperset(unknown) else 0.0,
+        [part for part in context.partitions if part not in errors] if errors else context.partitions,
+        _wait(request.wait, errors.values()) if known_errors.issuperset(errors) else 0.0,
         request.max_records,
         request.min_bytes if request.first_loaded or request.min_bytes > 1 else 0,
         min(request.max_bytes, gateway.config.fetch_max_bytes),
@@ -201,46 +210,49 @@ async def _fetch(
         with_markers=True,
         session_id=context.session.id,
     )
-    return await MemberFetch(gateway.leaders, call, told).run() | unknown
+    return call, errors, known_errors
 
 
-def _wait(wait: float, errors: Iterable[Acquisition]) -> float:
-    """Seconds to wait for records beside partitions that have errors.
+def _wait(wait: float, errors: Iterable[AcquireResult]) -> float:
+    """Seconds to wait for records beside partitions with errors.
 
-    Where one is led elsewhere not for long: librdkafka asks one broker at a time, and may know the new one by
-    now.
+    The wait is short if another broker leads one of them: librdkafka sends requests to one broker at a time,
+    and may have found that broker meanwhile.
     """
-    if any(one.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for one in errors):
+    if any(result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER for result in errors):
         return min(wait, MOVED_WAIT)
     return wait
 
 
-def _fetched(
-    context: FetchContext, answers: Mapping[TopicIdPartition, Acquisition], acknowledged: AckResults
+def _reported(
+    context: FetchContext, results: Mapping[TopicIdPartition, AcquireResult], acknowledged: AckResults
 ) -> list[Fetched]:
-    outcomes = [_outcome(part, answers.get(part)) for part in context.partitions]
-    reported = context.reported(outcomes)
-    fetched = [_one(part, answers.get(part), acknowledged.get(part)) for part in reported]
-    told = set(reported)
-    return fetched + [
-        Fetched(part, acknowledge_error=error) for part, error in acknowledged.items() if part not in told
-    ]
+    reported = context.reported(_outcome(part, results.get(part)) for part in context.partitions)
+    fetched = [_fetched(part, results.get(part), acknowledged.get(part)) for part in reported]
+    if acknowledged:
+        listed = set(reported)
+        for part, error in acknowledged.items():
+            if part not in listed:
+                fetched.append(Fetched(part, acknowledge_error=error))
+    return fetched
 
 
-def _outcome(part: TopicIdPartition, answer: Acquisition | None) -> PartitionOutcome:
-    if answer is None:
+def _outcome(part: TopicIdPartition, result: AcquireResult | None) -> PartitionOutcome:
+    if result is None:
         return PartitionOutcome(part, False)
-    return PartitionOutcome(part, bool(answer.acquired), ErrorCode(answer.error_code))
+    return PartitionOutcome(part, bool(result.acquired), result.error_code)
 
 
-def _one(part: TopicIdPartition, answer: Acquisition | None, acknowledge_error: KafkaError | None) -> Fetched:
-    if answer is None:
+def _fetched(
+    part: TopicIdPartition, result: AcquireResult | None, acknowledge_error: KafkaError | None
+) -> Fetched:
+    if result is None:
         return Fetched(part, acknowledge_error=acknowledge_error)
     return Fetched(
         part,
-        shown_error(answer.error_code),
-        answer.error_message,
-        answer.records,
-        answer.acquired,
+        shown_error(result.error_code),
+        result.error_message,
+        result.records,
+        result.acquired,
         acknowledge_error,
     )

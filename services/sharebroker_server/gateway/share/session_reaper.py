@@ -1,4 +1,4 @@
-"""Ends share sessions that nobody uses: over gRPC it does not show when a client's connection is gone."""
+"""Evicts idle share sessions: over gRPC the gateway does not detect the end of a client's connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sharebroker_server.gateway.share.acknowledge import end_session
 _LONGEST_PAUSE: Final = 30.0
 
 
-class IdleSessions:
+class SessionReaper:
     """Ends a session `connections.max.idle.ms` after its last request, or up to a tenth of that later."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -22,12 +22,12 @@ class IdleSessions:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Goes on until `stop`; never begins where connections may be idle for ever (-1)."""
+        """Starts the task; does nothing if connections may be idle indefinitely (-1)."""
         if self._idle > 0:
-            self._task = asyncio.create_task(self._run(), name="idle share sessions")
+            self._task = asyncio.create_task(self._run(), name="share session reaper")
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Ends the task."""
         if self._task is not None:
             await end([self._task])
 

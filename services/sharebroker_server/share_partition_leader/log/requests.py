@@ -1,4 +1,4 @@
-"""Calls on record logs: append, look offsets up, delete, end transactions. Each partition has its result."""
+"""Calls on record logs: look up offsets, delete records, end transactions. Each partition has its result."""
 
 from __future__ import annotations
 
@@ -9,78 +9,46 @@ from typing import Any, Final, Protocol, TypeVar
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.transaction_check import Claim
-from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
-from sharebroker_server.share_partition_leader.log.transaction_verification import TransactionalAppends
 
 LATEST: Final = -1
 EARLIEST: Final = -2
 NEWEST: Final = -3
-"""Of the highest timestamp (Kafka: ListOffsetsRequest.MAX_TIMESTAMP)."""
+"""The record with the highest timestamp (Kafka: ListOffsetsRequest.MAX_TIMESTAMP)."""
 
 
-class _Asked(Protocol):
+class _PartitionRequest(Protocol):
     topic_id: str
     partition: int
 
 
-class _Answer(_Asked, Protocol):
+class _PartitionResponse(_PartitionRequest, Protocol):
     error_code: Any
     error_message: str
 
 
-A = TypeVar("A", bound=_Asked)
-R = TypeVar("R", bound=_Answer)
-
-
-async def produce(
-    leadership: Leadership, appends: TransactionalAppends, request: pb.ProduceRequest
-) -> list[pb.ProduceResponse.Partition]:
-    """Appends the batches of each partition; answered when durable."""
-    claim = Claim(request.transactional_id, request.adds_partitions) if request.transactional_id else None
-
-    async def append(
-        led: LedPartition, asked: pb.ProduceRequest.Partition, answer: pb.ProduceResponse.Partition
-    ) -> None:
-        appended = await _append(led, appends, asked.record_batches, claim)
-        answer.base_offset = appended.base_offset
-        answer.last_offset = appended.last_offset
-        answer.log_append_time_ms = appended.log_append_time
-        answer.log_start_offset = led.log.log_start_offset
-
-    return await each(leadership, request.partitions, pb.ProduceResponse.Partition, append)
-
-
-async def _append(
-    led: LedPartition, appends: TransactionalAppends, data: bytes, claim: Claim | None
-) -> Appended:
-    """Tells of traced records, where this process traces."""
-    traces = led.traces
-    traced = traces.find(data) if traces is not None else ()
-    if traces is None or not traced:
-        return await appends.append(led, data, claim)
-    return await traces.told(traced, appends.append(led, data, claim))
+A = TypeVar("A", bound=_PartitionRequest)
+R = TypeVar("R", bound=_PartitionResponse)
 
 
 async def list_offsets(
     leadership: Leadership, request: pb.ListOffsetsRequest
 ) -> list[pb.ListOffsetsResponse.Partition]:
-    """Looks an offset up in each partition. Kafka: ListOffsets."""
+    """Looks up an offset in each partition (Kafka: ListOffsets)."""
 
     async def look_up(
-        led: LedPartition, asked: pb.ListOffsetsRequest.Partition, answer: pb.ListOffsetsResponse.Partition
+        led: LedPartition, part: pb.ListOffsetsRequest.Partition, response: pb.ListOffsetsResponse.Partition
     ) -> None:
         log = led.log
         end = log.last_stable_offset if request.isolation_level > 0 else log.log_end_offset
-        answer.leader_epoch = log.epoch
-        answer.offset, answer.timestamp = await _offset_at(log, asked.timestamp, end)
-        if asked.HasField("made_at_offset") and asked.made_at_offset < end:
-            answer.made_at = max(log.time_of(max(asked.made_at_offset, log.log_start_offset)), 0)
+        response.leader_epoch = log.epoch
+        response.offset, response.timestamp = await _offset_at(log, part.timestamp, end)
+        if part.HasField("made_at_offset") and part.made_at_offset < end:
+            response.made_at = max(log.time_of(max(part.made_at_offset, log.log_start_offset)), 0)
 
     return await each(leadership, request.partitions, pb.ListOffsetsResponse.Partition, look_up)
 
@@ -88,14 +56,14 @@ async def list_offsets(
 async def delete_records(
     leadership: Leadership, request: pb.DeleteRecordsRequest
 ) -> list[pb.DeleteRecordsResponse.Partition]:
-    """Moves the log start of each partition."""
+    """Moves the log start offset of each partition."""
 
     async def delete(
         led: LedPartition,
-        asked: pb.DeleteRecordsRequest.Partition,
-        answer: pb.DeleteRecordsResponse.Partition,
+        part: pb.DeleteRecordsRequest.Partition,
+        response: pb.DeleteRecordsResponse.Partition,
     ) -> None:
-        answer.low_watermark = await led.log.delete_records(asked.offset)
+        response.low_watermark = await led.log.delete_records(part.offset)
         led.wake()
 
     return await each(leadership, request.partitions, pb.DeleteRecordsResponse.Partition, delete)
@@ -104,13 +72,13 @@ async def delete_records(
 async def write_txn_markers(
     leadership: Leadership, request: pb.WriteTxnMarkersRequest
 ) -> list[pb.WriteTxnMarkersResponse.Partition]:
-    """Ends a transaction in each partition."""
+    """Appends a transaction marker to each partition."""
 
     async def end(
-        led: LedPartition, asked: pb.WriteTxnMarkersRequest.Marker, _: pb.WriteTxnMarkersResponse.Partition
+        led: LedPartition, part: pb.WriteTxnMarkersRequest.Marker, _: pb.WriteTxnMarkersResponse.Partition
     ) -> None:
         await led.log.end_transaction(
-            Marker(asked.producer_id, asked.producer_epoch, asked.coordinator_epoch, asked.transaction_result)
+            Marker(part.producer_id, part.producer_epoch, part.coordinator_epoch, part.transaction_result)
         )
 
     return await each(leadership, request.markers, pb.WriteTxnMarkersResponse.Partition, end)
@@ -119,13 +87,13 @@ async def write_txn_markers(
 async def describe_producers(
     leadership: Leadership, request: pb.DescribeProducersRequest
 ) -> list[pb.DescribeProducersResponse.Partition]:
-    """What each partition knows of producers."""
+    """Returns the active producers of each partition."""
 
     async def describe(
-        led: LedPartition, _: delivery.TopicPartition, answer: pb.DescribeProducersResponse.Partition
+        led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeProducersResponse.Partition
     ) -> None:
         for producer_id, state in sorted(led.log.transactions.producers().items()):
-            answer.active_producers.add(
+            response.active_producers.add(
                 producer_id=producer_id,
                 producer_epoch=state.epoch,
                 last_sequence=state.batches[-1].last_sequence if state.batches else -1,
@@ -140,18 +108,18 @@ async def describe_producers(
 async def describe_logs(
     leadership: Leadership, request: pb.DescribeLogsRequest
 ) -> list[pb.DescribeLogsResponse.Partition]:
-    """How large each log is."""
+    """Returns the size of each log."""
 
     async def describe(
-        led: LedPartition, _: delivery.TopicPartition, answer: pb.DescribeLogsResponse.Partition
+        led: LedPartition, _: delivery.TopicPartition, response: pb.DescribeLogsResponse.Partition
     ) -> None:
-        answer.size = led.log.size
+        response.size = led.log.size
 
     return await each(leadership, request.partitions, pb.DescribeLogsResponse.Partition, describe)
 
 
 async def _offset_at(log: PartitionLog, timestamp: int, end: int) -> tuple[int, int]:
-    """The offset that is meant and its record's time, or -1; records from `end` on do not count."""
+    """The offset for a timestamp and the time of its record, or -1; records from `end` on are ignored."""
     if timestamp == EARLIEST:
         return log.log_start_offset, -1
     if timestamp == LATEST:
@@ -168,18 +136,15 @@ async def each(
     make: Callable[..., R],
     act: Callable[[LedPartition, A, R], Awaitable[None]],
 ) -> list[R]:
-    """The answer for each partition, in order; what a call on one raises stands in its answer."""
+    """One response per partition, in order; an error of one partition goes into its response."""
 
-    async def one(asked: A) -> R:
-        answer = make(topic_id=asked.topic_id, partition=asked.partition)
+    async def call(part: A) -> R:
+        response = make(topic_id=part.topic_id, partition=part.partition)
         try:
-            await act(await leadership.led(asked.topic_id, asked.partition), asked, answer)
+            await act(await leadership.led(part.topic_id, part.partition), part, response)
         except KafkaError as error:
-            answer.error_code = wire(error.code)
-            answer.error_message = error.message
-        return answer
+            response.error_code = wire(error.code)
+            response.error_message = error.message
+        return response
 
-    asked = list(partitions)
-    if len(asked) == 1:
-        return [await one(asked[0])]
-    return list(await asyncio.gather(*(one(each) for each in asked)))
+    return list(await asyncio.gather(*map(call, partitions)))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
@@ -24,13 +25,14 @@ class TransactionalAppends:
     def __init__(self, check: TransactionCheck) -> None:
         self._check = check
 
-    async def append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Appended:
-        """Appends a producer's batches, which say who sent them; `claim` tells the transaction.
+    def append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Coroutine[Any, Any, Appended]:
+        """Appends a producer's batches; `claim` names their transaction.
 
         Raises KafkaError: as `PartitionLog.append` and `TransactionCheck.confirm` do.
         """
-        if claim is None:
-            return await _append_outside(led, data)
+        return _append_outside(led, data) if claim is None else self._append_verified(led, data, claim)
+
+    async def _append_verified(self, led: LedPartition, data: bytes, claim: Claim) -> Appended:
         refusal: KafkaError = UnverifiedError(ErrorCode.INVALID_TXN_STATE)
         for _ in range(_TRIES):
             verified = await self._verified(led, data, claim)

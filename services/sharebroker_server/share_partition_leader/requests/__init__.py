@@ -1,1 +1,1 @@
-"""Calls of gateways: fetches, acknowledgements, Deliver streams."""
+"""The calls of gateways to a leader: fetches, acknowledgements, reconciliations, delivery streams."""

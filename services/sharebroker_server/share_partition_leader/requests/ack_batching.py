@@ -1,4 +1,4 @@
-"""What a message acknowledges, gathered: single records that lie side by side are told as one run."""
+"""Coalesces the acknowledgements of one message: neighbouring records become one ack batch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from sharebroker_protocol.model import AckBatch, AckType
 
 RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
 _GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP
-_NONE: Final = -1
-"""No acknowledge type: what has it is refused by itself."""
+_INVALID: Final = -1
+"""Stands for an unknown acknowledge type; its acknowledgement is rejected alone."""
 
 
-class Group(NamedTuple):
-    """What can be acknowledged together: one partition's with one delay; renewals, unseen by themselves."""
+class AckGroup(NamedTuple):
+    """Acknowledgements that are applied together: those of one partition with the same delay.
+
+    Renewals form groups of their own, and so do acknowledgements of records that the application has not
+    seen.
+    """
 
     topic_id: str
     partition: int
@@ -25,47 +29,47 @@ class Group(NamedTuple):
     unseen: bool = False
 
 
-class Asked(NamedTuple):
+class AckRequest(NamedTuple):
     """One acknowledgement, or a part of it; `token` 0 checks the holder only."""
 
     first: int
     last: int
-    kind: int
+    type: int
     token: int
     id: int
 
 
-def gathered(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[Group, list[Asked]]:
-    """Acknowledgements by group, ascending; what is said twice of a record keeps its order."""
-    groups: dict[Group, list[Asked]] = {}
-    for said in acknowledgements:
-        first, kind = said.first_offset, _kind(said.type)
-        last = said.last_offset if said.HasField("last_offset") else first
-        group = Group(said.topic_id, said.partition, kind == RENEW, said.delay_ms, said.unseen)
-        groups.setdefault(group, []).append(Asked(first, last, kind, said.lock_token, said.id))
-    for asked in groups.values():
-        asked.sort(key=itemgetter(0))
+def group_acks(acknowledgements: Iterable[delivery.Acknowledgement]) -> dict[AckGroup, list[AckRequest]]:
+    """Acknowledgements by group, ascending; repeated acknowledgements of a record keep their order."""
+    groups: dict[AckGroup, list[AckRequest]] = {}
+    for ack in acknowledgements:
+        first, ack_type = ack.first_offset, _type_number(ack.type)
+        last = ack.last_offset if ack.HasField("last_offset") else first
+        group = AckGroup(ack.topic_id, ack.partition, ack_type == RENEW, ack.delay_ms, ack.unseen)
+        groups.setdefault(group, []).append(AckRequest(first, last, ack_type, ack.lock_token, ack.id))
+    for acks in groups.values():
+        acks.sort(key=itemgetter(0))
     return groups
 
 
-def _kind(said: int) -> int:
+def _type_number(ack_type: int) -> int:
     """Kafka's number of an acknowledge type."""
-    if 0 < said <= RENEW:
-        return said
-    return int(AckType.GAP) if said == _GAP else _NONE
+    if 0 < ack_type <= RENEW:
+        return ack_type
+    return int(AckType.GAP) if ack_type == _GAP else _INVALID
 
 
-def batches_of(asked: Sequence[Asked]) -> list[AckBatch]:
-    """The batches of ascending acknowledgements, neighbours of one kind and token as one."""
+def coalesce(acks: Sequence[AckRequest]) -> list[AckBatch]:
+    """Ack batches of ascending acknowledgements; neighbours with the same type and token become one."""
     batches = []
-    first, last, kind, token, _ = asked[0]
-    for one in asked[1:]:
-        # A range that ends before it begins must stay by itself, to be refused.
-        whole = first <= last and one.first <= one.last
-        if whole and one.first == last + 1 and one.kind == kind and one.token == token:
-            last = one.last
+    first, last, ack_type, token, _ = acks[0]
+    for ack in acks[1:]:
+        # A range that ends before it begins must stay alone, so that only it is rejected.
+        valid = first <= last and ack.first <= ack.last
+        if valid and ack.first == last + 1 and ack.type == ack_type and ack.token == token:
+            last = ack.last
         else:
-            batches.append(AckBatch(first, last, (kind,), token or None))
-            first, last, kind, token, _ = one
-    batches.append(AckBatch(first, last, (kind,), token or None))
+            batches.append(AckBatch(first, last, (ack_type,), token or None))
+            first, last, ack_type, token, _ = ack
+    batches.append(AckBatch(first, last, (ack_type,), token or None))
     return batches

@@ -1,4 +1,4 @@
-"""One acknowledge call: all or nothing for each partition, answered when durable."""
+"""Applies one acknowledge call: all or nothing per partition, completed when durable."""
 
 from __future__ import annotations
 
@@ -9,26 +9,32 @@ from functools import partial
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AcknowledgeCall, Acknowledged, AckPart
+from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart, AckResult
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.persisted_state import NoStateError
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import RENEW
-from sharebroker_server.share_partition_leader.requests.deliver_stream import Partitions
+from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
 
 _log = structlog.get_logger()
 
 
-async def acknowledge(partitions: Partitions, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+async def acknowledge(partitions: SharePartitions, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
     """The result of each partition, in the order of the call. Raises REQUEST_TIMED_OUT."""
-    results = Results(call.parts)
+    results = _Results(call.parts)
     loading = []
     for index, part in enumerate(call.parts):
         share_partition = partitions.loaded(call.group_id, part.topic_id, part.partition)
         if share_partition is None:
-            loading.append(asyncio.create_task(_load(partitions, call, index, results)))
-        else:
-            _apply(share_partition, call, index, results)
+            loading.append(asyncio.create_task(_load_and_apply(partitions, call, index, results)))
+            continue
+        try:
+            _check_renewal(call, part)
+            share_partition.acknowledge(
+                lock_holders.of_member(call.member_id), part.batches, partial(results.add, index), part.delay
+            )
+        except KafkaError as error:
+            results.add(index, error)
     try:
         return await results.all(timeout)
     finally:
@@ -36,68 +42,66 @@ async def acknowledge(partitions: Partitions, call: AcknowledgeCall, timeout: fl
             task.cancel()
 
 
-class Results:
-    """Gathers the results of the parts; one future for all of them."""
+class _Results:
+    """Collects the results of all parts with one future."""
 
-    __slots__ = ("_done", "_errors", "_left", "_parts")
+    __slots__ = ("_done", "_errors", "_parts", "_remaining")
 
     def __init__(self, parts: Sequence[AckPart]) -> None:
         self._parts = parts
         self._errors: list[KafkaError | None] = [None] * len(parts)
-        self._left = len(parts)
+        self._remaining = len(parts)
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def settle(self, index: int, error: KafkaError | None) -> None:
-        """A part's acknowledgements are durable, or not taken."""
+    def add(self, index: int, error: KafkaError | None) -> None:
+        """A part's acknowledgements are durable, or were rejected with `error`."""
         self._errors[index] = error
-        self._left -= 1
-        if not self._left and not self._done.done():
+        self._remaining -= 1
+        if not self._remaining and not self._done.done():
             self._done.set_result(None)
 
-    async def all(self, timeout: float) -> list[Acknowledged]:
-        """Waits for the last one. Raises REQUEST_TIMED_OUT."""
-        if self._left:
-            # A timer of our own: a timeout of asyncio costs as much as what it is for.
-            timer = asyncio.get_running_loop().call_later(timeout, self._give_up, timeout)
+    async def all(self, timeout: float) -> list[AckResult]:
+        """Waits for the last part. Raises REQUEST_TIMED_OUT."""
+        if self._remaining:
+            # `asyncio.timeout` costs as much as the acknowledgement itself.
+            timer = asyncio.get_running_loop().call_later(timeout, self._expire, timeout)
             try:
                 await self._done
             finally:
                 timer.cancel()
         return [
-            Acknowledged(part.topic_id, part.partition)
+            AckResult(part.topic_id, part.partition)
             if error is None
-            else Acknowledged(part.topic_id, part.partition, error.code, error.message)
+            else AckResult(part.topic_id, part.partition, error.code, error.message)
             for part, error in zip(self._parts, self._errors, strict=True)
         ]
 
-    def _give_up(self, timeout: float) -> None:
+    def _expire(self, timeout: float) -> None:
         if not self._done.done():
-            late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No answer within {timeout} s.")
-            self._done.set_exception(late)
+            error = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.")
+            self._done.set_exception(error)
 
 
-async def _load(partitions: Partitions, call: AcknowledgeCall, index: int, results: Results) -> None:
+async def _load_and_apply(
+    partitions: SharePartitions, call: AcknowledgeCall, index: int, results: _Results
+) -> None:
     part = call.parts[index]
+    share_partition: ShareGroupPartition
     try:
         share_partition = await partitions.share_partition(call.group_id, part.topic_id, part.partition)
-    except NoStateError as error:  # a fetch may wait for it; what was never acquired never will be
-        results.settle(index, KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message))
-    except KafkaError as error:
-        results.settle(index, error)
-    except Exception:
-        _log.exception("a share-partition could not be loaded", group=call.group_id, topic_id=part.topic_id)
-        results.settle(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-    else:
-        _apply(share_partition, call, index, results)
-
-
-def _apply(share_partition: ShareGroupPartition, call: AcknowledgeCall, index: int, results: Results) -> None:
-    part = call.parts[index]
-    try:
-        if not call.renew_allowed and any(RENEW in batch.types for batch in part.batches):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Renewing was not announced by the request.")
+        _check_renewal(call, part)
         share_partition.acknowledge(
-            lock_holders.of_member(call.member_id), part.batches, partial(results.settle, index), part.delay
+            lock_holders.of_member(call.member_id), part.batches, partial(results.add, index), part.delay
         )
+    except NoStateError as error:  # retriable for a fetch; records of a missing state were never acquired
+        results.add(index, KafkaError(ErrorCode.INVALID_RECORD_STATE, error.message))
     except KafkaError as error:
-        results.settle(index, error)
+        results.add(index, error)
+    except Exception:
+        _log.exception("share-partition load failed", group=call.group_id, topic_id=part.topic_id)
+        results.add(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def _check_renewal(call: AcknowledgeCall, part: AckPart) -> None:
+    if not call.renew_allowed and any(RENEW in batch.types for batch in part.batches):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "RENEW is not allowed by this request.")

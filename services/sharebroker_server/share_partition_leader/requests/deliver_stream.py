@@ -1,19 +1,44 @@
-"""One Deliver stream: records as credit allows, and the results of what the member acknowledges."""
+"""The leader's side of a delivery stream: sends records within the credit, applies acknowledgements.
+
+One object serves one member over one stream; all of it runs on the thread of the event loop. The gateway of
+the same process calls it directly. The servicer calls it for a gateway in another process.
+
+Partitions. Each partition that the gateway assigned is in one of these states:
+
+* with a task: it is being loaded, read from the store, or waits after an error. There is at most one task.
+* ready: it may have records, and is served in turn while credit lasts.
+* idle: it had no records; the stream waits as an observer and `records_available` makes the partition ready.
+
+`_advance` moves a partition to its next state; it is called whenever an assignment, a task or a notification
+changes something. `retired` ends the use of a share-partition: a successor is loaded.
+
+Credit. The gateway grants a number of records; each acquired offset uses one. Acknowledgements are applied
+before the credit of the same message, because they make room for further records.
+
+Pausing and isolation. After a lost lock the stream may pause until the member resumes it. A record that
+failed repeatedly is delivered alone: a member that crashes on it must not use up a delivery of other records.
+
+Results. Acknowledgements of a partition are applied together. If the share-partition rejects them, they are
+divided until each rejected record is known. Every acknowledgement gets exactly one result per offset range.
+
+Order at the end: `finish` stops the delivery; `outputs` ends once every acknowledgement has its result;
+`close` then releases the records that are still held.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AcquireMode, TopicIdPartition
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio.backoff import doubling
+from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen, DeliverOutput
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
@@ -24,126 +49,123 @@ from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests.ack_batching import Asked, Group, batches_of, gathered
-from sharebroker_server.share_partition_leader.requests.send_queue import Outbox
+from sharebroker_server.share_partition_leader.requests.ack_batching import (
+    AckGroup,
+    AckRequest,
+    coalesce,
+    group_acks,
+)
+from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
+from sharebroker_server.share_partition_leader.requests.send_queue import SendQueue
 
 _log = structlog.get_logger()
 
 REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
-"""Refusals that may be about some records only of those that were named."""
-
-
-class Partitions(Protocol):
-    """Where a stream finds the share-partitions that this process leads."""
-
-    def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
-        """The share-partition if it is led, loaded and not retired; until the next `await` at least."""
-
-    async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
-        """The share-partition, loaded and not retired. Raises KafkaError."""
+"""Errors that may concern only some of the acknowledged records."""
 
 
 class DeliverySession:
-    """A member's stream. Records flow while there is credit; everything runs on the loop's thread.
+    """A `DeliverStream`; see the module."""
 
-    A partition has at most one task at a time: it is loaded, read from the store, or tried again later.
-    Without a task it is ready to be asked for records, or waits to be woken.
-    """
-
-    def __init__(self, opened: pb.DeliverRequest.Open, partitions: Partitions) -> None:
-        self.group_id = opened.group_id
-        self.holder = lock_holders.of_new_stream(opened.member_id)
-        self._request = AcquireRequest(
-            self.holder, 0, opened.batch_size or DEFAULT_BATCH_SIZE, AcquireMode(opened.acquire_mode)
-        )
+    def __init__(self, opening: DeliverOpen, partitions: SharePartitions) -> None:
+        self.group_id = opening.group_id
+        self.holder = lock_holders.of_new_stream(opening.member_id)
+        self._request = AcquireRequest(self.holder, 0, opening.batch_size or DEFAULT_BATCH_SIZE, opening.mode)
         self._partitions = partitions
-        self._wanted: set[TopicIdPartition] = set()
+        self._assigned: set[TopicIdPartition] = set()
         self._served: dict[TopicIdPartition, ShareGroupPartition] = {}
         self._ready: dict[TopicIdPartition, None] = {}
         self._tasks: dict[TopicIdPartition, asyncio.Task[None]] = {}
-        self._alone: set[TopicIdPartition] = set()
+        self._isolated: set[TopicIdPartition] = set()
         self._credit = 0
         self._scheduled = False
         self._unanswered = 0
         self._rest_unseen = False
-        self._pauses = opened.pause_on_lock_lost
+        self._pauses = opening.pause_on_lock_lost
         self._paused = False
-        self._out = Outbox()
+        self._finished = False
+        self._queue = SendQueue()
 
     # The stream
 
-    async def read(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
-        """Takes the client's messages until it sends no more; then nothing more is delivered."""
-        async for request in requests:
-            self.take(request)
-            await self._out.drained()
-        self._want(())
-
-    def take(self, request: pb.DeliverRequest) -> None:
-        """Applies one message: acknowledgements first, since they make room for records."""
-        if request.acknowledgements:
-            self._take_acknowledgements(request.acknowledgements)
-        if request.HasField("partitions"):
-            self._want(TopicIdPartition(p.topic_id, p.partition) for p in request.partitions.partitions)
-        self._rest_unseen |= request.rest_unseen
-        self._paused &= not request.resume
-        self._credit += request.credit
+    async def send(self, message: DeliverInput) -> None:
+        """Applies a message; then waits while too many results are unsent."""
+        if message.acknowledgements:
+            self._apply_acks(message.acknowledgements)
+        if message.partitions is not None:
+            self._assign(message.partitions)
+        self._rest_unseen |= message.rest_unseen
+        self._paused &= not message.resume
+        self._credit += message.credit
         self._schedule()
+        await self._queue.drained()
 
-    async def responses(self, reader: asyncio.Task[None]) -> AsyncIterator[pb.DeliverResponse]:
-        """What to send, until the client's side has ended and everything it asked for is answered."""
-        reader.add_done_callback(lambda _: self._out.filled.set())
-        while self._out.entries or self._unanswered or not reader.done():
-            await self._out.filled.wait()
-            self._out.filled.clear()
-            if self._out.entries:
-                message = self._out.take()
-                self._schedule()
-                yield message
-        reader.result()
+    def finish(self) -> None:
+        """Stops the delivery; `outputs` ends once every acknowledgement has its result."""
+        self._assign(())
+        self._finished = True
+        self._queue.filled.set()
+
+    async def outputs(self) -> AsyncGenerator[DeliverOutput, None]:
+        """The messages to the member. Closing the generator releases what the stream holds."""
+        try:
+            while self._queue.entries or self._unanswered or not self._finished:
+                await self._queue.filled.wait()
+                self._queue.filled.clear()
+                if self._queue.entries:
+                    message = self._queue.pop()
+                    self._schedule()
+                    yield message
+        finally:
+            self.close()
+
+    def unanswered(self) -> Sequence[int]:
+        """Nothing is lost within a process."""
+        return ()
 
     def close(self) -> None:
-        """Ends the stream: what the member holds here is released."""
-        self._want(())
+        """Ends the stream and releases the records that it holds; repeated calls have no effect."""
+        self._assign(())
+        self._finished = True
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
             share_partition.leave(self, undo=self._rest_unseen)
         self._served.clear()
 
-    # What share-partitions tell
+    # Notifications of share-partitions
 
     def records_available(self, share_partition: ShareGroupPartition) -> None:
-        """Records may have become available in a share-partition that had none."""
-        self._go_on(_key(share_partition))
+        """Records may have become available."""
+        self._advance(_key(share_partition))
 
     def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
-        """A lock of this stream ran out, or was lost with the share-partition."""
+        """A lock of this stream timed out, or was lost with the share-partition."""
         self._paused = self._pauses
-        self._out.add_lost_lock(share_partition, lost)
+        self._queue.add_lost_lock(share_partition, lost)
 
     def retired(self, share_partition: ShareGroupPartition) -> None:
-        """The share-partition is no longer led here, or must be loaded again; its locks are lost."""
+        """The share-partition was unloaded and its locks are lost: load its successor."""
         key = _key(share_partition)
         del self._served[key]
         self._ready.pop(key, None)
-        self._alone.discard(key)
+        self._isolated.discard(key)
         if key in self._tasks:
             self._tasks[key].cancel()
-        self._go_on(key)
+        self._advance(key)
 
     # Partitions
 
-    def _want(self, keys: Iterable[TopicIdPartition]) -> None:
-        """Deliver from these from here on. What is held of others stays held."""
-        self._wanted = set(keys)
-        self._ready = {key: None for key in self._ready if key in self._wanted}
-        for key in self._wanted:
-            self._go_on(key)
+    def _assign(self, keys: Iterable[TopicIdPartition]) -> None:
+        """Replaces the partitions to deliver from. Locks of other partitions stay held."""
+        self._assigned = set(keys)
+        self._ready = {key: None for key in self._ready if key in self._assigned}
+        for key in self._assigned:
+            self._advance(key)
 
-    def _go_on(self, key: TopicIdPartition) -> None:
-        if key not in self._wanted or key in self._tasks:
+    def _advance(self, key: TopicIdPartition) -> None:
+        if key not in self._assigned or key in self._tasks:
             return
         if key in self._served:
             self._ready[key] = None
@@ -153,38 +175,38 @@ class DeliverySession:
 
     def _start(self, key: TopicIdPartition, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[key] = asyncio.create_task(work)
-        task.add_done_callback(partial(self._ended, key))
+        task.add_done_callback(partial(self._task_ended, key))
 
-    def _ended(self, key: TopicIdPartition, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, key: TopicIdPartition, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         if not task.cancelled() and task.exception() is not None:
             _log.error("delivery failed", group=self.group_id, key=key, exc_info=task.exception())
-            self._give_up(key, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
-        self._go_on(key)
+            self._abandon(key, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._advance(key)
 
     async def _load(self, key: TopicIdPartition) -> None:
         pauses = doubling(RETRY_DELAY, LONGEST_RETRY_DELAY)
-        while key in self._wanted:
+        while key in self._assigned:
             try:
                 share_partition = await self._partitions.share_partition(self.group_id, *key)
             except KafkaError as error:
                 if not error.retriable:
-                    self._give_up(key, error)
+                    self._abandon(key, error)
                     return
                 pause = next(pauses)
-                # The first time it may just be on its way to this process.
+                # After the first error the partition may be on its way to this process.
                 if pause > RETRY_DELAY:
-                    self._out.add_problem(*key, error)
+                    self._queue.add_problem(*key, error)
                 await asyncio.sleep(pause)
             else:
                 self._served[key] = share_partition
                 share_partition.join(self)
                 return
 
-    def _give_up(self, key: TopicIdPartition, error: KafkaError) -> None:
-        """Nothing more is tried until the client names the partition again."""
-        self._wanted.discard(key)
-        self._out.add_problem(*key, error)
+    def _abandon(self, key: TopicIdPartition, error: KafkaError) -> None:
+        """Stops serving the partition until the gateway assigns it again."""
+        self._assigned.discard(key)
+        self._queue.add_problem(*key, error)
 
     # Records
 
@@ -194,9 +216,9 @@ class DeliverySession:
             asyncio.get_running_loop().call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        """Hands out records, partition by partition in turn, while credit and room in the message last."""
+        """Sends records, partition by partition in turn, within the credit and the size of a message."""
         self._scheduled = False
-        while self._credit > 0 and self._ready and not self._paused and not self._out.full:
+        while self._credit > 0 and self._ready and not self._paused and not self._queue.full:
             key = next(iter(self._ready))
             del self._ready[key]
             self._deliver_from(key, self._served[key])
@@ -206,14 +228,14 @@ class DeliverySession:
             share_partition.add_listener(self)
             return
         try:
-            acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
+            fetched = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
-            self._start(key, self._try_later(key, error))
+            self._start(key, self._retry_later(key, error))
             return
-        if isinstance(acquired, Fetched):
+        if isinstance(fetched, Fetched):
             self._ready[key] = None
-            self._hand_out(share_partition, acquired)
-        elif acquired is NotFetched.NOT_CACHED:
+            self._add_records(share_partition, fetched)
+        elif fetched is NotFetched.NOT_CACHED:
             self._start(key, self._deliver_cold(key, share_partition))
         else:
             share_partition.add_listener(self)
@@ -221,64 +243,70 @@ class DeliverySession:
     async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         request = self._request._replace(max_records=max(self._credit, 1))
         try:
-            acquired = await share_partition.acquire_uncached(request)
+            fetched = await share_partition.acquire_uncached(request)
         except KafkaError as error:
-            await self._try_later(key, error)
+            await self._retry_later(key, error)
         else:
-            if isinstance(acquired, Fetched):
-                self._hand_out(share_partition, acquired)
+            if isinstance(fetched, Fetched):
+                self._add_records(share_partition, fetched)
 
-    async def _try_later(self, key: TopicIdPartition, error: KafkaError) -> None:
-        self._out.add_problem(*key, error)
+    async def _retry_later(self, key: TopicIdPartition, error: KafkaError) -> None:
+        self._queue.add_problem(*key, error)
         await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Fetched) -> None:
-        self._credit -= acquisition.offsets
-        if share_partition.is_throttled(acquisition):
-            self._alone.add(_key(share_partition))
-        self._out.add_records(share_partition, acquisition)
+    def _add_records(self, share_partition: ShareGroupPartition, fetched: Fetched) -> None:
+        self._credit -= fetched.offsets
+        if share_partition.is_throttled(fetched):
+            self._isolated.add(_key(share_partition))
+        self._queue.add_records(share_partition, fetched)
 
     def _must_finish_first(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> bool:
-        """Whether the member has records in hand beside which it gets no others.
+        """Whether the member holds records that are isolated, and gets no others before it finished them.
 
-        Those that failed often are worked on alone: who dies of a record must not cost others their last
-        attempt. In Kafka this follows from clients that fetch again only when all is acknowledged.
+        In Kafka this follows from clients that fetch only when all records are acknowledged.
         """
         core = share_partition.core
-        if (key in self._alone or core.next_is_throttled()) and core.holds(self.holder):
-            self._alone.add(key)
+        if (key in self._isolated or core.next_is_throttled()) and core.holds(self.holder):
+            self._isolated.add(key)
             return True
-        self._alone.discard(key)
+        self._isolated.discard(key)
         return False
 
     # Acknowledgements
 
-    def _take_acknowledgements(self, acknowledgements: Sequence[delivery.Acknowledgement]) -> None:
-        for group, asked in gathered(acknowledgements).items():
+    def _apply_acks(self, acknowledgements: Sequence[delivery.Acknowledgement]) -> None:
+        for group, acks in group_acks(acknowledgements).items():
             share_partition = self._served.get(TopicIdPartition(group.topic_id, group.partition))
             if share_partition is None:
-                self._out.add_results(asked, 0.0, _not_held())
+                self._queue.add_results(acks, 0.0, _not_held())
             else:
-                self._acknowledge(share_partition, group, asked)
-        for said in acknowledgements:
-            if said.type == REJECT and said.reason:
-                self._note_reason(said)
+                self._acknowledge(share_partition, group, acks)
+        for ack in acknowledgements:
+            if ack.type == REJECT and ack.reason:
+                _log.info(
+                    "record rejected",
+                    group=self.group_id,
+                    topic_id=ack.topic_id,
+                    partition=ack.partition,
+                    offset=ack.first_offset,
+                    reason=ack.reason[:REASON_LENGTH],
+                )
 
     def _acknowledge(
-        self, share_partition: ShareGroupPartition, group: Group, asked: Sequence[Asked]
+        self, share_partition: ShareGroupPartition, group: AckGroup, acks: Sequence[AckRequest]
     ) -> None:
-        """Applies all at once; where that is refused, divides until it is clear which records are."""
+        """Applies all together; if they are rejected, divides them until the rejected records are known."""
         deadline = share_partition.renewed_deadline() if group.renewal else 0.0
-        done = partial(self._answer, TopicIdPartition(group.topic_id, group.partition), asked, deadline)
+        done = partial(self._complete, TopicIdPartition(group.topic_id, group.partition), acks, deadline)
         self._unanswered += 1
         try:
             if group.unseen:
-                _give_back(share_partition, self.holder, group, asked)
+                _undo_acquire(share_partition, self.holder, group, acks)
                 done(None)
             else:
-                share_partition.acknowledge(self.holder, batches_of(asked), done, group.delay_ms / 1000)
+                share_partition.acknowledge(self.holder, coalesce(acks), done, group.delay_ms / 1000)
         except KafkaError as error:
-            parts = _parts(share_partition, asked) if error.code in _DIVISIBLE else [asked]
+            parts = _divide(share_partition, acks) if error.code in _DIVISIBLE else [acks]
             if len(parts) == 1:
                 done(error)
                 return
@@ -286,45 +314,35 @@ class DeliverySession:
             for part in parts:
                 self._acknowledge(share_partition, group, part)
 
-    def _answer(
-        self, key: TopicIdPartition, asked: Sequence[Asked], deadline: float, error: KafkaError | None
+    def _complete(
+        self, key: TopicIdPartition, acks: Sequence[AckRequest], deadline: float, error: KafkaError | None
     ) -> None:
         self._unanswered -= 1
-        self._out.add_results(asked, deadline, error)
-        if key in self._alone:
-            self._go_on(key)
-
-    def _note_reason(self, said: delivery.Acknowledgement) -> None:
-        _log.info(
-            "record rejected",
-            group=self.group_id,
-            topic_id=said.topic_id,
-            partition=said.partition,
-            offset=said.first_offset,
-            reason=said.reason[:REASON_LENGTH],
-        )
+        self._queue.add_results(acks, deadline, error)
+        if key in self._isolated:
+            self._advance(key)
 
 
 def _key(share_partition: ShareGroupPartition) -> TopicIdPartition:
     return TopicIdPartition(share_partition.topic_id, share_partition.partition)
 
 
-def _give_back(
-    share_partition: ShareGroupPartition, holder: str, group: Group, asked: Sequence[Asked]
+def _undo_acquire(
+    share_partition: ShareGroupPartition, holder: str, group: AckGroup, acks: Sequence[AckRequest]
 ) -> None:
     if group.delay_ms:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen: not together with delay_ms")
-    share_partition.undo_acquire(holder, batches_of(asked))
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen cannot be combined with delay_ms")
+    share_partition.undo_acquire(holder, coalesce(acks))
 
 
-def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list[Sequence[Asked]]:
-    """Several acknowledgements in halves, one by the runs it covers."""
-    if len(asked) > 1:
-        middle = len(asked) // 2
-        return [asked[:middle], asked[middle:]]
-    (one,) = asked
-    pieces = share_partition.core.split_by_run(one.first, one.last) if one.first < one.last else ()
-    return [[one._replace(first=first, last=last)] for first, last in pieces] or [asked]
+def _divide(share_partition: ShareGroupPartition, acks: Sequence[AckRequest]) -> list[Sequence[AckRequest]]:
+    """Several acknowledgements in halves; a single one by the runs that it covers."""
+    if len(acks) > 1:
+        middle = len(acks) // 2
+        return [acks[:middle], acks[middle:]]
+    (ack,) = acks
+    pieces = share_partition.core.split_by_run(ack.first, ack.last) if ack.first < ack.last else ()
+    return [[ack._replace(first=first, last=last)] for first, last in pieces] or [acks]
 
 
 def _not_held() -> KafkaError:

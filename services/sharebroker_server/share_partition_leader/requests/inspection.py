@@ -1,4 +1,4 @@
-"""What can be told of a group's records beside its stored state: who holds them, and which are not there."""
+"""Reports lock holders and missing offsets, which the persisted state does not show."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from sharebroker_server.share_partition_leader.leadership.led_partition import L
 from sharebroker_server.share_partition_leader.log.requests import each
 
 _AT_ONCE: Final = 4 * 1024 * 1024
-"""Bytes of the log that one call reads."""
+"""Bytes of the log that one call reads at most."""
 
 Range = pb.InspectRecordsResponse.OffsetRange
-Answer = pb.InspectRecordsResponse.Partition
+Response = pb.InspectRecordsResponse.Partition
 
 
-async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequest) -> list[Answer]:
-    """Of each partition; nothing is loaded for it, and nothing changes."""
+async def inspect_records(leadership: Leadership, request: pb.InspectRecordsRequest) -> list[Response]:
+    """One response per partition; loads nothing and changes nothing."""
 
-    async def look(led: LedPartition, asked: pb.InspectRecordsRequest.Partition, answer: Answer) -> None:
-        answer.log_start_offset, answer.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
-        loaded = leadership.loaded(request.group_id, asked.topic_id, asked.partition)
+    async def inspect(
+        led: LedPartition, part: pb.InspectRecordsRequest.Partition, response: Response
+    ) -> None:
+        response.log_start_offset, response.log_end_offset = led.log.log_start_offset, led.log.log_end_offset
+        loaded = leadership.loaded(request.group_id, part.topic_id, part.partition)
         if loaded is not None:
-            answer.in_delivery.extend(_range(lock.first, lock.last) for lock in loaded.core.held())
-        await _read(led.log, asked.from_offset, answer)
+            response.in_delivery.extend(_range(lock.first, lock.last) for lock in loaded.core.held())
+        await _read(led.log, part.from_offset, response)
 
-    return await each(leadership, request.partitions, Answer, look)
+    return await each(leadership, request.partitions, Response, inspect)
 
 
-async def _read(log: PartitionLog, offset: int, answer: Answer) -> None:
-    offset = max(offset, answer.log_start_offset) if offset >= 0 else answer.log_end_offset
-    batches = await log.read(offset, _AT_ONCE) if offset < answer.log_end_offset else []
-    answer.markers.extend(_range(batch.base_offset, batch.last_offset) for batch in batches if batch.control)
-    answer.next_offset = batches[-1].last_offset + 1 if batches else answer.log_end_offset
-    answer.missing.extend(_range(*hole) for hole in gaps(batches, offset, answer.next_offset))
+async def _read(log: PartitionLog, offset: int, response: Response) -> None:
+    offset = max(offset, response.log_start_offset) if offset >= 0 else response.log_end_offset
+    batches = await log.read(offset, _AT_ONCE) if offset < response.log_end_offset else []
+    response.markers.extend(
+        _range(batch.base_offset, batch.last_offset) for batch in batches if batch.control
+    )
+    response.next_offset = batches[-1].last_offset + 1 if batches else response.log_end_offset
+    response.missing.extend(_range(*hole) for hole in gaps(batches, offset, response.next_offset))
 
 
 def _range(first: int, last: int) -> Range:

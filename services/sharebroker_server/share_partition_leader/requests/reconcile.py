@@ -1,4 +1,4 @@
-"""One settle call: what a member says of records it was given, answered when durable."""
+"""Reconciles the records of a planned batch with the states that its commit demands."""
 
 from __future__ import annotations
 
@@ -6,120 +6,116 @@ import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator, Set
 from functools import partial
-from typing import Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
-from sharebroker_server.share_calls.values import Left, SettleCall, Settlement
+from sharebroker_server.share_calls.values import Left, ReconcileCall, ReconcileResult
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests.deliver_stream import Partitions
+from sharebroker_server.share_partition_leader.requests.ports import SharePartitions
 
 
-class Led(Partitions, Protocol):
-    """What this process leads."""
-
-    def partitions(self) -> list[LedPartition]:
-        """Every partition."""
-
-
-async def settle(partitions: Led, call: SettleCall, timeout: float) -> list[Settlement]:
-    """What became of each partition, in the order of the call, and where else something is held."""
-    settling = _Settling(partitions, call)
-    await settling.run(timeout)
-    return [*settling.answers(), *settling.rest()]
+async def reconcile(
+    partitions: SharePartitions, call: ReconcileCall, timeout: float
+) -> list[ReconcileResult]:
+    """Results of the call's partitions in order, then those of other partitions with held locks."""
+    reconciliation = _Reconciliation(partitions, call)
+    await reconciliation.run(timeout)
+    return [*reconciliation.results(), *reconciliation.other_held()]
 
 
-class _Settling:
-    """One call: what is loaded is settled in one turn of the loop, and all of it waited for together."""
+class _Reconciliation:
+    """One call: applies all loaded share-partitions in one turn of the loop, and waits for them together."""
 
-    def __init__(self, partitions: Led, call: SettleCall) -> None:
+    def __init__(self, partitions: SharePartitions, call: ReconcileCall) -> None:
         self._partitions = partitions
         self._call = call
         self._holder = lock_holders.of_member(call.member_id)
-        self._settled: dict[int, ShareGroupPartition] = {}
-        self._left: dict[int, Iterable[Left]] = {}
+        self._found: dict[int, ShareGroupPartition] = {}
+        self._unchanged: dict[int, Iterable[Left]] = {}
         self._failed: dict[int, KafkaError] = {}
-        self._waits: set[int] = set()
+        self._pending: set[int] = set()
         self._durable = asyncio.Event()
 
     async def run(self, timeout: float) -> None:
-        """Settle what is named, and wait until that is durable."""
+        """Applies the call and waits until it is durable; parts that are late get REQUEST_TIMED_OUT."""
         missing = []
-        for index, (topic_id, partition, _) in enumerate(self._call.parts):
-            loaded = self._partitions.loaded(self._call.group_id, topic_id, partition)
+        for index, part in enumerate(self._call.parts):
+            loaded = self._partitions.loaded(self._call.group_id, part.topic_id, part.partition)
             if loaded is None:
                 missing.append(index)
             else:
-                self._settle(index, loaded)
+                self._apply(index, loaded)
         if missing:
-            await asyncio.gather(*map(self._load, missing))
-        if self._waits:
+            await asyncio.gather(*map(self._load_and_apply, missing))
+        if self._pending:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout):
                     await self._durable.wait()
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"Not durable within {timeout} s.")
-        for index in list(self._waits):
-            self._done(index, late)
+        for index in list(self._pending):
+            self._complete(index, late)
 
-    def answers(self) -> Iterator[Settlement]:
-        """What became of each partition that is named."""
-        for index, (topic_id, partition, _) in enumerate(self._call.parts):
+    def results(self) -> Iterator[ReconcileResult]:
+        """The result of each partition of the call."""
+        for index, (topic_id, partition, *_) in enumerate(self._call.parts):
             error = self._failed.get(index)
             if error is None:
-                held = self._held(self._settled[index])
-                left = tuple(self._left.get(index, ()))
-                yield Settlement(topic_id, partition, left=left, held=held)
+                held = self._held(self._found[index])
+                unchanged = tuple(self._unchanged.get(index, ()))
+                yield ReconcileResult(topic_id, partition, left=unchanged, held=held)
             else:
-                yield Settlement(topic_id, partition, error.code, error.message)
+                yield ReconcileResult(topic_id, partition, error.code, error.message)
 
-    def rest(self) -> Iterator[Settlement]:
-        """What the member holds in other partitions of the topics that are asked."""
+    def other_held(self) -> Iterator[ReconcileResult]:
+        """The locks that the member holds in other partitions of the requested topics."""
         call = self._call
         if not call.topic_ids:
             return
-        named = {(topic_id, partition) for topic_id, partition, _ in call.parts}
-        for one in _loaded(self._partitions.partitions(), call.group_id, {*call.topic_ids}):
-            part = (one.topic_id, one.partition)
-            if not one.core.holds(self._holder) or part in named:
+        named = {(part.topic_id, part.partition) for part in call.parts}
+        for share_partition in _loaded(self._partitions.partitions(), call.group_id, {*call.topic_ids}):
+            part = (share_partition.topic_id, share_partition.partition)
+            if not share_partition.core.holds(self._holder) or part in named:
                 continue
-            if self._partitions.loaded(call.group_id, *part) is one:
-                yield Settlement(*part, held=self._held(one))
+            if self._partitions.loaded(call.group_id, *part) is share_partition:
+                yield ReconcileResult(*part, held=self._held(share_partition))
             else:
-                yield Settlement(*part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have run out.")
+                yield ReconcileResult(*part, ErrorCode.NOT_LEADER_OR_FOLLOWER, "The lease may have expired.")
 
-    async def _load(self, index: int) -> None:
-        topic_id, partition, _ = self._call.parts[index]
+    async def _load_and_apply(self, index: int) -> None:
+        part = self._call.parts[index]
         try:
-            found = await self._partitions.share_partition(self._call.group_id, topic_id, partition)
+            share_partition = await self._partitions.share_partition(
+                self._call.group_id, part.topic_id, part.partition
+            )
         except KafkaError as error:
             self._failed[index] = error
         else:
-            self._settle(index, found)
+            self._apply(index, share_partition)
 
-    def _settle(self, index: int, share_partition: ShareGroupPartition) -> None:
+    def _apply(self, index: int, share_partition: ShareGroupPartition) -> None:
         batches = self._call.parts[index].batches
-        self._settled[index] = share_partition
+        self._found[index] = share_partition
         if not batches:
             return
-        self._waits.add(index)
+        self._pending.add(index)
         try:
-            left = share_partition.reconcile(self._holder, batches, partial(self._done, index))
+            unchanged = share_partition.reconcile(self._holder, batches, partial(self._complete, index))
         except KafkaError as error:
-            self._done(index, error)
+            self._complete(index, error)
         else:
-            if left:
-                self._left[index] = left
+            if unchanged:
+                self._unchanged[index] = unchanged
 
-    def _done(self, index: int, error: KafkaError | None) -> None:
-        """What was said of a partition is durable, or why it is not; the first word counts."""
-        if index not in self._waits:
+    def _complete(self, index: int, error: KafkaError | None) -> None:
+        """A partition is durable, or failed; the first outcome counts."""
+        if index not in self._pending:
             return
-        self._waits.remove(index)
+        self._pending.remove(index)
         if error is not None:
             self._failed[index] = error
-        if not self._waits:
+        if not self._pending:
             self._durable.set()
 
     def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
@@ -129,9 +125,9 @@ class _Settling:
 
 
 def _loaded(led: Iterable[LedPartition], group_id: str, topic_ids: Set[str]) -> Iterator[ShareGroupPartition]:
-    """A group's share-partitions of topics, as far as they are loaded; leases are not looked at."""
+    """A group's loaded share-partitions of topics, without a check of their leases."""
     for partition in led:
         if partition.topic.topic_id in topic_ids:
-            found = partition.ready.get(group_id)
-            if found is not None:
-                yield found
+            share_partition = partition.ready.get(group_id)
+            if share_partition is not None:
+                yield share_partition

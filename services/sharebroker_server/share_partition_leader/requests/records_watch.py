@@ -1,15 +1,17 @@
-"""A watch by share-partitions that have no records (sharebroker_server.share_calls.values.Watch)."""
+"""A watch of share-partitions without records (see share_calls.values.RecordsWatch)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sharebroker_server.share_calls.watches import StandingWatch
+from typing_extensions import override
+
+from sharebroker_server.share_calls.watches import BaseWatch
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 
 
-class ShareWatch(StandingWatch):
-    """Waits at every share-partition at once; what one of them tells ends it."""
+class LocalWatch(BaseWatch):
+    """Waits at every share-partition; the first notification ends it."""
 
     __slots__ = ("_share_partitions",)
 
@@ -24,9 +26,10 @@ class ShareWatch(StandingWatch):
         self.end()
 
     def retired(self, share_partition: ShareGroupPartition) -> None:
-        """Another one is to be asked."""
+        """The share-partition was unloaded: a fetch has to find its successor."""
         self.end()
 
-    def _leave(self) -> None:
+    @override
+    def _stop(self) -> None:
         for share_partition in self._share_partitions:
             share_partition.remove_listener(self)

@@ -17,7 +17,7 @@ from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_T
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.admin.internal_topics import Fetched, Found, Wanted
 from sharebroker_server.testkit.waiting import eventually
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Harness
 
 
 class Shards:
@@ -57,9 +57,9 @@ class Shards:
 
 
 @pytest.fixture
-def shards(bench: Bench) -> Shards:
+def shards(harness: Harness) -> Shards:
     shards = Shards()
-    bench.router.register_local(ShareCoordinatorServiceStub, shards)
+    harness.router.register_local(ShareCoordinatorServiceStub, shards)
     return shards
 
 
@@ -67,52 +67,52 @@ def wanted(*partitions: int) -> list[Wanted]:
     return [Wanted(STATE_TOPIC_ID, partition, 0, 1000) for partition in partitions]
 
 
-async def fetch(bench: Bench, *partitions: int, max_wait: float = 0.0) -> list[bytes | ErrorCode]:
+async def fetch(harness: Harness, *partitions: int, max_wait: float = 0.0) -> list[bytes | ErrorCode]:
     return [
         one.code if isinstance(one, KafkaError) else one.record_batches
-        for one in await internal_topics.fetch(bench.gateway, wanted(*partitions), max_wait)
+        for one in await internal_topics.fetch(harness.gateway, wanted(*partitions), max_wait)
     ]
 
 
-async def test_each_shard_is_asked_for_its_part(bench: Bench, shards: Shards) -> None:
+async def test_each_shard_is_asked_for_its_part(harness: Harness, shards: Shards) -> None:
     shards.records = {7: b"seven"}
-    assert await fetch(bench, 3, 7, max_wait=60.0) == [b"", b"seven"]
+    assert await fetch(harness, 3, 7, max_wait=60.0) == [b"", b"seven"]
     assert [(asked.shard, asked.max_bytes, asked.max_wait_ms) for asked in shards.asked] == [
         (3, 1000, 0),
         (7, 1000, 0),
     ]
 
 
-async def test_who_waits_hears_of_the_first_that_has_something(bench: Bench, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(bench, 3, 7, max_wait=60.0))
+async def test_who_waits_hears_of_the_first_that_has_something(harness: Harness, shards: Shards) -> None:
+    fetching = asyncio.create_task(fetch(harness, 3, 7, max_wait=60.0))
     await eventually(lambda: shards.waiting == 2)
     shards.tell(7, b"seven")
     assert await fetching == [b"", b"seven"]
     await eventually(lambda: shards.waiting == 0)
 
 
-async def test_waiting_ends(bench: Bench, shards: Shards) -> None:
-    assert await fetch(bench, 3, 7, max_wait=0.01) == [b"", b""]
+async def test_waiting_ends(harness: Harness, shards: Shards) -> None:
+    assert await fetch(harness, 3, 7, max_wait=0.01) == [b"", b""]
 
 
-async def test_who_leaves_leaves_nothing_behind(bench: Bench, shards: Shards) -> None:
-    fetching = asyncio.create_task(fetch(bench, 3, max_wait=60.0))
+async def test_who_leaves_leaves_nothing_behind(harness: Harness, shards: Shards) -> None:
+    fetching = asyncio.create_task(fetch(harness, 3, max_wait=60.0))
     await eventually(lambda: shards.waiting == 1)
     fetching.cancel()
     await asyncio.wait({fetching})
     await eventually(lambda: shards.waiting == 0)
 
 
-async def test_an_error_is_told_at_once(bench: Bench, shards: Shards) -> None:
+async def test_an_error_is_told_at_once(harness: Harness, shards: Shards) -> None:
     def fail(shard: int) -> None:
         if shard == 3:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
 
     shards.fail = fail
-    assert await fetch(bench, 3, 7, max_wait=60.0) == [ErrorCode.OFFSET_OUT_OF_RANGE, b""]
+    assert await fetch(harness, 3, 7, max_wait=60.0) == [ErrorCode.OFFSET_OUT_OF_RANGE, b""]
 
 
-async def test_a_shard_that_moves_is_looked_up_anew(bench: Bench, shards: Shards) -> None:
+async def test_a_shard_that_moves_is_looked_up_anew(harness: Harness, shards: Shards) -> None:
     failures = iter([ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
 
     def fail(_: int) -> None:
@@ -120,28 +120,28 @@ async def test_a_shard_that_moves_is_looked_up_anew(bench: Bench, shards: Shards
             raise KafkaError(code)
 
     shards.fail = fail
-    found = await internal_topics.find_offset(bench.gateway, STATE_TOPIC_ID, 3, -1)
+    found = await internal_topics.find_offset(harness.gateway, STATE_TOPIC_ID, 3, -1)
     assert (found.offset, found.timestamp) == (3, -1)
-    assert bench.ownership.forgotten == ["share-coordinator:3"] * 2
+    assert harness.ownership.forgotten == ["share-coordinator:3"] * 2
 
 
 async def test_a_shard_without_owner_has_no_leader(
-    bench: Bench, shards: Shards, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_topics, "SHARD_LOG_PATIENCE", 0.02)
-    bench.ownership.nobody = True
-    assert await fetch(bench, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    harness.ownership.nobody = True
+    assert await fetch(harness, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     with pytest.raises(KafkaError) as refused:
-        await internal_topics.find_offset(bench.gateway, STATE_TOPIC_ID, 3, -1)
+        await internal_topics.find_offset(harness.gateway, STATE_TOPIC_ID, 3, -1)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_groups_are_asked_for_theirs(bench: Bench, shards: Shards) -> None:
+async def test_groups_are_asked_for_theirs(harness: Harness, shards: Shards) -> None:
     groups = Shards()
-    bench.router.register_local(GroupCoordinatorServiceStub, groups)
+    harness.router.register_local(GroupCoordinatorServiceStub, groups)
     shards.records, groups.records = {3: b"state"}, {3: b"offsets"}
     both = [Wanted(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
-    answers = await internal_topics.fetch(bench.gateway, both)
+    answers = await internal_topics.fetch(harness.gateway, both)
     assert [one.record_batches for one in answers if isinstance(one, Fetched)] == [b"offsets", b"state"]
     failures = iter([ErrorCode.NOT_COORDINATOR])
 
@@ -150,13 +150,13 @@ async def test_groups_are_asked_for_theirs(bench: Bench, shards: Shards) -> None
             raise KafkaError(code)
 
     groups.fail = fail
-    found = await internal_topics.find_offset(bench.gateway, OFFSETS_TOPIC_ID, 3, -2)
+    found = await internal_topics.find_offset(harness.gateway, OFFSETS_TOPIC_ID, 3, -2)
     assert (found.offset, found.timestamp) == (3, -2)
-    assert bench.ownership.forgotten == ["group-coordinator:3"]
+    assert harness.ownership.forgotten == ["group-coordinator:3"]
 
 
-async def test_a_topic_has_a_partition_for_each_shard(bench: Bench) -> None:
-    topics = internal_topics.topics(bench.gateway)
+async def test_a_topic_has_a_partition_for_each_shard(harness: Harness) -> None:
+    topics = internal_topics.topics(harness.gateway)
     assert [(topic.name, topic.partitions) for topic in topics] == [
         ("__share_group_state", 50),
         ("__consumer_offsets", 50),

@@ -1,41 +1,42 @@
-"""A leader's stream by itself."""
+"""A consumer's stream to one leader."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.cluster.router import Peer
-from sharebroker_server.gateway.consume.leader_stream import LeaderStream
-from sharebroker_server.testkit.waiting import eventually
+from sharebroker_server.cluster.router import LeaderPeer
+from sharebroker_server.gateway.consume.leader_stream import LeaderStream, lost_results
+from sharebroker_server.share_calls.remote import RemoteLeader
+from sharebroker_server.share_calls.values import DeliverInput, DeliverOpen
 from tests.unit.gateway.fakes import member
 
 
-class Stub:
-    """Takes requests and answers nothing."""
-
-    def __init__(self) -> None:
-        self.taken: list[pb.DeliverRequest] = []
-        self.reader: asyncio.Task[None] | None = None
-
-    def Deliver(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
-        self.reader = asyncio.create_task(self._read(requests))
-
-    async def _read(self, requests: AsyncIterator[pb.DeliverRequest]) -> None:
-        async for request in requests:
-            self.taken.append(request)
+def stream() -> LeaderStream:
+    stub: Any = None
+    peer = LeaderPeer(member(1, "a:1"), stub, cast("Any", RemoteLeader(stub)))
+    return LeaderStream(peer, DeliverOpen("g", "m"))
 
 
-async def test_when_its_leader_is_gone_whoever_waits_for_requests_ends() -> None:
-    stub: Any = Stub()
-    stream = LeaderStream(Peer(member(1, "a:1"), stub), pb.DeliverRequest.Open())
-    stream.responses()
-    await stream.serve(frozenset({TopicIdPartition("t", 0)}))
-    await eventually(lambda: stub.taken)
-    told = stream.close()
-    await asyncio.wait_for(stub.reader, 5.0)
-    assert [lost.topic_id for lost in told.lock_lost] == ["t"]
-    assert len(stub.taken) == 1
+async def test_close_reports_locks_of_all_partitions_that_were_served() -> None:
+    one = stream()
+    await one.serve(frozenset({TopicIdPartition("t", 0)}))
+    await one.serve(frozenset({TopicIdPartition("t", 1)}))
+    lost = one.close()
+    assert one.finished
+    assert [(part.topic_id, part.partition, part.first) for part in lost.lost] == [("t", 0, 0), ("t", 1, 0)]
+
+
+async def test_close_reports_acknowledgements_without_result() -> None:
+    one = stream()
+    await one.serve(frozenset({TopicIdPartition("t", 0)}))
+    await one.stream.send(DeliverInput(acknowledgements=[delivery.Acknowledgement(id=5)]))
+    (result,) = one.close().results
+    assert (result.id, result.error_code) == (5, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_lost_results_name_each_acknowledgement() -> None:
+    acks = [delivery.Acknowledgement(id=number) for number in (1, 2)]
+    assert [result.id for result in lost_results(acks).results] == [1, 2]

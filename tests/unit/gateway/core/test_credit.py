@@ -22,7 +22,7 @@ def test_credit_waits_for_a_leader() -> None:
     assert credit.grant(10) == []
     assert credit.pool == credit.outstanding == 10
     assert credit.add("a") == [("a", 10)]
-    assert (credit.pool, credit.left("a"), credit.outstanding) == (0, 10, 10)
+    assert (credit.pool, credit.of("a"), credit.outstanding) == (0, 10, 10)
     credit.delivered("a", 4)
     assert credit.outstanding == 6
 
@@ -72,9 +72,9 @@ def test_credit_that_was_used_when_it_was_taken_back_is_made_up_for_by_the_next(
     credit = split(a=5)
     assert credit.grant(-5) == [("a", -5)]
     credit.delivered("a", 3)  # was on its way
-    assert credit.left("a") == -3
+    assert credit.of("a") == -3
     assert credit.grant(10) == [("a", 10)]
-    assert credit.left("a") == 7
+    assert credit.of("a") == 7
 
 
 def test_a_leader_that_joins_gets_nothing_until_there_is_new_credit() -> None:
@@ -86,7 +86,7 @@ def test_a_leader_that_joins_gets_nothing_until_there_is_new_credit() -> None:
 def test_a_leader_that_is_gone_leaves_its_credit_to_the_others() -> None:
     credit = split(a=6, b=2)
     assert credit.remove("a") == [("b", 6)]
-    assert credit.left("a") == 0
+    assert credit.of("a") == 0
     assert credit.remove("b") == []
     assert credit.pool == 8
 
@@ -104,7 +104,7 @@ def test_what_a_parked_leader_still_delivers_is_made_up_for_when_it_begins_again
     assert credit.pool == -4
     assert credit.grant(4) == []
     assert credit.add("a") == [("a", 4)]  # its own count stands at -4
-    assert credit.left("a") == 0
+    assert credit.of("a") == 0
 
 
 def test_a_leader_that_is_gone_is_owed_nothing() -> None:
@@ -141,4 +141,4 @@ def test_a_leader_at_work_keeps_its_credit() -> None:
 def test_what_is_taken_and_given_to_one_leader_is_one_change() -> None:
     credit = split(a=9, b=0, c=1)
     assert sum(change for _, change in credit.rebalance()) == 0
-    assert sorted(credit.left(leader) for leader in "abc") == [3, 3, 4]
+    assert sorted(credit.of(leader) for leader in "abc") == [3, 3, 4]

@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, TopicIdPartition
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.fetch import (
     FetchContext,
     FetchIntent,
-    PartitionOutcome,
-    begin_acknowledge,
     begin_fetch,
-    merged,
-    shown_error,
 )
 from sharebroker_server.gateway.core.sessions import Session, SessionCache, next_epoch
 from sharebroker_server.gateway.core.values import SessionKey
 
 KEY = SessionKey("group", "member")
+
+
 A, B, C = (TopicIdPartition("topic", index) for index in range(3))
+
+
 LAST = 2**31 - 1
 
 
@@ -40,58 +40,6 @@ def test_next_epoch(epoch: int, following: int) -> None:
     assert next_epoch(epoch) == following
 
 
-# How each request meets a session at epoch 3, and none at all: the error, or the epoch expected next.
-EPOCHS = [
-    ("fetch", -1, 3, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("fetch", 0, 1, 1),
-    ("fetch", 1, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("fetch", 3, 4, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("fetch", 4, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("fetch", -2, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("acknowledge", -1, 3, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("acknowledge", 0, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.INVALID_SHARE_SESSION_EPOCH),
-    ("acknowledge", 2, ErrorCode.INVALID_SHARE_SESSION_EPOCH, ErrorCode.SHARE_SESSION_NOT_FOUND),
-    ("acknowledge", 3, 4, ErrorCode.SHARE_SESSION_NOT_FOUND),
-]
-
-
-def request(cache: SessionCache, kind: str, epoch: int) -> int | ErrorCode:
-    try:
-        context = fetch(cache, epoch) if kind == "fetch" else begin_acknowledge(cache, KEY, epoch, 1.0)
-    except KafkaError as error:
-        return error.code
-    return context.session.epoch
-
-
-@pytest.mark.parametrize(("kind", "epoch", "expected", "without"), EPOCHS)
-def test_epochs(kind: str, epoch: int, expected: int | ErrorCode, without: int | ErrorCode) -> None:
-    cache = opened(A)
-    cache.advance(KEY, 1, 0.0)
-    cache.advance(KEY, 2, 0.0)
-    assert request(cache, kind, epoch) == expected
-    assert request(SessionCache(1, "gateway"), kind, epoch) == without
-
-
-def test_a_refused_request_leaves_the_session_as_it_was() -> None:
-    cache = opened(A)
-    for epoch in (2, 7):
-        with pytest.raises(KafkaError) as refused:
-            fetch(cache, epoch, B, forgotten=(A,))
-        assert refused.value.metadata == {"expected_epoch": "1", "epoch": str(epoch)}
-    assert list(cache.find(KEY).partitions) == [A]
-    assert fetch(cache, 1).session.epoch == 2
-
-
-def test_acknowledgements_cannot_open_a_session() -> None:
-    cache = opened(A)
-    before = cache.find(KEY)
-    with pytest.raises(KafkaError) as refused:
-        fetch(cache, 0, A, acknowledges=True)
-    assert refused.value.code is ErrorCode.INVALID_REQUEST
-    assert refused.value.violations
-    assert cache.find(KEY) is before
-
-
 def test_partitions_are_added_and_forgotten() -> None:
     cache = opened(A, B)
     assert fetch(cache, 1, C, A).partitions == [B, C, A]  # in turn: the epoch says who comes first
@@ -100,77 +48,18 @@ def test_partitions_are_added_and_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "order"), [(0, [A, B, C]), (1, [B, C, A]), (2, [C, A, B]), (3, [A, B, C])])
-def test_each_partition_comes_first_in_its_turn(epoch: int, order: list[TopicIdPartition]) -> None:
+def test_each_partition_is_first_in_its_turn(epoch: int, order: list[TopicIdPartition]) -> None:
     assert Session(KEY, "id", "connection", (A, B, C), 0.0).in_turn(epoch) == order
 
 
-def test_the_first_answer_has_every_partition() -> None:
-    context = fetch(SessionCache(1, "gateway"), 0, A, B)
-    outcomes = [PartitionOutcome(A, True), PartitionOutcome(B, False)]
-    assert context.reported(outcomes) == [A, B]
-
-
-def test_a_final_request_fetches_and_reports_nothing() -> None:
-    context = fetch(opened(A), -1)
-    assert context.final
-    assert context.partitions == ()
-    assert context.reported([PartitionOutcome(A, True)]) == []
-
-
-# Outcomes of a partition that was there from the start, and whether each answer includes it.
-INCREMENTAL = [
-    ([(False, ErrorCode.NONE)], [False]),
-    ([(True, ErrorCode.NONE), (False, ErrorCode.NONE)], [True, False]),
-    (
-        [(False, ErrorCode.UNKNOWN_TOPIC_ID), (False, ErrorCode.NONE), (False, ErrorCode.NONE)],
-        [True, True, False],
-    ),
-    ([(False, ErrorCode.UNKNOWN_TOPIC_ID)] * 3 + [(False, ErrorCode.NONE)], [True] * 4),
-]
-
-
-@pytest.mark.parametrize(("outcomes", "included"), INCREMENTAL)
-def test_incremental_answers(outcomes: list[tuple[bool, ErrorCode]], included: list[bool]) -> None:
-    session = Session(KEY, "id", "connection", (A,), 0.0)
-    told = [session.reports(A, error, has_records=has) for has, error in outcomes]
-    assert told == included
-
-
-def test_a_partition_that_was_added_is_reported_once_without_news() -> None:
-    cache = opened(A)
-    assert fetch(cache, 1, B).reported([PartitionOutcome(A, False), PartitionOutcome(B, False)]) == [B]
-    assert fetch(cache, 2).reported([PartitionOutcome(A, False), PartitionOutcome(B, False)]) == []
-
-
-def test_a_partition_that_gave_records_goes_to_the_end() -> None:
+def test_partition_with_records_moves_to_the_end() -> None:
     session = Session(KEY, "id", "connection", (A, B, C), 0.0)
     session.reports(A, ErrorCode.NONE, has_records=True)
     session.reports(B, ErrorCode.NONE, has_records=False)
     assert list(session.partitions) == [B, C, A]
 
 
-@pytest.mark.parametrize(
-    ("has_records", "error", "included"),
-    [(True, ErrorCode.NONE, True), (False, ErrorCode.UNKNOWN_TOPIC_ID, True), (False, ErrorCode.NONE, False)],
-)
-def test_a_partition_forgotten_while_the_fetch_ran_stays_forgotten(
-    has_records: bool, error: ErrorCode, included: bool
-) -> None:
-    session = Session(KEY, "id", "connection", (A,), 0.0)
-    assert session.reports(B, error, has_records=has_records) is included
-    assert list(session.partitions) == [A]
-
-
-def test_a_request_that_was_overtaken_is_refused() -> None:
-    cache = opened(A)
-    context = fetch(cache, 1)
-    begin_acknowledge(cache, KEY, 2, 1.0)
-    with pytest.raises(KafkaError) as refused:
-        context.reported([PartitionOutcome(A, True)])
-    assert refused.value.code is ErrorCode.INVALID_SHARE_SESSION_EPOCH
-
-
-def test_the_limit_holds_and_reopening_needs_no_room() -> None:
+def test_session_limit_does_not_apply_to_reopening() -> None:
     cache = opened(A, limit=1)
     other = SessionKey("group", "other")
     with pytest.raises(KafkaError) as refused:
@@ -182,7 +71,7 @@ def test_the_limit_holds_and_reopening_needs_no_room() -> None:
     assert cache.open(other, "connection", (), 0.0).key == other
 
 
-def test_closing_a_session_that_was_replaced_does_nothing() -> None:
+def test_close_of_a_replaced_session_has_no_effect() -> None:
     cache = opened(A)
     old = cache.find(KEY)
     new = cache.open(KEY, "connection", (A,), 0.0)
@@ -190,19 +79,19 @@ def test_closing_a_session_that_was_replaced_does_nothing() -> None:
     assert cache.find(KEY) is new
 
 
-def test_only_a_session_that_replaces_another_has_its_records() -> None:
+def test_session_inherits_id_and_partitions_of_the_replaced_one() -> None:
     cache = opened(A, B)
     first = cache.find(KEY)
     first.change((), (A,))
     second = cache.open(KEY, "another", (C,), 0.0)
-    assert (second.id, second.left) == (first.id, {A, B})
+    assert (second.id, second.forgotten) == (first.id, {A, B})
     cache.close(second)
     third = cache.open(KEY, "another", (C,), 0.0)
     assert third.id != second.id
-    assert third.left == set()
+    assert third.forgotten == set()
 
 
-def test_a_connection_takes_its_own_sessions_with_it() -> None:
+def test_disconnect_removes_the_sessions_of_the_connection() -> None:
     cache = SessionCache(10, "gateway")
     keys = [SessionKey("group", name) for name in ("a", "b", "c")]
     for key, connection in zip(keys, ("one", "one", "two"), strict=True):
@@ -214,7 +103,7 @@ def test_a_connection_takes_its_own_sessions_with_it() -> None:
     assert (len(cache), cache.disconnected, cache.expired) == (0, 3, 0)
 
 
-def test_sessions_that_nobody_uses_go() -> None:
+def test_expire_removes_idle_sessions() -> None:
     cache = SessionCache(10, "gateway")
     keys = [SessionKey("group", name) for name in ("a", "b", "c")]
     for at, key in enumerate(keys):
@@ -226,23 +115,12 @@ def test_sessions_that_nobody_uses_go() -> None:
     assert (cache.disconnected, cache.expired) == (0, 3)
 
 
-def test_entries_of_one_partition_are_merged() -> None:
-    one, two = AckBatch(0, 1, (1,)), AckBatch(2, 3, (2,))
-    assert merged([(A, [one]), (B, []), (A, [two])]) == {A: [one, two], B: []}
-
-
-@pytest.mark.parametrize("code", ErrorCode)
-def test_a_fetch_shows_only_errors_that_kafkas_client_bears(code: ErrorCode) -> None:
-    known = {-1, 0, 2, 3, 6, 9, 29, 56, 74, 78, 100, 103}
-    assert shown_error(code) == (code if code in known else ErrorCode.OFFSET_NOT_AVAILABLE)
-
-
-def test_a_request_can_be_taken_back_unless_another_came() -> None:
+def test_undo_advance_needs_that_no_request_followed() -> None:
     cache = opened(A)
     session = cache.advance(KEY, 1, 1.0)
-    session.take_back(1)
+    session.undo_advance(1)
     assert cache.advance(KEY, 1, 1.0).epoch == 2
     cache.advance(KEY, 2, 1.0)
-    session.take_back(1)
+    session.undo_advance(1)
     assert session.epoch == 3
     assert cache.get(KEY) is session

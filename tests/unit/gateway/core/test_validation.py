@@ -70,7 +70,7 @@ def test_group_ids() -> None:
     assert [violation.field for violation in refused.value.violations] == ["group_id"]
 
 
-def test_the_first_topic_name_that_cannot_be_is_named() -> None:
+def test_first_invalid_topic_name_is_reported() -> None:
     check_topic_names("topics", [])
     check_topic_names("topics", ["a", "not.created_yet-"])
     with pytest.raises(KafkaError) as refused:
@@ -103,7 +103,7 @@ def test_bounds(value: int, fine: bool) -> None:
         (1, 4, False),
     ],
 )
-def test_only_releases_are_delayed_and_a_day_at_most(delay_ms: int, kind: int, fine: bool) -> None:
+def test_delay_is_for_releases_and_at_most_a_day(delay_ms: int, kind: int, fine: bool) -> None:
     if fine:
         check_delay("delay_ms", delay_ms, kind)
     else:

@@ -16,7 +16,7 @@ from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.produce import transactions
 from sharebroker_server.rpc.partition_errors import wire
-from tests.unit.gateway.conftest import Bench
+from tests.unit.gateway.conftest import Harness
 from tests.unit.gateway.fakes import TOPIC
 
 
@@ -65,9 +65,9 @@ class Coordinator:
 
 
 @pytest.fixture
-def coordinator(bench: Bench) -> Coordinator:
+def coordinator(harness: Harness) -> Coordinator:
     fake = Coordinator()
-    bench.router.register_local(TransactionCoordinatorServiceStub, fake)
+    harness.router.register_local(TransactionCoordinatorServiceStub, fake)
     return fake
 
 
@@ -75,50 +75,52 @@ MOVED = KafkaError(ErrorCode.NOT_COORDINATOR)
 
 
 @pytest.mark.parametrize("name", ["x", None])
-async def test_calls_follow_their_coordinator(
-    bench: Bench, coordinator: Coordinator, name: str | None
+async def test_calls_are_retried_at_the_new_coordinator(
+    harness: Harness, coordinator: Coordinator, name: str | None
 ) -> None:
     coordinator.refusals += [MOVED] * 3
     request = pb.InitProducerIdRequest(transactional_id=name)
-    made = await transactions.init_producer_id(bench.gateway, request, Deadline(5))
+    made = await transactions.init_producer_id(harness.gateway, request, Deadline(5))
     assert (made.producer_id, len(coordinator.asked)) == (7, 4)
-    assert all(resource.startswith("transaction-coordinator:") for resource in bench.ownership.forgotten)
+    assert all(resource.startswith("transaction-coordinator:") for resource in harness.ownership.forgotten)
     added = pb.AddPartitionsToTxnRequest(transactional_id="x")
-    await transactions.add_partitions_to_txn(bench.gateway, added, Deadline(5))
-    ended = await transactions.end_txn(bench.gateway, pb.EndTxnRequest(transactional_id="x"), Deadline(5))
+    await transactions.add_partitions_to_txn(harness.gateway, added, Deadline(5))
+    ended = await transactions.end_txn(harness.gateway, pb.EndTxnRequest(transactional_id="x"), Deadline(5))
     assert ended.producer_epoch == 1
 
 
-async def test_a_refusal_is_told_at_once(bench: Bench, coordinator: Coordinator) -> None:
+async def test_final_error_is_returned_at_once(harness: Harness, coordinator: Coordinator) -> None:
     coordinator.refusals.append(KafkaError(ErrorCode.PRODUCER_FENCED))
     with pytest.raises(KafkaError) as refused:
-        await transactions.end_txn(bench.gateway, pb.EndTxnRequest(transactional_id="x"), Deadline(5))
+        await transactions.end_txn(harness.gateway, pb.EndTxnRequest(transactional_id="x"), Deadline(5))
     assert refused.value.code is ErrorCode.PRODUCER_FENCED
 
 
-async def test_each_transactional_id_is_described_for_itself(bench: Bench, coordinator: Coordinator) -> None:
+async def test_describe_has_one_state_per_transactional_id(
+    harness: Harness, coordinator: Coordinator
+) -> None:
     coordinator.moved = [ErrorCode.NOT_COORDINATOR, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
-    states = await transactions.describe_transactions(bench.gateway, ["x"], Deadline(5))
+    states = await transactions.describe_transactions(harness.gateway, ["x"], Deadline(5))
     assert [ErrorCode(state.error_code) for state in states] == [ErrorCode.TRANSACTIONAL_ID_NOT_FOUND]
     coordinator.refusals.append(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-    states = await transactions.describe_transactions(bench.gateway, ["x", "y"], Deadline(5))
+    states = await transactions.describe_transactions(harness.gateway, ["x", "y"], Deadline(5))
     codes = {state.transactional_id: ErrorCode(state.error_code) for state in states}
     assert codes == {"x": ErrorCode.KAFKA_STORAGE_ERROR, "y": ErrorCode.NONE}
 
 
-async def test_a_list_is_whole_or_refused(bench: Bench, coordinator: Coordinator) -> None:
+async def test_list_needs_every_coordinator(harness: Harness, coordinator: Coordinator) -> None:
     request = pb.ListTransactionsRequest(state_filters=["Sleeping"])
-    listed = await transactions.list_transactions(bench.gateway, request, Deadline(5))
+    listed = await transactions.list_transactions(harness.gateway, request, Deadline(5))
     assert [state.transactional_id for state in listed.transaction_states] == ["a", "b"]
     assert list(listed.unknown_state_filters) == ["Sleeping"]
     del coordinator.shards[3]
     with pytest.raises(KafkaError) as refused:
-        await transactions.list_transactions(bench.gateway, request, Deadline(0.05))
+        await transactions.list_transactions(harness.gateway, request, Deadline(0.05))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_producers_are_described_by_their_leaders(bench: Bench) -> None:
+async def test_describe_producers_calls_the_leaders(harness: Harness) -> None:
     parts = [TopicPartition(topic_id=TOPIC.topic_id, partition=n) for n in (1, 0)]
-    described = await transactions.describe_producers(bench.gateway, parts, Deadline(5))
+    described = await transactions.describe_producers(harness.gateway, parts, Deadline(5))
     assert [one.partition for one in described] == [1, 0]
-    assert len(bench.leader.of(leader.DescribeProducersRequest)) == 1
+    assert len(harness.leader.of(leader.DescribeProducersRequest)) == 1

@@ -11,7 +11,6 @@ from sharebroker_protocol.model import AckBatch
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.share_partition_leader.virtual_time import settle
 from tests.unit.share_partition_leader.world import (
@@ -146,7 +145,7 @@ async def test_a_group_that_never_acquired_is_refused_for_good(world: World) -> 
 async def test_who_calls_from_the_same_process_is_answered_in_time(world: World) -> None:
     await _held(world, 3)
     world.persister.open.clear()
-    calls = LocalShareCalls(world.leadership)
+    calls = world.local
     part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
     with pytest.raises(KafkaError) as late:
         await calls.acknowledge(AcknowledgeCall("g", "m1", [part]), timeout=5.0)
@@ -160,5 +159,5 @@ async def test_a_failure_nobody_foresaw_is_the_answer_of_its_partition(world: Wo
 
     world.leadership.share_partition = fail  # type: ignore[method-assign]  # for once
     part = AckPart(TOPIC, 0, [AckBatch(0, 2, (ACCEPT,))])
-    (outcome,) = await LocalShareCalls(world.leadership).acknowledge(AcknowledgeCall("g", "m1", [part]), 5.0)
+    (outcome,) = await world.local.acknowledge(AcknowledgeCall("g", "m1", [part]), 5.0)
     assert outcome.error_code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -11,16 +11,15 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.share_calls.messages import await_request
-from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
-from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
+from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
 from tests.unit.share_partition_leader.virtual_time import settle
 from tests.unit.share_partition_leader.world import GROUP, TOPIC, World
 
 PART = TopicIdPartition(TOPIC, 0)
 
 
-def watched(world: World) -> ShareWatch:
-    watch = LocalShareCalls(world.leadership).watch(GROUP, [PART])
+def watched(world: World) -> LocalWatch:
+    watch = world.local.watch(GROUP, [PART])
     assert watch is not None
     assert watch.quiet
     return watch
@@ -74,7 +73,7 @@ async def test_a_wait_that_is_given_up_leaves_nothing(world: World) -> None:
 
 
 async def test_there_is_none_where_there_are_records_or_no_state_yet(world: World) -> None:
-    calls = LocalShareCalls(world.leadership)
+    calls = world.local
     assert calls.watch(GROUP, [PART]) is None
     share_partition = await world.share_partition()
     await world.publish(1)
@@ -90,9 +89,9 @@ async def test_who_listens_is_told_once(world: World) -> None:
     told: list[str] = []
     listeners = {name: partial(told.append, name) for name in "abc"}
     for listener in listeners.values():
-        watch.tell(listener)
-    watch.tell_no_more(listeners["b"])
-    watch.tell_no_more(listeners["b"])
+        watch.add_observer(listener)
+    watch.remove_observer(listeners["b"])
+    watch.remove_observer(listeners["b"])
     watch.end()
     watch.end()
     assert sorted(told) == ["a", "c"]

@@ -14,10 +14,10 @@ from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_l
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Joined
 from sharebroker_server.gateway.kafka.dispatch.error_versions import told
 from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
-from sharebroker_server.gateway.produce.append import Answer, Part, append
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
+from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
 _R = response_shapes(0)
 _ACKS: Final = (-1, 0, 1)
@@ -63,21 +63,19 @@ async def _handle_joined(calls: Sequence[Call]) -> list[Message | None]:
     ]
     first = calls[0]
     parts = [
-        Part(topic_id=one.topic.topic_id, partition=one.index, record_batches=one.records or b"")
+        AppendPart(one.topic.topic_id, one.index, one.records or b"")
         for asked in every
         for topic in asked
         for one in topic
         if one.topic is not None and one.refused is None
     ]
-    answers = iter(
-        await append(
-            first.gateway,
-            parts,
-            first.deadline(first.request.timeout_ms),
-            first.request.transactional_id or "",
-            adds_partitions=transaction_version(first, implied=first.version >= _ADDS_PARTITIONS) > 0,
-        )
+    call = AppendCall(
+        parts,
+        first.request.transactional_id or "",
+        transaction_version(first, implied=first.version >= _ADDS_PARTITIONS) > 0,
     )
+    deadline = first.deadline(first.request.timeout_ms)
+    answers = iter(await first.gateway.leaders.append(call, deadline))
     return [_answer(call, asked, answers) for call, asked in zip(calls, every, strict=True)]
 
 
@@ -89,7 +87,7 @@ def _fit(call: Call, before: Call) -> bool:
     return bool(one.acks == other.acks and one.timeout_ms == other.timeout_ms)
 
 
-def _answer(call: Call, asked: list[list[_Asked]], answers: Iterator[Answer]) -> Message | None:
+def _answer(call: Call, asked: list[list[_Asked]], answers: Iterator[AppendResult]) -> Message | None:
     responses = [
         _R.TopicProduceResponse(
             name=data.name,
@@ -147,7 +145,7 @@ def _topic(call: Call, data: Any) -> Topic:
     return topic
 
 
-def _response(call: Call, one: _Asked, answers: Iterator[Answer]) -> Message:
+def _response(call: Call, one: _Asked, answers: Iterator[AppendResult]) -> Message:
     if one.refused is not None:
         more: dict[str, Any] = {}
         if one.moved is not None:
@@ -162,10 +160,10 @@ def _response(call: Call, one: _Asked, answers: Iterator[Answer]) -> Message:
     answer = next(answers)
     return _R.PartitionProduceResponse(
         index=one.index,
-        error_code=told(API.key, call.version, ErrorCode(answer.error_code)),
+        error_code=told(API.key, call.version, answer.error_code),
         error_message=answer.error_message or None,
         base_offset=-1 if answer.error_code else answer.base_offset,
-        log_append_time_ms=-1 if answer.error_code else answer.log_append_time_ms,
+        log_append_time_ms=-1 if answer.error_code else answer.log_append_time,
         log_start_offset=answer.log_start_offset,
     )
 

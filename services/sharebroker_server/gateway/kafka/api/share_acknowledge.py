@@ -13,7 +13,7 @@ from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     node_endpoints,
 )
 from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.helpers.share_session import asked, caller
+from sharebroker_server.gateway.kafka.helpers.share_session import acks_of, caller
 from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
 
@@ -29,7 +29,7 @@ async def handle(call: Call) -> Message:
             caller(call),
             SessionKey(request.group_id or "", request.member_id or ""),
             request.share_session_epoch,
-            asked(request.topics),
+            acks_of(request.topics),
             request.is_renew_ack,
         ),
         call.deadline(),

@@ -15,7 +15,7 @@ from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     node_endpoints,
 )
 from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.helpers.share_session import asked, caller
+from sharebroker_server.gateway.kafka.helpers.share_session import acks_of, caller
 from sharebroker_server.gateway.kafka.idle.share_fetch import SHARE_FETCH, quiet_fetch
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
@@ -41,7 +41,7 @@ def _request(call: Call) -> ShareFetch:
         caller(call),
         SessionKey(request.group_id or "", request.member_id or ""),
         request.share_session_epoch,
-        asked(request.topics),
+        acks_of(request.topics),
         [
             TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data

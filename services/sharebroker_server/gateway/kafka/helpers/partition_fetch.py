@@ -12,7 +12,7 @@ from sharebroker_server.gateway.config import MAX_WAIT
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.kafka.dispatch.error_versions import told
 from sharebroker_server.gateway.kafka.helpers.topics import Part, Refused, is_internal
-from sharebroker_server.gateway.log_fetch import Answer, LogFetchLimits, fetch_log
+from sharebroker_server.gateway.log_fetch import LogFetchLimits, Result, fetch_log
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
 
 _FETCH: Final = 1
@@ -106,7 +106,7 @@ def _may_wait(one: Part | Refused) -> bool:
     return isinstance(one, Part) or one.error.code in _TOLD_IN_TIME
 
 
-def _of_log(answer: Answer, version: int, *, committed: bool) -> Message:
+def _of_log(answer: Result, version: int, *, committed: bool) -> Message:
     if answer.error_code:
         return failed(answer.partition, ErrorCode(answer.error_code), version)
     aborted = [

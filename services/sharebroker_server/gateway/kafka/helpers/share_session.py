@@ -15,7 +15,7 @@ def caller(call: Call) -> Caller:
     return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
-def asked(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
+def acks_of(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
     """Partitions by first mention, with their acknowledgements: librdkafka names a topic more than once."""
     batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for topic in topics:

@@ -15,7 +15,7 @@ from sharebroker_server.gateway.kafka.dispatch.call import Call, Say, Serve
 from sharebroker_server.gateway.kafka.idle.response_cache import Next, Quiet
 from sharebroker_server.gateway.share.fetch import seconds_of
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import Watch
+from sharebroker_server.share_calls.values import RecordsWatch
 
 SHARE_FETCH: Final = 78
 
@@ -27,7 +27,7 @@ class QuietFetch(Quiet):
 
     __slots__ = ("_epoch", "_revision", "_session", "_watch")
 
-    def __init__(self, call: Call, session: Session, watch: Watch, say: Say, serve: Serve) -> None:
+    def __init__(self, call: Call, session: Session, watch: RecordsWatch, say: Say, serve: Serve) -> None:
         gateway = call.gateway
         lock_ms = gateway.lock_timeout_ms(session.key.group_id)
         answer = _R.ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)
@@ -36,17 +36,17 @@ class QuietFetch(Quiet):
         self._session = session
         self._watch = watch
         self._revision = gateway.catalog.revision
-        watch.tell(self.give_up)
+        watch.add_observer(self.give_up)
 
     def give_up(self) -> None:
         """See Expected."""
         if self.waiting:
-            self._session.take_back(self._epoch)
+            self._session.undo_advance(self._epoch)
         super().give_up()
 
     def drop(self) -> None:
         """See Expected."""
-        self._watch.tell_no_more(self.give_up)
+        self._watch.remove_observer(self.give_up)
         super().drop()
 
     def _begins(self, data: bytes) -> bool:

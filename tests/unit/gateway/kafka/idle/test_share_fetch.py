@@ -22,13 +22,13 @@ from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
-    Acknowledged,
+    AckResult,
     AcquireCall,
-    Acquisition,
-    SettleCall,
-    Settlement,
+    AcquireResult,
+    ReconcileCall,
+    ReconcileResult,
 )
-from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
+from sharebroker_server.share_partition_leader.requests.records_watch import LocalWatch
 from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
 from tests.unit.gateway.fakes import TOPIC, Leader
@@ -37,7 +37,7 @@ from tests.unit.gateway.kafka.bench import Bench, Caller
 SHORT, LONG = 5, 15_000
 
 
-class Watch(ShareWatch):
+class Watch(LocalWatch):
     """Nobody waits by it: the time of who would is up at once."""
 
     async def changes(self, timeout: float) -> bool:
@@ -52,14 +52,14 @@ class Calls:
         self.found: list[AcquiredRange] = []
         self.watches: list[Watch] = []
 
-    async def acquire(self, call: AcquireCall) -> list[Acquisition]:
+    async def acquire(self, call: AcquireCall) -> list[AcquireResult]:
         self.waits.append(call.max_wait)
-        return [Acquisition(*part, acquired=self.found) for part in call.partitions]
+        return [AcquireResult(*part, acquired=self.found) for part in call.partitions]
 
-    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[AckResult]:
         raise NotImplementedError
 
-    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+    async def reconcile(self, call: ReconcileCall, timeout: float) -> list[ReconcileResult]:
         raise NotImplementedError
 
     def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch:
@@ -82,8 +82,7 @@ class Idle:
         self._stack = stack
         self.epoch = 0
         self.wait = SHORT
-        bench.router.register_local(SharePartitionLeaderServiceStub, Leader())  # it releases records
-        bench.router.register_share_calls(self.calls)
+        bench.router.register_local(SharePartitionLeaderServiceStub, Leader(), self.calls)
         bench.apis[78] = replace(share_fetch.API, handle=self._serve, feature=None)
 
     async def _serve(self, call: Call) -> Message:

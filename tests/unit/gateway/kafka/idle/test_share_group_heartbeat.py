@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import GroupCoordinatorServiceStub
 from sharebroker_server.gateway.kafka.api import share_group_heartbeat
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
@@ -30,7 +31,7 @@ class Member:
         self.epoch = 5
         self.error: KafkaError | None = None
         bench.apis[76] = replace(share_group_heartbeat.API, handle=self._serve, feature=None)
-        bench.router.register_members(self)
+        bench.router.register_local(GroupCoordinatorServiceStub, self, self)
 
     def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
         self.kept.append((group_id, member_id, member_epoch))
@@ -112,7 +113,7 @@ async def test_after_a_refusal_it_is_served(member: Member) -> None:
 
 async def test_where_another_process_coordinates_it_is_served(member: Member) -> None:
     await member.beat()
-    member.bench.router._members = None
+    member.bench.router.register_local(GroupCoordinatorServiceStub, member)
     await member.beat()
     assert member.served == [5, 5]
 

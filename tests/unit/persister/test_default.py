@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
@@ -30,7 +31,7 @@ class Coordinators:
         self.answer = answer
         self.asked: list[tuple[str, Any]] = []
         self.forgotten = 0
-        self.known = True
+        self.local: Local | None = None
         self.busy = asyncio.Event()
         self.busy.set()
 
@@ -40,8 +41,8 @@ class Coordinators:
     async def share_coordinator(self, shard: int) -> Peer[Any]:
         return Peer(Member("1/1", 1, frozenset(), "a:1"), self)
 
-    def known_share_coordinator(self, shard: int) -> Member | None:
-        return Member("1/1", 1, frozenset(), "a:1") if self.known else None
+    def local_states(self, shard: int) -> Local | None:
+        return self.local
 
     def forget_share_coordinator(self, shard: int) -> None:
         self.forgotten += 1
@@ -118,7 +119,7 @@ class Local:
 async def test_writes_of_one_process_need_no_request() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
-    persister.register_local("1/1", local)
+    coordinators.local = local
     await persister.write(KEY, CHANGE)
     assert (local.written, coordinators.asked) == ([(KEY, CHANGE)], [])
     await persister.initialize(KEY, 7, -1)
@@ -128,7 +129,6 @@ async def test_writes_of_one_process_need_no_request() -> None:
 async def test_writes_to_another_process_are_requests() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
-    persister.register_local("2/1", local)
     await persister.write(KEY, CHANGE)
     assert (local.written, [rpc for rpc, _ in coordinators.asked]) == ([], ["WriteShareGroupState"])
 
@@ -137,7 +137,7 @@ async def test_writes_of_one_process_are_tried_again_too() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     local = Local(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
     persister = DefaultPersister(coordinators, QUICK)
-    persister.register_local("1/1", local)
+    coordinators.local = local
     await persister.write(KEY, CHANGE)
     assert (len(local.written), coordinators.forgotten) == (1, 2)
     local.refusals.append(ErrorCode.FENCED_STATE_EPOCH)
@@ -149,12 +149,8 @@ async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> No
     persister = DefaultPersister(coordinators, QUICK)
     assert persister.shard(KEY) == 1
     assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody is registered
-    persister.register_local("2/1", local)
-    assert persister.begin(1, [(KEY, CHANGE)]) is None  # another process has it
-    persister.register_local("1/1", local)
-    coordinators.known = False
-    assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody knows who has it
-    coordinators.known = True
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # the owner is another process, or not known
+    coordinators.local = local
     local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     assert persister.begin(1, [(KEY, CHANGE)]) is None
     assert local.written == []
@@ -296,13 +292,14 @@ async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
     assert starts == [10, 12]
 
 
-async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptureFixture) -> None:
-    def answer(rpc: str, request: Any) -> Any:
-        raise RuntimeError("a fault of ours")
+async def test_an_unexpected_failure_of_a_call_is_logged_and_an_error() -> None:
+    def fail(rpc: str, request: Any) -> Any:
+        raise RuntimeError
 
-    error = await refusal(DefaultPersister(Coordinators(answer), QUICK).write(KEY, CHANGE))
+    with capture_logs() as lines:
+        error = await refusal(DefaultPersister(Coordinators(fail), QUICK).write(KEY, CHANGE))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "a fault of ours" in caplog.text
+    assert [line["event"] for line in lines] == ["request to the share coordinator failed unexpectedly"]
 
 
 async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() -> None:

@@ -43,7 +43,7 @@ def test_credit_is_conserved(steps: list[tuple[str, ...]]) -> None:
     for step in steps:
         play(credit, model, *step)
         for leader in model.serving:
-            assert credit.left(leader) == model.left.get(leader, 0)
+            assert credit.of(leader) == model.left.get(leader, 0)
         assert credit.pool + sum(model.left.values()) == model.granted - model.delivered - owed(model)
         if model.serving:
             assert credit.pool <= 0  # nothing lies about while somebody could deliver for it

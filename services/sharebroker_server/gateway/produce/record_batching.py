@@ -1,0 +1,102 @@
+"""Builds the record batches of published records, by partition."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from sharebroker_protocol.clock import now
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_protocol.records.batch_builder import HEADER_BYTES, BatchBuilder, Header
+from sharebroker_protocol.records.compression import CODECS
+from sharebroker_protocol.records.partitioner import Partitioner
+from sharebroker_protocol.tracing.context import BYTES as TRACE_BYTES
+from sharebroker_server.catalog.records import Topic
+from sharebroker_server.gateway.config import PUBLISH_BATCH_BYTES
+from sharebroker_server.gateway.core.validation import refused
+from sharebroker_server.gateway.produce.record_traces import PublishTraces
+
+_RECORD_OVERHEAD = 40  # limit of the bytes beside key, value and headers; also of each header
+
+
+@dataclass(slots=True)
+class PartitionBatches:
+    """The records of one partition: their `indexes` in the request, and the batches with them."""
+
+    size: int
+    indexes: list[int] = field(default_factory=list)
+    builders: list[BatchBuilder] = field(default_factory=list)
+
+    def add(self, index: int, record: pb.PublishRecord, timestamp_ms: int, traced: list[Header]) -> None:
+        """Adds a record, to another batch if the last one is full."""
+        self.indexes.append(index)
+        fields = (
+            record.timestamp_ms or timestamp_ms,
+            record.key if record.HasField("key") else None,
+            _value(record),
+            [*((header.key, header.value) for header in record.headers), *traced],
+        )
+        if not self.builders or not self.builders[-1].append(*fields):
+            self.builders.append(BatchBuilder(CODECS["none"], self.size))
+            self.builders[-1].append(*fields)
+
+    def build(self) -> bytes:
+        """The record batches of all records."""
+        return b"".join(builder.build() for builder in self.builders)
+
+
+def by_partition(
+    records: Sequence[pb.PublishRecord], topic: Topic, limit: int, traces: PublishTraces | None
+) -> dict[int, PartitionBatches]:
+    """The records by partition, in the order of the request."""
+    size = min(PUBLISH_BATCH_BYTES, limit)
+    partitioner = Partitioner(size, random.randrange)
+    timestamp_ms = round(now() * 1000)
+    weights = [_checked_weight(index, record, topic, limit) for index, record in enumerate(records)]
+    partitions: dict[int, PartitionBatches] = {}
+    for index, (record, weight) in enumerate(zip(records, weights, strict=True)):
+        if record.HasField("partition"):
+            partition = record.partition
+        else:
+            key = record.key if record.HasField("key") else None
+            partition = partitioner.partition(key, weight, topic.partitions)
+        batches = partitions.setdefault(partition, PartitionBatches(size))
+        traced: list[Header] = []
+        if traces is not None and weight + HEADER_BYTES + TRACE_BYTES <= limit:
+            traced = traces.begin(record, partition, len(batches.indexes))
+        batches.add(index, record, timestamp_ms, traced)
+    return partitions
+
+
+def _checked_weight(index: int, record: pb.PublishRecord, topic: Topic, limit: int) -> int:
+    """The approximate size of a record in a batch. Raises KafkaError for an invalid record."""
+    field = f"records[{index}]"
+    if record.HasField("partition") and not 0 <= record.partition < topic.partitions:
+        raise refused(
+            f"{field}.partition",
+            f"Topic '{topic.name}' has partitions 0 to {topic.partitions - 1}.",
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+    if record.timestamp_ms < 0:
+        raise refused(f"{field}.timestamp_ms", "A timestamp is not negative.", ErrorCode.INVALID_RECORD)
+    headers = sum(len(header.key) + len(header.value) + _RECORD_OVERHEAD for header in record.headers)
+    weight = len(record.key) + len(_value(record) or b"") + headers + _RECORD_OVERHEAD
+    if weight + HEADER_BYTES > limit:
+        raise refused(
+            field,
+            f"The record has {weight} bytes; max.message.bytes is {limit}.",
+            ErrorCode.MESSAGE_TOO_LARGE,
+        )
+    return weight
+
+
+def _value(record: pb.PublishRecord) -> bytes | None:
+    match record.WhichOneof("payload"):
+        case "value":
+            return record.value
+        case "text":
+            return record.text.encode()
+        case _:
+            return None

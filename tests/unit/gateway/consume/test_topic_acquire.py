@@ -1,0 +1,63 @@
+"""Acquisition from any partition of topics."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.rpc_status import from_rpc_error
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
+from sharebroker_server.testkit.waiting import eventually
+from tests.unit.gateway.conftest import Harness
+from tests.unit.gateway.consume.unary_requests import one_record, request
+from tests.unit.gateway.fakes import refusing
+
+
+async def test_each_call_begins_with_another_partition(harness: Harness) -> None:
+    for _ in range(3):
+        await harness.share.Acquire(request(member_id="me", max_records=3))
+    asked = harness.leader.of(leader.AcquireRecordsRequest)
+    assert [[part.partition for part in one.partitions] for one in asked] == [[0, 1], [1, 0], [0, 1]]
+    assert {(one.member_id, one.max_records, one.acquire_mode) for one in asked} == {("me", 3, 1)}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+async def test_state_that_may_be_missing_is_initialised_again(harness: Harness, code: ErrorCode) -> None:
+    harness.leader.answer = one_record
+    await harness.share.Acquire(request())
+    harness.leader.answer = refusing(code)
+    before = len(harness.coordinator.heartbeats)
+
+    async def initialised() -> None:
+        await eventually(lambda: len(harness.coordinator.heartbeats) > before)
+        harness.leader.answer = one_record
+
+    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), initialised())
+    assert [record.value for record in got.records] == [b"value"]
+
+
+async def test_other_errors_do_not_initialise_the_state_again(harness: Harness) -> None:
+    """A group whose members come and go without need has its partitions assigned anew each time."""
+    harness.leader.answer = one_record
+    await harness.share.Acquire(request())
+    await eventually(lambda: harness.coordinator.epochs() == [0, -1])
+    harness.leader.answer = refusing(ErrorCode.OFFSET_NOT_AVAILABLE)
+    before = len(harness.leader.asked)
+
+    async def asked_again() -> None:
+        await eventually(lambda: len(harness.leader.asked) > before + 1)
+        harness.leader.answer = one_record
+
+    got, _ = await asyncio.gather(harness.share.Acquire(request(max_wait_ms=5_000)), asked_again())
+    assert [record.value for record in got.records] == [b"value"]
+    assert harness.coordinator.epochs() == [0, -1]
+
+
+async def test_final_error_is_returned_to_the_caller(harness: Harness) -> None:
+    harness.leader.answer = refusing(ErrorCode.KAFKA_STORAGE_ERROR)
+    with pytest.raises(grpc.aio.AioRpcError) as failure:
+        await harness.share.Acquire(request())
+    assert from_rpc_error(failure.value).code is ErrorCode.KAFKA_STORAGE_ERROR

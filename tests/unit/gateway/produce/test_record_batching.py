@@ -1,0 +1,27 @@
+"""Record batches of published records."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
+from sharebroker_server.gateway.produce.record_batching import by_partition
+from sharebroker_server.record_log.core.batch import header_of
+from tests.unit.gateway.fakes import TOPIC
+
+
+def test_records_keep_the_order_of_the_request() -> None:
+    records = [pb.PublishRecord(partition=number % 2, text=str(number)) for number in range(5)]
+    batches = by_partition(records, TOPIC, 1 << 20, None)
+    assert {partition: found.indexes for partition, found in batches.items()} == {0: [0, 2, 4], 1: [1, 3]}
+
+
+def test_records_beyond_the_batch_size_start_another_batch() -> None:
+    records = [pb.PublishRecord(partition=0, value=bytes(600)) for _ in range(3)]
+    (batches,) = by_partition(records, TOPIC, 1000, None).values()
+    assert len(batches.builders) == 3
+    data = batches.build()
+    assert header_of(data).size < len(data)
+
+
+def test_records_with_equal_keys_share_a_partition() -> None:
+    records = [pb.PublishRecord(key=b"key", text=str(number)) for number in range(10)]
+    assert len(by_partition(records, TOPIC, 1 << 20, None)) == 1

@@ -1,0 +1,110 @@
+"""Runs of records: located, split, coalesced, and dropped as the start offset advances."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.model import RecordState
+from sharebroker_server.share_partition_leader.core.in_flight import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    Batch,
+    InFlight,
+    Lock,
+    Run,
+    Transition,
+)
+from sharebroker_server.share_partition_leader.core.states import Event
+
+UNIT = Batch(0, 99)
+LOCK = Lock("m", 1, 30.0)
+
+
+def window(*runs: tuple[int, int, RecordState], start: int = 0) -> InFlight:
+    in_flight = InFlight(start)
+    for first, last, state in runs:
+        in_flight.append(Run(first, last, state, 1, UNIT, LOCK if state is ACQUIRED else None))
+        in_flight.complete_count += last - first + 1 if state >= ACKNOWLEDGED else 0
+    in_flight.mark_available(start)
+    return in_flight
+
+
+def shown(in_flight: InFlight) -> list[tuple[int, int]]:
+    assert in_flight.firsts == [run.first for run in in_flight.runs]
+    return [(run.first, run.last) for run in in_flight.runs]
+
+
+@pytest.mark.parametrize(("offset", "index"), [(0, 0), (4, 0), (5, 1), (7, 1), (9, 1), (10, 2)])
+def test_locate_finds_the_run_of_an_offset_or_the_next(offset: int, index: int) -> None:
+    assert window((0, 4, ACQUIRED), (7, 9, ACQUIRED)).locate(offset) == index
+
+
+def test_split_at_makes_the_range_a_run_of_its_own() -> None:
+    in_flight = window((0, 9, ACQUIRED))
+    assert in_flight.split_at(0, 3, 6) == 1
+    assert shown(in_flight) == [(0, 2), (3, 6), (7, 9)]
+    assert in_flight.split_at(1, 0, 99) == 1
+    assert shown(in_flight) == [(0, 2), (3, 6), (7, 9)]
+
+
+def test_equal_neighbours_coalesce_and_pending_ones_do_not() -> None:
+    in_flight = window((0, 9, ACQUIRED))
+    in_flight.split_at(0, 3, 6)
+    in_flight.runs[1].pending = Transition(1)
+    in_flight.coalesce(list(in_flight.runs))
+    assert shown(in_flight) == [(0, 2), (3, 6), (7, 9)]
+    in_flight.runs[1].pending = None
+    in_flight.coalesce([in_flight.runs[1], Run(50, 51, ACQUIRED, 1, UNIT, LOCK)])
+    assert shown(in_flight) == [(0, 9)]
+
+
+def test_the_start_offset_advances_over_terminal_runs() -> None:
+    in_flight = window((0, 4, ACKNOWLEDGED), (5, 6, ARCHIVED), (7, 9, ACQUIRED))
+    assert in_flight.advance()
+    assert (in_flight.start, in_flight.end, in_flight.complete_count) == (7, 9, 0)
+    assert not in_flight.advance()
+
+
+def test_an_empty_window_starts_behind_the_last_record() -> None:
+    in_flight = window((0, 4, ACKNOWLEDGED))
+    in_flight.advance()
+    assert (in_flight.start, in_flight.end, in_flight.after_end, in_flight.count) == (5, 5, 5, 0)
+
+
+def test_dropping_below_an_offset_clips_the_run_that_contains_it() -> None:
+    in_flight = window((0, 4, ACKNOWLEDGED), (5, 9, AVAILABLE))
+    in_flight.drop_before(7)
+    assert (shown(in_flight), in_flight.start) == ([(7, 9)], 7)
+    in_flight.drop_before(20)
+    assert (shown(in_flight), in_flight.start, in_flight.end) == ([], 20, 20)
+
+
+def test_archiving_leaves_out_runs_whose_state_forbids_it() -> None:
+    in_flight = window((0, 4, AVAILABLE), (5, 9, ACQUIRED))
+    in_flight.archive(3, 7, Event.COMPACT)
+    assert [(run.first, run.last, run.state) for run in in_flight.runs] == [
+        (0, 2, AVAILABLE),
+        (3, 4, ARCHIVED),
+        (5, 9, ACQUIRED),
+    ]
+    assert in_flight.complete_count == 2
+
+
+def test_undone_runs_are_available_without_the_delivery() -> None:
+    in_flight = window((0, 4, ACQUIRED))
+    in_flight.undo(list(in_flight.runs))
+    (run,) = in_flight.runs
+    assert (run.state, run.delivery_count, run.lock) == (AVAILABLE, 0, None)
+    assert in_flight.first_available() == 0
+
+
+def test_the_first_available_offset_is_found_again_after_it_was_acquired() -> None:
+    in_flight = window((0, 4, ACQUIRED), (5, 9, AVAILABLE))
+    assert in_flight.first_available() == 5
+    in_flight.runs[1].state = ACQUIRED
+    assert in_flight.first_available() is None
+    in_flight.runs[0].unlock(AVAILABLE)
+    in_flight.mark_available(0)
+    assert in_flight.first_available() == 0
