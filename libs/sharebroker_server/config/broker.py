@@ -199,8 +199,8 @@ class BrokerConfig:
             "DefaultStatePersister",
             "NoOpStatePersister",
         ),
-        "Where share state is stored. NoOpStatePersister stores nothing: the state of all share groups is lost "
-        "when a leader restarts or changes.",
+        "Where share state is stored. NoOpStatePersister stores nothing: share groups lose their state when "
+        "a leader restarts or changes.",
     )
 
     # Producers and transactions.

@@ -64,7 +64,7 @@ async def _append(
     traced = traces.find(data) if traces is not None else ()
     if traces is None or not traced:
         return await appends.append(led, data, claim)
-    return await traces.told(traced, appends.append(led, data, claim))
+    return await traces.append(traced, appends.append(led, data, claim))
 
 
 async def list_offsets(
