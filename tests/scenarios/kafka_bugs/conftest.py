@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.unit.share_partition_leader.conftest import pytest_asyncio_loop_factories, world
+from tests.unit.share_partition_leader.conftest import harness, pytest_asyncio_loop_factories
 
-__all__ = ["pytest_asyncio_loop_factories", "world"]
+__all__ = ["harness", "pytest_asyncio_loop_factories"]

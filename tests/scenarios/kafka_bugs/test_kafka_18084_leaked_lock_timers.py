@@ -7,9 +7,9 @@ from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from tests.scenarios.kafka_bugs.telling import fails_without, given
+from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 from tests.unit.share_partition_leader.virtual_time import now
-from tests.unit.share_partition_leader.world import ACCEPT, World, code
 
 RECORDS = 20
 
@@ -21,24 +21,24 @@ def timers_of(share_partition: ShareGroupPartition) -> int:
     )
 
 
-async def finished_records_leave_no_timers(world: World) -> None:
-    share_partition = await world.share_partition()
+async def finished_records_leave_no_timers(harness: Harness) -> None:
+    share_partition = await harness.share_partition()
     for offset in range(RECORDS):
-        await world.publish(1)
-        assert await given(world, "m1") == [offset]
-        assert code(await world.acknowledge((offset, offset, ACCEPT))) is ErrorCode.NONE
+        await harness.publish(1)
+        assert await acquired(harness, "m1") == [offset]
+        assert code(await harness.acknowledge((offset, offset, ACCEPT))) is ErrorCode.NONE
     assert timers_of(share_partition) == 1, "one for all, and early"
     share_partition.retire()
     assert timers_of(share_partition) == 0
 
 
-async def test_finished_records_leave_no_timers(world: World) -> None:
-    await finished_records_leave_no_timers(world)
+async def test_finished_records_leave_no_timers(harness: Harness) -> None:
+    await finished_records_leave_no_timers(harness)
 
 
 def one_more(self: ShareGroupPartition, deadline: float) -> None:
     asyncio.get_running_loop().call_later(deadline - now(), self._fire)
 
 
-async def test_a_timer_for_each_lock_leaks(world: World) -> None:
-    await fails_without((ShareGroupPartition, "_arm", one_more), finished_records_leave_no_timers, world)
+async def test_a_timer_for_each_lock_leaks(harness: Harness) -> None:
+    await fails_without((ShareGroupPartition, "_arm", one_more), finished_records_leave_no_timers, harness)

@@ -9,47 +9,47 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core import locks, record_states
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
-from tests.scenarios.kafka_bugs.telling import fails_without, given
+from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
-from tests.unit.share_partition_leader.world import ACCEPT, World, code
 
 LONGER_THAN_A_LOCK = 31.0
 
 
-async def accepts_while_nothing_can_be_written(world: World) -> asyncio.Task[Any]:
+async def accepts_while_nothing_can_be_written(harness: Harness) -> asyncio.Task[Any]:
     """The acceptance of 0 to 4, out of 10 records, has been under way for longer than their lock."""
-    await world.publish(10)
-    assert await given(world, "m1") == list(range(10))
-    world.persister.open.clear()
-    asked = asyncio.create_task(world.acknowledge((0, 4, ACCEPT), member="m1"))
+    await harness.publish(10)
+    assert await acquired(harness, "m1") == list(range(10))
+    harness.persister.open.clear()
+    asked = asyncio.create_task(harness.acknowledge((0, 4, ACCEPT), member="m1"))
     await settle()
     await asyncio.sleep(LONGER_THAN_A_LOCK)
     return asked
 
 
-async def what_is_being_accepted_does_not_come_again(world: World) -> None:
-    asked = await accepts_while_nothing_can_be_written(world)
-    assert await given(world, "m2") == [5, 6, 7, 8, 9]
-    world.persister.open.set()
+async def what_is_being_accepted_does_not_come_again(harness: Harness) -> None:
+    asked = await accepts_while_nothing_can_be_written(harness)
+    assert await acquired(harness, "m2") == [5, 6, 7, 8, 9]
+    harness.persister.open.set()
     assert code(await asked) is ErrorCode.NONE
-    assert await given(world, "m3") == []
+    assert await acquired(harness, "m3") == []
 
 
-async def what_could_not_be_accepted_comes_again(world: World) -> None:
-    asked = await accepts_while_nothing_can_be_written(world)
-    world.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    world.persister.open.set()
+async def what_could_not_be_accepted_comes_again(harness: Harness) -> None:
+    asked = await accepts_while_nothing_can_be_written(harness)
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    harness.persister.open.set()
     assert code(await asked) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await settle()
-    assert await given(world, "m2", max_wait_ms=5_000) == list(range(10))
+    assert await acquired(harness, "m2", max_wait_ms=5_000) == list(range(10))
 
 
-async def test_what_is_being_accepted_does_not_come_again(world: World) -> None:
-    await what_is_being_accepted_does_not_come_again(world)
+async def test_pending_records_are_not_redelivered(harness: Harness) -> None:
+    await what_is_being_accepted_does_not_come_again(harness)
 
 
-async def test_what_could_not_be_accepted_comes_again(world: World) -> None:
-    await what_could_not_be_accepted_comes_again(world)
+async def test_records_of_a_failed_acknowledgement_are_redelivered(harness: Harness) -> None:
+    await what_could_not_be_accepted_comes_again(harness)
 
 
 def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
@@ -59,12 +59,12 @@ def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list
     return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
 
 
-async def test_without_waiting_for_the_write_accepted_records_come_again(world: World) -> None:
-    await fails_without((Locks, "expire", every_lock), what_is_being_accepted_does_not_come_again, world)
+async def test_without_waiting_for_the_write_accepted_records_come_again(harness: Harness) -> None:
+    await fails_without((Locks, "expire", every_lock), what_is_being_accepted_does_not_come_again, harness)
 
 
-async def test_without_a_roll_back_they_never_come_again(world: World) -> None:
+async def test_without_a_roll_back_they_never_come_again(harness: Harness) -> None:
     def forget(*_: object) -> list[float]:
         return []
 
-    await fails_without((record_states, "roll_back", forget), what_could_not_be_accepted_comes_again, world)
+    await fails_without((record_states, "roll_back", forget), what_could_not_be_accepted_comes_again, harness)

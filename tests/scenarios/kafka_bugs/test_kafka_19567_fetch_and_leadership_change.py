@@ -6,24 +6,24 @@ import asyncio
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.share_partition_leader.requests.fetch import Fetch
-from tests.scenarios.kafka_bugs.telling import fails_without
+from tests.scenarios.kafka_bugs.safeguards import fails_without
+from tests.unit.share_partition_leader.harness import Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
-from tests.unit.share_partition_leader.world import World, code
 
 
-async def a_waiting_fetch_is_sent_to_the_new_leader(world: World) -> None:
-    waiting = asyncio.create_task(world.acquire(max_wait_ms=60_000))
+async def a_waiting_fetch_is_sent_to_the_new_leader(harness: Harness) -> None:
+    waiting = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
     await settle()
     async with asyncio.timeout(10.0):
-        await world.lose()
+        await harness.hand_over()
         [answer] = await waiting
     assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_waiting_fetch_is_sent_to_the_new_leader(world: World) -> None:
-    await a_waiting_fetch_is_sent_to_the_new_leader(world)
+async def test_a_waiting_fetch_is_sent_to_the_new_leader(harness: Harness) -> None:
+    await a_waiting_fetch_is_sent_to_the_new_leader(harness)
 
 
-async def test_without_being_told_it_waits_on(world: World) -> None:
+async def test_without_a_notification_it_waits(harness: Harness) -> None:
     deaf = (Fetch, "retired", lambda *_: None)
-    await fails_without(deaf, a_waiting_fetch_is_sent_to_the_new_leader, world)
+    await fails_without(deaf, a_waiting_fetch_is_sent_to_the_new_leader, harness)

@@ -9,35 +9,35 @@ from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from tests.scenarios.kafka_bugs.telling import fails_without, given
+from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle
-from tests.unit.share_partition_leader.world import ACCEPT, RELEASE, World, code
 
 
-async def released_records_complete_a_waiting_fetch(world: World) -> None:
-    await world.publish(10)
-    assert await given(world, "m1") == list(range(10))
-    waiting = asyncio.create_task(given(world, "m2", max_wait_ms=20_000))
+async def released_records_complete_a_waiting_fetch(harness: Harness) -> None:
+    await harness.publish(10)
+    assert await acquired(harness, "m1") == list(range(10))
+    waiting = asyncio.create_task(acquired(harness, "m2", max_wait_ms=20_000))
     await settle()
     async with asyncio.timeout(10.0):
-        assert code(await world.acknowledge((0, 9, RELEASE), member="m1")) is ErrorCode.NONE
+        assert code(await harness.acknowledge((0, 9, RELEASE), member="m1")) is ErrorCode.NONE
         assert await waiting == list(range(10))
 
 
-async def test_released_records_complete_a_waiting_fetch(world: World) -> None:
-    await released_records_complete_a_waiting_fetch(world)
+async def test_released_records_complete_a_waiting_fetch(harness: Harness) -> None:
+    await released_records_complete_a_waiting_fetch(harness)
 
 
-async def test_without_the_wake_up_the_fetch_stands_still(world: World) -> None:
+async def test_without_the_wake_up_the_fetch_stands_still(harness: Harness) -> None:
     wake = (ShareGroupPartition, "wake", lambda _: None)
-    await fails_without(wake, released_records_complete_a_waiting_fetch, world)
+    await fails_without(wake, released_records_complete_a_waiting_fetch, harness)
 
 
-async def test_who_hears_of_an_acknowledgement_may_acquire_and_acknowledge_at_once(world: World) -> None:
+async def test_after_an_acknowledgement_its_member_may_acquire_at_once(harness: Harness) -> None:
     """The way that stood still in Kafka: from the completion back into the share-partition."""
     for _ in range(10):
-        await world.publish(1)
-    share_partition = await world.share_partition()
+        await harness.publish(1)
+    share_partition = await harness.share_partition()
     accepted: list[int] = []
     told = asyncio.Event()
 
@@ -55,4 +55,4 @@ async def test_who_hears_of_an_acknowledgement_may_acquire_and_acknowledge_at_on
     async with asyncio.timeout(10.0):
         await told.wait()
     assert accepted == list(range(10))
-    assert await world.start_offset() == 10
+    assert await harness.start_offset() == 10

@@ -6,21 +6,21 @@ from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.share_coordinator.core import machine
 from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
-from tests.scenarios.kafka_bugs.telling import fails_without, given
-from tests.unit.share_partition_leader.world import ACCEPT, World, code
+from tests.scenarios.kafka_bugs.safeguards import acquired, fails_without
+from tests.unit.share_partition_leader.harness import ACCEPT, Harness, code
 
 
-async def what_was_held_before_the_alteration_is_not_accepted(world: World) -> None:
-    await world.publish(10)
-    assert await given(world, "m1") == list(range(10))
-    await world.initialize(state_epoch=2, start=3)
-    assert code(await world.acknowledge((0, 9, ACCEPT), member="m1")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert await world.start_offset() == 3
-    assert await given(world, "m2") == [3, 4, 5, 6, 7, 8, 9]
+async def what_was_held_before_the_alteration_is_not_accepted(harness: Harness) -> None:
+    await harness.publish(10)
+    assert await acquired(harness, "m1") == list(range(10))
+    await harness.initialize(state_epoch=2, start=3)
+    assert code(await harness.acknowledge((0, 9, ACCEPT), member="m1")) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert await harness.start_offset() == 3
+    assert await acquired(harness, "m2") == [3, 4, 5, 6, 7, 8, 9]
 
 
-async def test_what_was_held_before_the_alteration_is_not_accepted(world: World) -> None:
-    await what_was_held_before_the_alteration_is_not_accepted(world)
+async def test_records_acquired_before_an_alteration_are_not_accepted(harness: Harness) -> None:
+    await what_was_held_before_the_alteration_is_not_accepted(harness)
 
 
 def under_any_epoch(command: Write, state: ShareState | None) -> ShareState:
@@ -28,6 +28,6 @@ def under_any_epoch(command: Write, state: ShareState | None) -> ShareState:
     return state
 
 
-async def test_without_a_state_epoch_that_counts_it_is(world: World) -> None:
+async def test_without_a_state_epoch_that_counts_it_is(harness: Harness) -> None:
     unchecked = (machine, "check_write", under_any_epoch)
-    await fails_without(unchecked, what_was_held_before_the_alteration_is_not_accepted, world)
+    await fails_without(unchecked, what_was_held_before_the_alteration_is_not_accepted, harness)

@@ -21,7 +21,7 @@ BUGS: Final = {
     "a lock that runs out while its acknowledgement is written": (
         "KAFKA-19476",
         "test_kafka_19476_lock_time_out_and_state_write.py",
-        "test_what_is_being_accepted_does_not_come_again",
+        "test_pending_records_are_not_redelivered",
         "test_without_waiting_for_the_write_accepted_records_come_again",
     ),
     "timers of locks that stay": (
@@ -34,7 +34,7 @@ BUGS: Final = {
         "KAFKA-19567",
         "test_kafka_19567_fetch_and_leadership_change.py",
         "test_a_waiting_fetch_is_sent_to_the_new_leader",
-        "test_without_being_told_it_waits_on",
+        "test_without_a_notification_it_waits",
     ),
     "a count of finished records that goes back": (
         "#23112",
@@ -51,7 +51,7 @@ BUGS: Final = {
     "offsets altered without a new state epoch": (
         "KAFKA-20910",
         "test_kafka_20910_altered_offsets_and_old_leaders.py",
-        "test_what_was_held_before_the_alteration_is_not_accepted",
+        "test_records_acquired_before_an_alteration_are_not_accepted",
         "test_without_a_state_epoch_that_counts_it_is",
     ),
 }

@@ -6,55 +6,55 @@ from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
 from sharebroker_server.share_coordinator.core import recording
 from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
-from tests.scenarios.kafka_bugs.telling import KEY, fails_without
-from tests.unit.share_partition_leader.world import World
+from tests.scenarios.kafka_bugs.safeguards import KEY, fails_without
+from tests.unit.share_partition_leader.harness import Harness
 
 
 def accepted(first: int, last: int) -> StateBatch:
     return StateBatch(first, last, RecordState.ACKNOWLEDGED, 1)
 
 
-async def led(world: World) -> int:
+async def led(harness: Harness) -> int:
     """The epoch under which state is written."""
-    epoch = (await world.leadership.led(KEY.topic_id, KEY.partition)).log.epoch
-    await world.persister.read(KEY, epoch)
+    epoch = (await harness.leadership.led(KEY.topic_id, KEY.partition)).log.epoch
+    await harness.persister.read(KEY, epoch)
     return epoch
 
 
-async def the_count_of_finished_records_does_not_go_back(world: World) -> None:
-    epoch = await led(world)
-    await world.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(1, 3),)))
-    await world.persister.write(KEY, StateWrite(1, epoch, 0, 1, (accepted(1, 1),)))
-    assert (await world.persister.read_summary(KEY)).delivery_complete_count == 3
+async def the_count_of_finished_records_does_not_go_back(harness: Harness) -> None:
+    epoch = await led(harness)
+    await harness.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(1, 3),)))
+    await harness.persister.write(KEY, StateWrite(1, epoch, 0, 1, (accepted(1, 1),)))
+    assert (await harness.persister.read_summary(KEY)).delivery_complete_count == 3
 
 
-async def a_higher_start_offset_stays_and_takes_states_with_it(world: World) -> None:
-    epoch = await led(world)
-    await world.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(2, 3), accepted(8, 8))))
-    await world.persister.write(KEY, StateWrite(1, epoch, 5, 1, ()))
-    await world.persister.write(KEY, StateWrite(1, epoch, 2, 4, (accepted(2, 4),)))
-    state = await world.persister.read(KEY, epoch)
+async def a_higher_start_offset_stays_and_takes_states_with_it(harness: Harness) -> None:
+    epoch = await led(harness)
+    await harness.persister.write(KEY, StateWrite(1, epoch, 0, 3, (accepted(2, 3), accepted(8, 8))))
+    await harness.persister.write(KEY, StateWrite(1, epoch, 5, 1, ()))
+    await harness.persister.write(KEY, StateWrite(1, epoch, 2, 4, (accepted(2, 4),)))
+    state = await harness.persister.read(KEY, epoch)
     assert (state.start_offset, state.batches) == (5, (StateBatch(8, 8, 2, 1),))
-    assert (await world.share_partition()).core.start_offset == 5
+    assert (await harness.share_partition()).core.start_offset == 5
 
 
 def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
     return write.start_offset, write.delivery_complete_count
 
 
-async def test_the_count_of_finished_records_does_not_go_back(world: World) -> None:
-    await the_count_of_finished_records_does_not_go_back(world)
+async def test_the_count_of_finished_records_does_not_go_back(harness: Harness) -> None:
+    await the_count_of_finished_records_does_not_go_back(harness)
 
 
-async def test_taking_the_count_as_it_came_it_would(world: World) -> None:
+async def test_taking_the_count_as_it_came_it_would(harness: Harness) -> None:
     taken = (recording, "_advance", as_it_came)
-    await fails_without(taken, the_count_of_finished_records_does_not_go_back, world)
+    await fails_without(taken, the_count_of_finished_records_does_not_go_back, harness)
 
 
-async def test_a_higher_start_offset_stays_and_takes_states_with_it(world: World) -> None:
-    await a_higher_start_offset_stays_and_takes_states_with_it(world)
+async def test_a_higher_start_offset_stays_and_takes_states_with_it(harness: Harness) -> None:
+    await a_higher_start_offset_stays_and_takes_states_with_it(harness)
 
 
-async def test_taking_the_start_as_it_came_it_would_not(world: World) -> None:
+async def test_taking_the_start_as_it_came_it_would_not(harness: Harness) -> None:
     taken = (recording, "_advance", as_it_came)
-    await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, world)
+    await fails_without(taken, a_higher_start_offset_stays_and_takes_states_with_it, harness)

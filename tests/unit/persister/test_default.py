@@ -160,7 +160,7 @@ async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> No
     assert local.written == [(KEY, CHANGE)]
 
 
-async def test_what_is_read_comes_back() -> None:
+async def test_read_returns_the_stored_state() -> None:
     batches = [pb.StateBatch(first_offset=5, last_offset=6, delivery_state=0, delivery_count=2)]
 
     def answer(rpc: str, request: Any) -> Any:
@@ -221,7 +221,7 @@ async def test_final_refusal_is_not_tried_again(code: ErrorCode) -> None:
     assert len(coordinators.asked) == 1
 
 
-async def test_last_refusal_is_told_when_the_time_is_up() -> None:
+async def test_the_last_error_is_raised_after_the_call_timeout() -> None:
     lost = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
 
     def answer(rpc: str, request: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The world of these tests, on an event loop where waiting takes no time."""
+"""The harness of these tests, on an event loop where waiting takes no time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from tests.unit.share_partition_leader.harness import Harness
+from tests.unit.share_partition_leader.harness import harness as started
 from tests.unit.share_partition_leader.virtual_time import VirtualLoop
-from tests.unit.share_partition_leader.world import World
-from tests.unit.share_partition_leader.world import world as started
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -17,7 +17,7 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def harness() -> AsyncIterator[Harness]:
     """A process with one topic of one partition."""
     async with started() as running:
         await running.create_topic()

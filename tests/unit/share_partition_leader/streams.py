@@ -10,7 +10,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.testkit.waiting import eventually
-from tests.unit.share_partition_leader.world import ACCEPT, GROUP, TOPIC, World
+from tests.unit.share_partition_leader.harness import ACCEPT, GROUP, TOPIC, Harness
 
 Offset = tuple[int, int]
 """Partition and offset."""
@@ -19,8 +19,8 @@ Offset = tuple[int, int]
 class Stream:
     """Reads as fast as it can unless told otherwise; its lists grow as messages come."""
 
-    def __init__(self, world: World, opening: pb.DeliverRequest) -> None:
-        self._world = world
+    def __init__(self, harness: Harness, opening: pb.DeliverRequest) -> None:
+        self._harness = harness
         self._requests: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue()
         self._requests.put_nowait(opening)
         self.reading = asyncio.Event()
@@ -34,7 +34,7 @@ class Stream:
         self.task = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        async with aclosing(self._world.stub.Deliver(self._sent())) as responses:
+        async with aclosing(self._harness.stub.Deliver(self._sent())) as responses:
             async for message in responses:
                 await self.reading.wait()
                 self.messages.append(message)
@@ -60,7 +60,7 @@ class Stream:
     def serve(self, *partitions: int) -> None:
         self.send(pb.DeliverRequest(partitions=_partitions(partitions)))
 
-    def say(self, *acknowledgements: delivery.Acknowledgement) -> list[int]:
+    def acknowledge(self, *acknowledgements: delivery.Acknowledgement) -> list[int]:
         """Acknowledges in one message; the ids."""
         for said in acknowledgements:
             self._ids += 1
@@ -109,9 +109,11 @@ class Stream:
         await self.got(lambda: len(self.offsets) >= len(offsets))
         assert sorted(self.offsets) == sorted(offsets)
 
-    async def told(self, *acknowledgements: delivery.Acknowledgement) -> list[tuple[int, int, ErrorCode]]:
+    async def acknowledge_all(
+        self, *acknowledgements: delivery.Acknowledgement
+    ) -> list[tuple[int, int, ErrorCode]]:
         """Acknowledges and waits for all results, sorted."""
-        ids = self.say(*acknowledgements)
+        ids = self.acknowledge(*acknowledgements)
         await self.got(lambda: set(ids) <= {result.id for result in self.results})
         return sorted(outcome for ack_id in ids for outcome in self.outcome(ack_id))
 
@@ -122,7 +124,7 @@ class Stream:
             await self.task
 
 
-def said(
+def ack(
     first: int, last: int | None = None, kind: int = ACCEPT, *, partition: int = 0, **fields: int | str
 ) -> delivery.Acknowledgement:
     """An acknowledgement of first..last."""
@@ -138,7 +140,7 @@ def said(
 
 @asynccontextmanager
 async def stream(
-    world: World,
+    harness: Harness,
     *,
     member: str = "m1",
     partitions: Iterable[int] = (0,),
@@ -152,7 +154,7 @@ async def stream(
         partitions=_partitions(partitions),
         credit=credit,
     )
-    opened = Stream(world, request)
+    opened = Stream(harness, request)
     try:
         yield opened
     finally:

@@ -1,4 +1,4 @@
-"""Asks the group coordinators how far every share group is."""
+"""Reads the start offsets of all share groups from the group coordinators."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ TIMEOUT: Final = 10.0
 
 
 async def consumed_offsets(router: Router) -> Mapping[TopicIdPartition, int]:
-    """The lowest start offset of all share groups, by topic id and partition.
+    """Returns the lowest start offset of all share groups, by partition.
 
-    A group whose start offset is not known yet counts with 0: nothing it may want is let go.
-    Raises KafkaError when a coordinator does not answer, or a shard has none: then nothing is known.
+    A group without a start offset counts as 0: no record that it may need is deleted. Raises KafkaError if a
+    coordinator does not respond or a shard has no owner: the result would be incomplete.
     """
     lowest: dict[TopicIdPartition, int] = defaultdict(lambda: 1 << 62)
     shards: list[int] = []
     for peer in router.group_coordinators():
         listed = await peer.stub.ListGroups(pb.ListGroupsRequest(types_filter=["share"]), timeout=TIMEOUT)
         shards += listed.shards
-        asked = pb.DescribeShareGroupOffsetsRequest()
+        request = pb.DescribeShareGroupOffsetsRequest()
         for group in listed.groups:
-            asked.groups.add(group_id=group.group_id, all_topics=True)
-        answer = await peer.stub.DescribeShareGroupOffsets(asked, timeout=TIMEOUT)
-        for described in answer.groups:
+            request.groups.add(group_id=group.group_id, all_topics=True)
+        response = await peer.stub.DescribeShareGroupOffsets(request, timeout=TIMEOUT)
+        for described in response.groups:
             _lower(lowest, described)
     router.check_all_answered(GROUP_COORDINATOR, shards)
     return lowest

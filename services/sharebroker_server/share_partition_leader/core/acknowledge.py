@@ -1,7 +1,7 @@
-"""Acknowledgements: is a request well formed, may this member say that, and what does it want changed.
+"""Acknowledgements: validates a request, checks that the member holds the records, and marks the runs.
 
-Nothing takes effect here: runs are marked with the transition that waits for the share coordinator, and
-renewals are collected.
+Marking changes no state: a run refers to the transition that waits for the share coordinator (see
+`core.partition`). Renewals are collected, and take effect at once if the whole request is valid.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _RENEW = int(AckType.RENEW)
 _RELEASE = int(AckType.RELEASE)
 
 LONGEST_DELAY: Final = 24 * 3600.0
-"""Seconds for which a released record may be kept back."""
+"""Seconds, the longest delay of a release."""
 
 
 class Refusal(StrEnum):
-    """Why a record cannot be acknowledged: `reason` in the metadata of INVALID_RECORD_STATE."""
+    """Why an acknowledgement is rejected: `reason` in the metadata of INVALID_RECORD_STATE."""
 
     NOT_IN_FLIGHT = "not_in_flight"
     NEVER_ACQUIRED = "never_acquired"
@@ -52,10 +52,10 @@ class Refusal(StrEnum):
 
 
 def validate_batches(batches: Sequence[AckBatch], renew_allowed: bool = True) -> None:
-    """Check the form of one partition's acknowledgement batches; `renew_allowed` is the request's IsRenewAck.
+    """Validates the form of ack batches; `renew_allowed` is the request's IsRenewAck.
 
-    Batches that touch in one offset pass, as in Kafka (KafkaApis, ShareFetch and ShareAcknowledge).
-    Raises: KafkaError INVALID_REQUEST naming the first faulty batch.
+    Batches that share one offset are valid, as in Kafka (KafkaApis, ShareFetch and ShareAcknowledge).
+    Raises: KafkaError INVALID_REQUEST that names the first invalid batch.
     """
     previous_last = 0
     for index, batch in enumerate(batches):
@@ -73,7 +73,7 @@ def validate_batches(batches: Sequence[AckBatch], renew_allowed: bool = True) ->
 
 
 def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
-    """Check that only releases are delayed (seconds), and none for longer than `LONGEST_DELAY`.
+    """Validates that only releases are delayed (seconds), and none longer than `LONGEST_DELAY`.
 
     Raises: KafkaError INVALID_REQUEST.
     """
@@ -83,7 +83,7 @@ def validate_delay(batches: Sequence[AckBatch], delay: float) -> None:
 
 
 def validate_releases(batches: Sequence[AckBatch], field: str) -> None:
-    """Check that all are releases, since they have a field that only those may. Raises: INVALID_REQUEST."""
+    """Validates that all are releases; `field` is for those only. Raises: INVALID_REQUEST."""
     if any(kind != _RELEASE for batch in batches for kind in batch.types):
         raise _misused(field, "is for releases only")
 
@@ -106,7 +106,7 @@ def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[st
 
 
 class Acknowledgement:
-    """One acknowledge call under way: all of it, or after `undo` nothing."""
+    """One acknowledgement: all of it, or after `undo` nothing."""
 
     __slots__ = ("_in_flight", "_member", "_settings", "_transition", "renewed")
 
@@ -120,10 +120,10 @@ class Acknowledgement:
         self.renewed: list[tuple[Run, Lock]] = []
 
     def add(self, batch: AckBatch) -> None:
-        """Mark what a batch acknowledges; without a token, offsets the SPSO has passed are ignored (Kafka).
+        """Marks the runs of a batch; without a token, offsets below the start offset are ignored (Kafka).
 
-        Raises: KafkaError INVALID_REQUEST beyond what was acquired; INVALID_RECORD_STATE for a record this
-        member does not hold, with `offset` and `reason` (Refusal) in the metadata.
+        Raises: KafkaError INVALID_REQUEST beyond the acquired records; INVALID_RECORD_STATE for a record that
+        this member does not hold, with `offset` and `reason` (Refusal) in the metadata.
         """
         in_flight = self._in_flight
         first, last, types, token = batch
@@ -147,7 +147,7 @@ class Acknowledgement:
                 self._mark(in_flight.locate(first), first, last, kind, token)
 
     def undo(self) -> None:
-        """Take back every mark."""
+        """Removes every mark."""
         for run in self._transition.runs:
             run.pending = None
         self._in_flight.coalesce(self._transition.runs)
@@ -208,7 +208,7 @@ def _count_archived(transition: Transition, event: Event, run: Run) -> None:
 
 
 def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:
-    """Runs of equal types in a batch that has one for each offset: first, last, type."""
+    """Splits a batch that has one type per offset into (first, last, type) of equal types."""
     first = batch.first
     for kind, same in groupby(batch.types):
         last = first + sum(1 for _ in same) - 1
@@ -217,7 +217,7 @@ def _segments(batch: AckBatch) -> Iterator[tuple[int, int, int]]:
 
 
 def _why(run: Run, member: str) -> Refusal:
-    """Why `member` may not acknowledge a run; its token is the last possible fault."""
+    """Why `member` may not acknowledge a run; a wrong token is the last possible reason."""
     if run.pending is not None:
         return Refusal.ACKNOWLEDGEMENT_PENDING
     if run.state >= RecordState.ACKNOWLEDGED:

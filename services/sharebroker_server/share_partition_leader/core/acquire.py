@@ -1,7 +1,11 @@
-"""Acquisition: which fetched records a member gets, in what portions, and what waits beside them.
+"""Acquisition: which of the records that were read a member gets, and in what portions.
 
-Reference: RecordStates.acquire of Kafka 4.2. The caller has read the log from the next fetch offset; the
-result is what it may send from what it has read.
+Reference: SharePartition.acquire of Kafka 4.2. The caller has read the log at the next fetch offset. Records
+in flight are redelivered first, batch by batch; then records that were never fetched are added at the end.
+
+*Isolation* (KIP-1222). A batch in which a record reached `throttle_limit` deliveries may hold a poison
+record. It goes out alone, in portions that halve with each further failure; a record's last delivery is made
+alone.
 """
 
 from __future__ import annotations
@@ -19,15 +23,15 @@ from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 _RECORD_LIMIT = AcquireMode.RECORD_LIMIT
 
 LogBatch = tuple[int, int]
-"""Base offset and last offset of a record batch in the log."""
+"""Base offset and last offset of a record batch."""
 
 
 def room_for(
     in_flight: InFlight, request: AcquireRequest, limit: int, fetch_offset: int, last: int
 ) -> tuple[int, int]:
-    """How many offsets may be acquired, and up to which; a full window takes no new records.
+    """How many offsets may be acquired, and up to which.
 
-    In a full window only what was given back inside it is handed out again.
+    When `limit` offsets are in flight no new records are added; released ones are still redelivered.
     """
     room = min(request.max_records, limit - in_flight.count)
     if room > 0 or fetch_offset > in_flight.end:
@@ -36,7 +40,7 @@ def room_for(
 
 
 class Acquisition:
-    """One acquire call under way."""
+    """One acquisition."""
 
     __slots__ = (
         "_acquired",
@@ -65,7 +69,7 @@ class Acquisition:
         self._log = log_batches
         self._acquired: list[AcquiredRange] = []
         self.count = 0
-        # What the log skipped between the asked offset and the first batch is gone from it.
+        # The log no longer has the offsets between the fetch offset and the first batch.
         if log_batches[0][0] > fetch_offset:
             in_flight.archive(fetch_offset, log_batches[0][0] - 1, Event.COMPACT)
         self._base = max(log_batches[0][0], in_flight.start)
@@ -74,7 +78,7 @@ class Acquisition:
         )
 
     def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
-        """Acquire; [] when there is nothing to be had. Ranges ascend, each within one batch."""
+        """Acquires records; ranges ascend, each within one batch."""
         if self._room <= 0 or self._last < self._base:
             return []
         request, deadline = self._request, now + self._settings.lock_duration
@@ -86,7 +90,7 @@ class Acquisition:
         return self._acquired
 
     def _walk(self) -> None:
-        """Go through what is in flight already, in order."""
+        """Acquires available records in flight, in order."""
         runs = self._in_flight.runs
         index = self._in_flight.locate(self._base)
         while self.count < self._room and index < len(runs) and runs[index].first <= self._last:
@@ -99,24 +103,24 @@ class Acquisition:
                 index = self._redeliver(index, run.batch)
 
     def _redeliver(self, index: int, batch: Batch) -> int:
-        """Acquire from a batch in flight; return the index behind it."""
+        """Acquires from a batch in flight; returns the index behind it."""
         worst = self._highest_delivery_count(index, batch)
         if worst < self._settings.throttle_limit:
             return self._acquire_batch(index, batch, self._quota())
-        # A record that failed often goes out neither with what was acquired before nor with anything after.
+        # A suspected poison record goes out without records acquired before or after it.
         if not self.count:
             self._acquire_isolated(index, batch)
         self._room = 0
         return index
 
     def _quota(self) -> int:
-        """Most offsets to take from a batch in flight; only a strict limit cuts a batch."""
+        """The most offsets to acquire from a batch in flight; only a strict limit cuts a batch."""
         if self._request.mode is _RECORD_LIMIT:
             return self._room - self.count
         return self._last - self._base + 1
 
     def _inside(self, index: int, batch: Batch) -> bool:
-        """Whether there is a run at the index, of the batch, and its beginning was fetched."""
+        """Whether the run at the index exists, belongs to the batch, and starts in what was read."""
         runs = self._in_flight.runs
         return index < len(runs) and runs[index].batch is batch and runs[index].first <= self._last
 
@@ -129,7 +133,7 @@ class Acquisition:
         return worst
 
     def _acquire_isolated(self, index: int, batch: Batch) -> None:
-        """Acquire from the first batch a portion that halves with each failure; a last attempt goes alone."""
+        """Acquires a portion that halves with each failure; a last delivery is made alone."""
         settings, runs = self._settings, self._in_flight.runs
         quota = self._quota()
         throttled = False
@@ -157,7 +161,7 @@ class Acquisition:
         return index if index - start == 1 else self._coalesce(start, index)
 
     def _coalesce(self, start: int, end: int) -> int:
-        """Unite what an acquisition made alike again, so that records given back one by one are one run."""
+        """Merges runs that an acquisition made equal, such as records that were released one by one."""
         runs = self._in_flight.runs
         joined = [runs[start]]
         for run in runs[start + 1 : end]:
@@ -170,7 +174,7 @@ class Acquisition:
         return start + len(joined)
 
     def _acquire_run(self, index: int, quota: int) -> int:
-        """Acquire at most `quota` offsets of an AVAILABLE run inside what was fetched; return its index."""
+        """Acquires at most `quota` offsets of an AVAILABLE run in what was read; returns its index."""
         first = max(self._in_flight.runs[index].first, self._base)
         index = self._in_flight.split_at(index, first, min(self._last, first + quota - 1))
         run = self._in_flight.runs[index]
@@ -181,7 +185,7 @@ class Acquisition:
         return index
 
     def _add_range(self, run: Run) -> None:
-        """Add a run to the result, as part of the last range where it continues it in the same batch."""
+        """Adds a run to the result; extends the last range if the run continues it in the same batch."""
         previous = self._acquired[-1] if self._acquired else None
         first = run.first
         if (
@@ -198,15 +202,15 @@ class Acquisition:
         self.count += run.size
 
     def _fill(self, index: int) -> int:
-        """Acquire from a hole in the loaded state as if its records were new; return the index behind it."""
-        hole = self._in_flight.runs[index]
-        units = self._new_runs(max(hole.first, self._base), min(hole.last, self._last))
+        """Acquires from a gap in the loaded state, as new records; returns the index behind it."""
+        gap = self._in_flight.runs[index]
+        units = self._new_runs(max(gap.first, self._base), min(gap.last, self._last))
         index = self._in_flight.split_at(index, units[0].first, units[-1].last)
         self._in_flight.replace(index, units)
         return index + len(units)
 
     def _extend(self) -> None:
-        """Acquire records that were never fetched before, over a gap in the log if one comes first."""
+        """Acquires records that were never fetched, over a gap in the log if one comes first."""
         first = max(self._base, self._in_flight.after_end)
         base = (
             next(base for base, last in self._log if last >= first)
@@ -219,7 +223,7 @@ class Acquisition:
             self._in_flight.append(run)
 
     def _new_runs(self, first: int, last: int) -> list[Run]:
-        """Make runs of records at their first attempt, out of first..last."""
+        """Creates runs of records at their first delivery, out of first..last."""
         wanted = self._room - self.count
         if wanted <= last - first:
             last = min(last, self._batch_end(first, first + wanted - 1))
@@ -232,13 +236,13 @@ class Acquisition:
         return runs
 
     def _batch_end(self, first: int, offset: int) -> int:
-        """Last offset of the log batch that holds the offset; a soft limit never cuts a log batch."""
+        """The last offset of the record batch with the offset; a soft limit never cuts a record batch."""
         index = bisect_right(self._log, offset, key=itemgetter(0)) - 1
         end = self._log[index][1]
         return end if end >= first else offset
 
     def _units(self, first: int, last: int) -> list[Batch]:
-        """Split first..last into units of at least `batch_size`, on log batch boundaries."""
+        """Splits first..last into units of at least `batch_size`, at boundaries of record batches."""
         size = max(1, self._request.batch_size)
         units = []
         if last - first >= size:
@@ -252,7 +256,7 @@ class Acquisition:
         return units
 
     def _new_limited(self, batch: Batch, wanted: int) -> list[Run]:
-        """Acquire the first offsets of a batch; the rest of it waits in the window, never delivered yet."""
+        """Acquires the first offsets of a batch; the rest becomes available, without a delivery."""
         cut = min(batch.last, batch.first + wanted - 1)
         taken = Run(batch.first, cut, ACQUIRED, 1, batch, self._lock)
         self._add_range(taken)
@@ -263,7 +267,7 @@ class Acquisition:
 
 
 def exclude(acquired: Sequence[AcquiredRange], ranges: Sequence[LogBatch]) -> list[AcquiredRange]:
-    """Cut ascending ranges of offsets (records of aborted transactions) out of what was acquired."""
+    """Removes ascending spans of offsets (aborted records) from acquired ranges."""
     kept = []
     for piece in acquired:
         first = piece.first

@@ -1,4 +1,4 @@
-"""What happened to the records that a share group has of a topic, counted in offsets."""
+"""Counts, in offsets, of what happened to the records of one share group and topic."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckTyp
 
 
 class Counts:
-    """Counters that the share-partitions of a group and a topic share.
+    """Shared by the share-partitions of a group and a topic.
 
-    `acknowledged` counts acknowledgements by AckType. Archived offsets were rejected, reached the delivery
-    limit, or have no record for consumers (gap, aborted transaction, marker). `fetches` counts fetches of one
-    of the share-partitions, `fetches_with_records` those that returned records.
+    `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
+    reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.
+    `fetches` counts the share-partitions in fetches, `fetches_with_records` those that returned records.
     """
 
     __slots__ = (
@@ -48,25 +48,25 @@ class Counts:
         self.aborted = 0
 
     def acquire(self, acquired: Sequence[AcquiredRange]) -> None:
-        """Records were handed out."""
-        for piece in acquired:
-            size = piece.last - piece.first + 1
+        """Counts acquired records."""
+        for item in acquired:
+            size = item.last - item.first + 1
             self.acquired += size
-            if piece.delivery_count > 1:
+            if item.delivery_count > 1:
                 self.redelivered += size
 
     def acknowledge(self, batches: Sequence[AckBatch]) -> None:
-        """Acknowledgements were taken."""
-        acknowledged = self.acknowledged
+        """Counts acknowledgements that were applied."""
+        counts = self.acknowledged
         for first, last, types, _ in batches:
             if len(types) == 1:
-                acknowledged[types[0]] += last - first + 1
+                counts[types[0]] += last - first + 1
             else:
                 for kind in _COUNTED_TYPES:
-                    acknowledged[kind] += types.count(kind)
+                    counts[kind] += types.count(kind)
 
     def complete(self, transitions: Collection[Transition], completed: Completed) -> None:
-        """Transitions took effect. What the log dropped meanwhile was not archived by them."""
+        """Counts what committed transitions archived, without records that the log deleted meanwhile."""
         exhausted = completed.archived
         for transition in transitions:
             self.rejected += transition.rejected
@@ -75,7 +75,7 @@ class Counts:
         self.exhausted += max(exhausted, 0)
 
     def lose(self, lost: Sequence[LostLock]) -> None:
-        """Locks ran out."""
+        """Counts lock timeouts."""
         for lock in lost:
             size = lock.last - lock.first + 1
             self.lost += size
@@ -83,7 +83,7 @@ class Counts:
                 self.exhausted += size
 
     def merge(self, other: Counts) -> None:
-        """Count what another counted, which nobody goes on with."""
+        """Adds the counts of another object, which is not used any more."""
         self.acknowledged = [
             mine + its for mine, its in zip(self.acknowledged, other.acknowledged, strict=True)
         ]

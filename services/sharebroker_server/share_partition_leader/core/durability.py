@@ -1,7 +1,7 @@
-"""What is written to the share coordinator, and what becomes of a change when its write is answered.
+"""Builds state writes, and commits or rolls back transitions when their write is answered.
 
-A write counts as finished only what is durable or part of itself: a change that waits for another write may
-still be rolled back, so the SPSO that is sent never passes it.
+A write treats records as finished only if that is durable or part of this write. A transition that waits for
+another write can still be rolled back, so the start offset that is sent never passes it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from sharebroker_server.share_partition_leader.core.values import Completed, Loa
 
 
 def state_batches(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
-    """State batches of ascending changes; neighbours of equal state and delivery count are one."""
+    """State batches of ascending changes; equal neighbours are merged."""
     batches: list[StateBatch] = []
     for change in changes:
         state = change.target if to_target and isinstance(change, Run) else change.state
-        _extend(batches, StateBatch(change.first, change.last, state, change.delivery_count))
+        _append_or_merge(batches, StateBatch(change.first, change.last, state, change.delivery_count))
     return batches
 
 
-def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
+def _append_or_merge(batches: list[StateBatch], batch: StateBatch) -> None:
     first, last, state, delivery_count = batch
     if batches:
         previous = batches[-1]
@@ -45,7 +45,7 @@ def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
 
 
 def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
-    """Build the write that makes `transitions` durable: SPSO after them, without what it passed."""
+    """Builds the write of `transitions`: the start offset after them, and batches not below it."""
     start, passed = _start_offset_after(in_flight, set(transitions))
     finished = sum(
         run.size
@@ -56,7 +56,7 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
     batches: list[StateBatch] = []
     for batch in sorted(batch for transition in transitions for batch in transition.batches):
         if batch.last >= start:
-            _extend(batches, batch if batch.first >= start else batch._replace(first=start))
+            _append_or_merge(batches, batch if batch.first >= start else batch._replace(first=start))
     return StateWrite(
         loaded.state_epoch,
         loaded.leader_epoch,
@@ -67,7 +67,7 @@ def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collectio
 
 
 def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int, int]:
-    """SPSO once `transitions` are durable, and how many terminal offsets it passes on its way."""
+    """The start offset once `transitions` are durable, and how many terminal offsets it passes."""
     passed = 0
     for run in in_flight.runs:
         if run.pending is not None:
@@ -107,9 +107,9 @@ def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
 
 
 def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
-    """Forget transitions whose write failed; return the deadlines of the locks that count again.
+    """Rolls back transitions whose write failed; returns the deadlines of their locks.
 
-    Delivery counts stay as they are.
+    Delivery counts stay: the records were delivered.
     """
     deadlines = []
     for transition in transitions:

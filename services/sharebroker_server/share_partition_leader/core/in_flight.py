@@ -1,7 +1,7 @@
-"""The records between SPSO and SPEO, as ordered runs of offsets with one state each.
+"""The records from start to end offset, as ordered runs of offsets (theory: `core.partition`).
 
-Two parallel lists (first offsets, runs) and bisect. A run belongs to a batch, the unit in which its records
-were first acquired: batches are handed out whole, and their size decides how far a poison record is isolated.
+Two parallel lists, first offsets and runs, are searched by bisection. Most operations cost O(log n) for n
+runs, plus the insertions into the lists.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ ARCHIVED = RecordState.ARCHIVED
 
 
 DELAYED_RELEASE: Final = ""
-"""The member that holds what was released for later."""
+"""The holder of records whose release is delayed; no member has this name."""
 
 
 class Batch(NamedTuple):
-    """The offsets that were first acquired, or loaded, as one unit."""
+    """The offsets that were first acquired, or loaded, together; the unit of redelivery."""
 
     first: int
     last: int
 
 
 class Lock:
-    """An acquisition lock, shared by all runs of one acquire call. Never changed; a renewal makes another.
+    """An acquisition lock, shared by all runs of one acquisition; immutable: a renewal creates another.
 
-    It ends with the share `session` it was issued to, if there is one; its `member` may answer from another.
+    It ends with the share `session` that it was issued to, if any; its `member` may acknowledge from another.
     """
 
     __slots__ = ("deadline", "member", "session", "token")
@@ -45,11 +45,11 @@ class Lock:
 
 
 class Transition:
-    """State changes on their way to the share coordinator, committed or rolled back together.
+    """State changes that are committed or rolled back together.
 
-    `batches` is what has to be written. `runs` wait for the outcome; a change that was applied already
-    (lock timeout) has none. With `until`, what it releases stays locked until then, by nobody. Of what it
-    archives so many offsets were `rejected`, or are `gaps` in the log.
+    `batches` have to be written. `runs` wait for the outcome; a change that is in effect already (lock
+    timeout) has none. `until` delays a release: its records stay locked by DELAYED_RELEASE until then.
+    `rejected` and `gaps` count archived offsets by reason.
     """
 
     __slots__ = ("batches", "gaps", "id", "rejected", "runs", "until")
@@ -64,11 +64,10 @@ class Transition:
 
 
 class Run:
-    """Offsets first..last in one state.
+    """Offsets first..last in one state, with one delivery count and one lock.
 
-    ACQUIRED exactly when there is a `lock`. While a `pending` transition wants to move it to `target` it
-    stays ACQUIRED, so that rolling back means forgetting the transition. A run without a `batch` is a hole in
-    the loaded state: records whose first attempt was under way when the previous leader stopped.
+    A run has a `lock` exactly while it is ACQUIRED. It stays ACQUIRED while a `pending` transition to
+    `target` is written. A run without a `batch` is a gap in the loaded state.
     """
 
     __slots__ = ("batch", "delivery_count", "first", "last", "lock", "pending", "state", "target")
@@ -93,17 +92,17 @@ class Run:
 
     @property
     def size(self) -> int:
-        """Number of offsets."""
+        """The number of offsets."""
         return self.last - self.first + 1
 
     def unlock(self, state: RecordState) -> None:
-        """Put the run into an unlocked state."""
+        """Ends the lock and any pending transition, and sets the state."""
         self.state = state
         self.lock = None
         self.pending = None
 
     def continues_as(self, other: Run) -> bool:
-        """Whether `other` follows at once and differs in nothing but its offsets; pending runs stay apart."""
+        """Whether `other` is adjacent and differs only in its offsets; pending runs stay apart."""
         return (
             self.last + 1 == other.first
             and self.state is other.state
@@ -116,11 +115,11 @@ class Run:
 
 
 class InFlight:
-    """Runs in order of offsets, disjoint, with the pointers they define.
+    """Ordered, disjoint runs and the pointers that they define.
 
-    While there are runs, `start` (SPSO) is the first one's first offset and is not terminal, and `end` (SPEO)
-    is the last one's last offset. Without runs both are the next offset to fetch. What lies between runs does
-    not exist in the log. `complete_count` counts the terminal offsets.
+    While there are runs, `start` is the first offset of the first run, which is not terminal, and `end` the
+    last offset of the last. Without runs both are the next offset to fetch. Offsets between runs do not exist
+    in the log. `complete_count` counts the terminal offsets.
     """
 
     __slots__ = ("_available_from", "complete_count", "end", "firsts", "runs", "start")
@@ -136,21 +135,21 @@ class InFlight:
 
     @property
     def count(self) -> int:
-        """Width of the window SPSO..SPEO, finished records and gaps included, as Kafka counts it."""
+        """Offsets from start to end offset, finished records and gaps included, as Kafka counts them."""
         return self.end - self.start + 1 if self.runs else 0
 
     @property
     def after_end(self) -> int:
-        """First offset that was never fetched."""
+        """The first offset that was never fetched."""
         return self.end + 1 if self.runs else self.end
 
     def locate(self, offset: int) -> int:
-        """Index of the run that holds the offset, else of the first run after it."""
+        """The index of the run that contains the offset, else of the first run after it."""
         index = bisect_right(self.firsts, offset) - 1
         return index if index >= 0 and self.runs[index].last >= offset else index + 1
 
     def first_available(self) -> int | None:
-        """First AVAILABLE offset, None when there is none; the search goes on where it last ended."""
+        """The first AVAILABLE offset, or None; the search starts where the last one ended."""
         if self._available_from is None:
             return None
         for index in range(self.locate(self._available_from), len(self.runs)):
@@ -161,12 +160,12 @@ class InFlight:
         return None
 
     def mark_available(self, offset: int) -> None:
-        """Remember that a run at this offset became AVAILABLE."""
+        """Notes that a run at this offset became AVAILABLE."""
         if self._available_from is None or offset < self._available_from:
             self._available_from = offset
 
     def append(self, run: Run) -> None:
-        """Add a run behind all others; on an empty window the SPSO jumps to it over a gap in the log."""
+        """Adds a run after all others; without runs the start offset moves to it, over a gap in the log."""
         if not self.runs:
             self.start = run.first
         self.runs.append(run)
@@ -174,14 +173,14 @@ class InFlight:
         self.end = run.last
 
     def replace(self, index: int, runs: list[Run]) -> None:
-        """Put several runs, together as long, in the place of one."""
+        """Replaces one run by several that have the same offsets."""
         self.runs[index : index + 1] = runs
         self.firsts[index : index + 1] = [run.first for run in runs]
 
     def split_at(self, index: int, first: int, last: int) -> int:
-        """Cut a run so that first..last, clipped to it, is a run of its own; return its index.
+        """Splits a run so that first..last, clipped to it, is a run of its own; returns its index.
 
-        The run must not be pending: transitions hold their runs by identity.
+        The run must not be pending: transitions refer to their runs by identity.
         """
         run = self.runs[index]
         if run.last > last:
@@ -192,7 +191,7 @@ class InFlight:
         return index
 
     def coalesce_at(self, index: int) -> None:
-        """Unite a run with the neighbours that differ from it in nothing."""
+        """Merges a run with its equal neighbours."""
         runs = self.runs
         if index + 1 < len(runs) and runs[index].continues_as(runs[index + 1]):
             self._absorb_next(index)
@@ -200,14 +199,14 @@ class InFlight:
             self._absorb_next(index - 1)
 
     def coalesce(self, runs: list[Run]) -> None:
-        """Unite runs that changed with their neighbours; those no longer in the window are left out."""
+        """Merges changed runs with their equal neighbours; skips runs that were dropped."""
         for run in runs:
             index = bisect_left(self.firsts, run.first)
             if index < len(self.runs) and self.runs[index] is run:
                 self.coalesce_at(index)
 
     def undo(self, runs: list[Run]) -> None:
-        """Make acquired runs available again as if they had not been delivered."""
+        """Makes acquired runs available again; the delivery does not count."""
         for run in runs:
             run.delivery_count -= 1
             run.unlock(TRANSITIONS[run.state, Event.UNDO])
@@ -215,7 +214,7 @@ class InFlight:
         self.coalesce(runs)
 
     def archive(self, first: int, last: int, event: Event) -> None:
-        """Archive in memory what `event` may archive in first..last; the SPSO advances."""
+        """Archives what `event` may archive in first..last, in memory; the start offset advances."""
         index = self.locate(first)
         while index < len(self.runs) and self.runs[index].first <= last:
             run = self.runs[index]
@@ -228,7 +227,7 @@ class InFlight:
         self.advance()
 
     def advance(self) -> bool:
-        """Move the SPSO over the leading terminal runs and drop them; whether it moved."""
+        """Moves the start offset over leading terminal runs and drops them; returns whether it moved."""
         passed = 0
         for run in self.runs:
             if run.state < ACKNOWLEDGED:
@@ -239,7 +238,7 @@ class InFlight:
         return passed > 0
 
     def drop_before(self, offset: int) -> None:
-        """Forget everything below an offset past the SPSO, whatever its state: the log has lost it."""
+        """Drops everything below an offset past the start offset, in any state: the log deleted it."""
         passed = 0
         for run in self.runs:
             if run.first >= offset:

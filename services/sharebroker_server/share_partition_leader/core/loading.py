@@ -1,4 +1,4 @@
-"""From persisted state to the window in memory: where a leader begins."""
+"""Builds the runs of a share-partition from its stored state."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from sharebroker_server.share_partition_leader.core.values import LoadedState
 
 
 def load(loaded: LoadedState) -> InFlight:
-    """Build the window from persisted state.
+    """Builds the runs from the stored batches.
 
-    A hole before or between its batches was fetched but never acknowledged: its records are acquirable at
-    their first attempt, and the SPSO stops there.
+    A gap before or between the batches was acquired, for the first time, when the previous leader stopped.
+    Its records are available without a delivery, and the start offset stops there (Kafka: GapWindow). Raises:
+    KafkaError UNKNOWN_SERVER_ERROR if the batches overlap, descend, or hold acquired records.
     """
     in_flight = InFlight(loaded.start_offset)
     expected = loaded.start_offset
     for batch in loaded.batches:
         state = RecordState(batch.state)
         if batch.first < expected or batch.last < batch.first or state is ACQUIRED:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_SERVER_ERROR, f"the persisted state is not in order at {batch}"
-            )
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The stored share state is invalid at {batch}.")
         if batch.first > expected:
             in_flight.append(Run(expected, batch.first - 1, AVAILABLE, 0, None))
         unit = Batch(batch.first, batch.last)

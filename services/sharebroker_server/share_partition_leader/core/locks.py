@@ -1,7 +1,7 @@
-"""Acquisition locks of a share-partition: who gets which token, and when the next one runs out.
+"""Acquisition locks of a share-partition: tokens and deadlines.
 
-Locks live in the runs they hold; here is only the token counter and a lower bound of all deadlines. The bound
-may be early (its lock was given up in time): then `expire` finds nothing and looks up the next one.
+The runs refer to their locks. This module has the token counter and a lower bound of all deadlines. The bound
+may be early, if its lock ended before: then `expire` finds nothing and computes the next bound.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sharebroker_server.share_partition_leader.core.values import LostLock
 
 
 def tokens_of(leader_epoch: int) -> Iterator[int]:
-    """The tokens of a leader epoch: it fills the high 32 bits, a counter the low ones."""
+    """The tokens of a leader epoch: the epoch in the high 32 bits, a counter in the low ones."""
     return count((leader_epoch << 32) + 1)
 
 
 class Locks:
-    """Issues locks and ends those that have run out.
+    """Issues locks and ends those that timed out.
 
-    No two acquisitions of a partition may share a token, not even when its state was loaded anew in between:
-    `tokens` goes on for as long as the leader epoch does.
+    No two acquisitions of a partition share a token, not even if the state was loaded again in between:
+    `tokens` continues as long as the leader epoch. `bound`: no lock times out before; None: there is none.
     """
 
     __slots__ = ("_tokens", "bound")
@@ -34,22 +34,22 @@ class Locks:
         self.bound: float | None = None
 
     def issue(self, member: str, deadline: float, session: str = "") -> Lock:
-        """Make the lock of a new acquisition."""
+        """Creates the lock of a new acquisition."""
         self.watch(deadline)
         return Lock(member, next(self._tokens), deadline, session)
 
     def renew(self, lock: Lock, deadline: float) -> Lock:
-        """Make the successor of a lock: same acquisition, later deadline."""
+        """Creates the successor of a lock: same acquisition, later deadline."""
         self.watch(deadline)
         return Lock(lock.member, lock.token, deadline, lock.session)
 
     def watch(self, deadline: float) -> None:
-        """Have `next_deadline` be no later than this."""
+        """Makes `bound` no later than `deadline`."""
         if self.bound is None or deadline < self.bound:
             self.bound = deadline
 
     def expire(self, in_flight: InFlight, delivery_count_limit: int, now: float) -> list[LostLock]:
-        """End the locks whose deadline is reached; a run with a pending transition waits for its outcome."""
+        """Ends the locks whose deadline is reached, except those of runs with a pending transition."""
         if self.bound is None or now < self.bound:
             return []
         self.bound = None

@@ -1,9 +1,9 @@
-"""Settling: a member that keeps a record of its own of what it was given names offsets, held or not.
+"""Reconciliation: brings the records of a planned batch to the state that its commit demands.
 
-A lock is a promise of the leader's memory; a planned micro-batch outlives it. So a record that is available
-again, or that a new leader has not looked at yet, is acquired for whoever names it, and reconciled in the
-same step: nobody else can get it between. What somebody else has, or what is finished, is left as it is and
-told.
+A planned batch names offsets; it outlives the locks, which exist in the leader's memory only. A record that
+is available again, or that a new leader has not fetched yet, is acquired for the member that names it and
+changed in the same step, so that no other member can acquire it in between. Records that another member
+holds, and finished records, are left unchanged and returned with the reason.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _RENEW: Final = int(AckType.RENEW)
 
 
 class Reconciled(NamedTuple):
-    """What a reconciliation wants written (None: nothing), and what it left."""
+    """The transition to write (None: nothing), and the offsets that were left unchanged."""
 
     transition: Transition | None
     left: tuple[Left, ...]
 
 
 def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
-    """Check the form: ascending runs, each accepted, released, rejected or renewed as a whole.
+    """Validates the form: ascending ranges, each accepted, released, rejected or renewed as a whole.
 
     Raises: KafkaError INVALID_REQUEST.
     """
@@ -59,10 +59,10 @@ def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
 
 
 class Reconciliation:
-    """One settle call under way; `lock` is for what it acquires, and for what it renews.
+    """One reconciliation; `lock` is for the records that it acquires or renews.
 
-    `archived` are offsets that it found so and left. They may be so in memory alone, after their last lock
-    ran out, and whoever hears that they are finished must not be given them by the next leader.
+    `archived` are offsets that were archived already. They may be archived in memory only, after a lock
+    timeout. The reply reports them as finished, so they are written again before it is sent.
     """
 
     __slots__ = ("_in_flight", "_limit", "_lock", "_transition", "archived", "left", "renewed")
@@ -77,7 +77,7 @@ class Reconciliation:
         self.archived: list[StateBatch] = []
 
     def add(self, batch: AckBatch, end: int) -> None:
-        """Settle what can be reconciled of a run; the log ends before offset `end`."""
+        """Reconciles what is possible of a batch; the log ends before offset `end`."""
         in_flight, (first, last, types, _) = self._in_flight, batch
         if first < in_flight.start:
             self._leave(first, min(last, in_flight.start - 1), LeftReason.FINISHED)
@@ -92,7 +92,7 @@ class Reconciliation:
         self._walk(first, last, types[0])
 
     def _extend_to(self, last: int) -> None:
-        """Widen the window by records that this leader has not fetched yet: a hole, as in loaded state."""
+        """Adds records that this leader has not fetched yet, as a gap in the loaded state."""
         in_flight = self._in_flight
         in_flight.append(Run(in_flight.after_end, last, AVAILABLE, 0, None))
         in_flight.mark_available(in_flight.firsts[-1])
@@ -107,9 +107,9 @@ class Reconciliation:
             if why is not None:
                 self._leave(max(first, run.first), min(last, run.last), why)
                 self._note_archived(run, first, last)
-            elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is where that would bring it
+            elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is available already
                 index = self._in_flight.split_at(index, first, last)
-                self._settle(runs[index], kind)
+                self._reconcile_run(runs[index], kind)
             index += 1
 
     def _obstacle(self, run: Run) -> LeftReason | None:
@@ -121,7 +121,7 @@ class Reconciliation:
             return LeftReason.TAKEN
         return LeftReason.UNDER_WAY if run.pending is not None else None
 
-    def _settle(self, run: Run, kind: int) -> None:
+    def _reconcile_run(self, run: Run, kind: int) -> None:
         target = TRANSITIONS[ACQUIRED, EVENT_OF_ACK[kind]]
         if run.state is AVAILABLE:
             self._claim(run)
@@ -154,13 +154,13 @@ class Reconciliation:
 
 
 def held_by(in_flight: InFlight, member: str) -> list[AcquiredRange]:
-    """What a member holds and has not answered for, neighbours of one acquisition as one run."""
+    """What a member holds and has not acknowledged; neighbours of one acquisition are merged."""
     held: list[AcquiredRange] = []
     for run in in_flight.runs:
         if run.lock is None or run.pending is not None or run.lock.member != member:
             continue
-        one = AcquiredRange(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
-        if held and held[-1].last + 1 == one.first and held[-1][2:] == one[2:]:
-            one = one._replace(first=held.pop().first)
-        held.append(one)
+        item = AcquiredRange(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
+        if held and held[-1].last + 1 == item.first and held[-1][2:] == item[2:]:
+            item = item._replace(first=held.pop().first)
+        held.append(item)
     return held

@@ -1,7 +1,9 @@
-"""The life of a record in a share-partition, as a table: what is absent is illegal.
+"""The states of a record and the legal transitions between them.
 
-Knows states and events only; who holds a record, how often it was delivered and what is durable is decided
-by the callers.
+A pair of state and event that the table lacks is illegal. The callers decide which member holds a record, how
+often it was delivered, and what is durable.
+
+A record that the start offset passes has no state any more.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from sharebroker_protocol.model import RecordState
 
 
 class Event(IntEnum):
-    """What can happen to a record."""
+    """An event in the life of a record."""
 
     __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
 
@@ -25,12 +27,12 @@ class Event(IntEnum):
     REJECT = auto()
     RENEW = auto()
     UNDO = auto()
-    """The member gives back what it never looked at."""
+    """The acquisition is undone: the application never received the record."""
     LOCK_TIMEOUT = auto()
     EXHAUST = auto()
-    """A release or lock timeout after the last delivery attempt."""
+    """A release or lock timeout of a record that reached the delivery limit."""
     COMPACT = auto()
-    """The log no longer has the record."""
+    """The log does not have the record any more."""
     ABORT = auto()
     """The record belongs to an aborted transaction, or is a transaction's marker."""
 
@@ -48,14 +50,14 @@ TRANSITIONS: Final[Mapping[tuple[RecordState, Event], RecordState]] = {
     (RecordState.ACQUIRED, Event.EXHAUST): RecordState.ARCHIVED,
     (RecordState.ACQUIRED, Event.ABORT): RecordState.ARCHIVED,
 }
-"""Every legal step. A record that the SPSO passes simply leaves the table's world."""
+"""The state after each legal event."""
 
 EVENT_OF_ACK: Final = (Event.GAP, Event.ACCEPT, Event.RELEASE, Event.REJECT, Event.RENEW)
 """The event of each `AckType`, by its id."""
 
 
 def after_failed_delivery(event: Event, delivery_count: int, delivery_count_limit: int) -> RecordState:
-    """Where an ACQUIRED record goes on RELEASE or LOCK_TIMEOUT: ARCHIVED once the attempts are used up."""
+    """The state after a RELEASE or LOCK_TIMEOUT: ARCHIVED once the delivery limit is reached."""
     return TRANSITIONS[
         RecordState.ACQUIRED, Event.EXHAUST if delivery_count >= delivery_count_limit else event
     ]

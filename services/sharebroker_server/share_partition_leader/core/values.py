@@ -1,7 +1,6 @@
-"""Values that go into and come out of a share-partition.
+"""Values of the share-partition core.
 
-Offsets are ints, times are seconds as float. Those made on every fetch or acknowledgement are named tuples,
-which cost a third of a frozen dataclass to make.
+Offsets are ints, times are seconds as float.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from sharebroker_protocol.model import AcquireMode, RecordState, StateBatch
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionSettings:
-    """Limits of one share-partition; replace `RecordStates.settings` to change them at run time."""
+    """Limits of one share-partition; a `Configure` event replaces them at run time."""
 
     delivery_count_limit: int = 5
-    """`share.delivery.count.limit`: attempts before a record is archived."""
+    """`share.delivery.count.limit`: deliveries after which a record is archived."""
     lock_duration: float = 30.0
     """`share.record.lock.duration.ms`, in seconds; read at each acquisition and renewal."""
     max_record_locks: int = 2000
-    """`share.partition.max.record.locks`: widest SPSO..SPEO window in which new records are acquired."""
+    """`share.partition.max.record.locks`: most offsets from start to end offset."""
     renew_enabled: bool = True
     """`share.renew.acknowledge.enable`."""
     read_committed: bool = False
@@ -29,13 +28,13 @@ class SharePartitionSettings:
 
     @property
     def throttle_limit(self) -> int:
-        """Delivery count from which failing records are handed out in ever smaller portions."""
+        """Delivery count from which failing records are acquired in ever smaller portions."""
         return max(2, (self.delivery_count_limit + 1) // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What ReadShareGroupState gave at initialisation, with the start offset resolved (never -1)."""
+    """The stored state, with the start offset resolved (never -1)."""
 
     state_epoch: int
     leader_epoch: int
@@ -44,9 +43,10 @@ class LoadedState:
 
 
 class AcquireRequest(NamedTuple):
-    """Who wants records, at most how many, in units of how many (`BatchSize`, from 1); markers, too?
+    """A request for records of one member.
 
-    `session` is the share session for which they are acquired.
+    `batch_size` is the size of acquired ranges (Kafka: BatchSize, from 1). `with_markers` includes
+    transaction markers. `session` is the share session that the records are acquired for.
     """
 
     member: str
@@ -58,7 +58,7 @@ class AcquireRequest(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """What a completed write changed, in offsets. `fetchable`: waiting fetches should look again."""
+    """What a completed write changed, in offsets. `fetchable`: records may have become available."""
 
     fetchable: bool
     acknowledged: int
@@ -67,7 +67,7 @@ class Completed(NamedTuple):
 
 
 class LostLock(NamedTuple):
-    """A run whose acquisition lock ran out; `state` is AVAILABLE, or ARCHIVED after the last attempt."""
+    """A range whose lock ended; `state` is AVAILABLE, or ARCHIVED at the delivery limit."""
 
     member: str
     token: int

@@ -1,4 +1,10 @@
-"""The partitions this process leads, each with its log and the share groups that read it."""
+"""The partitions that this process leads: claimed, opened, loaded for share groups, and relinquished.
+
+A partition is claimed at its first use, or when the lease holder assigns it. While the lease is held the
+partition has one log and, per group, at most one share-partition. `groups` holds the tasks that load them,
+`ready` those that are loaded and not retired. A share-partition that retires is removed from both; the next
+use loads the stored state again. On a hand-over the lease is kept until all share-partitions have stopped.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +71,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What leading needs from outside."""
+    """Collaborators of the leadership."""
 
     holder: LeaseHolder
     store: RecordStore
@@ -74,7 +80,7 @@ class Ports:
 
 
 class Leadership:
-    """Leads what the leases give it; a partition is claimed at its first use."""
+    """The led partitions by resource; a callback of the lease holder adds and removes them."""
 
     def __init__(self, ports: Ports) -> None:
         self.ended_sessions = EndedSessions()
@@ -89,7 +95,7 @@ class Leadership:
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
-        """The partition, claimed and opened if need be.
+        """Returns the partition, claimed and opened if necessary.
 
         Raises KafkaError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER,
         LEADER_NOT_AVAILABLE, KAFKA_STORAGE_ERROR.
@@ -107,7 +113,7 @@ class Leadership:
             lease = await self._ports.holder.acquire(resource)
         except LeasesUnavailable as error:
             raise KafkaError(
-                ErrorCode.LEADER_NOT_AVAILABLE, f"The lease cannot be had: {error}", retry_after=0.5
+                ErrorCode.LEADER_NOT_AVAILABLE, f"The lease cannot be claimed: {error}", retry_after=0.5
             ) from error
         if lease.owner != self._ports.holder.member.owner or resource not in self._led:
             raise KafkaError(
@@ -118,7 +124,7 @@ class Leadership:
         return self._led[resource]
 
     def loaded(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition | None:
-        """The share-partition if nobody need wait for it; it cannot retire before the next `await`."""
+        """Returns the share-partition if it is loaded; it cannot retire before the next `await`."""
         resource = names.partition(topic_id, partition)
         led = self._led.get(resource)
         if led is None or self._ports.holder.holds(resource) is None:
@@ -126,7 +132,7 @@ class Leadership:
         return led.ready.get(group_id)
 
     async def share_partition(self, group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
-        """A group's share-partition, loaded; it cannot retire before the caller's next `await`.
+        """Returns a group's share-partition, loaded; it cannot retire before the next `await`.
 
         Raises KafkaError, as `led` and the persister do.
         """
@@ -138,7 +144,7 @@ class Leadership:
                 task = led.groups[group_id] = asyncio.create_task(self._load(led, group_id))
                 task.add_done_callback(partial(self._loaded, led, group_id))
             if not task.done():
-                # It goes on loading when this caller gives up: others may wait for it.
+                # Loading is not cancelled with this caller: others may wait for it.
                 await asyncio.wait([task])
             if not task.cancelled() and not task.result().retired:
                 return task.result()
@@ -146,27 +152,30 @@ class Leadership:
     def release_member(
         self, group_id: str, member_id: str, partitions: Set[tuple[str, int]], session_id: str = ""
     ) -> int:
-        """Releases what a member, or one session of it, holds in these partitions or in all; in how many."""
+        """Releases what a member, or one of its sessions, holds here; returns in how many partitions.
+
+        No partitions: all of them.
+        """
         if session_id:
-            self.ended_sessions.add(session_id)  # first: what is released wakes the session's own fetch, too
-        asked = [
+            self.ended_sessions.add(session_id)  # first: the release wakes fetches of this session
+        found = [
             loaded
             for led in self._named(partitions)
             for loaded in led.loaded()
             if loaded.group_id == group_id
         ]
-        for share_partition in asked:
+        for share_partition in found:
             share_partition.release_member(member_id, session_id)
-        return len(asked)
+        return len(found)
 
     async def forget_group(self, group_id: str, partitions: Set[tuple[str, int]]) -> int:
-        """Has a group's state loaded anew at its next use where somebody changed it. How many had it.
+        """Retires a group's share-partitions whose stored state changed; returns how many were loaded.
 
-        Who says so may be late, and the state have been loaded anew long since: its locks stay then.
+        The request may be late: a share-partition that was loaded after the change keeps its locks.
         """
-        having = [led for led in self._named(partitions) if group_id in led.groups]
-        await asyncio.gather(*(self._forget_changed(led, led.groups[group_id], group_id) for led in having))
-        return len(having)
+        loaded = [led for led in self._named(partitions) if group_id in led.groups]
+        await asyncio.gather(*(self._forget_changed(led, led.groups[group_id], group_id) for led in loaded))
+        return len(loaded)
 
     async def _forget_changed(
         self, led: LedPartition, task: asyncio.Task[ShareGroupPartition], group_id: str
@@ -179,7 +188,7 @@ class Leadership:
             loaded.retire()
 
     def metadata_changed(self, record: CatalogRecord) -> None:
-        """Follows the catalog: settings change while in use, deleted topics are given up and removed."""
+        """Applies a catalog record: changed configs, and deleted topics, whose logs are removed."""
         if isinstance(record, TopicDeletedRecord):
             task = asyncio.create_task(self._remove(record))
             self._removals.add(task)
@@ -193,19 +202,19 @@ class Leadership:
             self._settings_changed(record.resource)
 
     async def recheck(self) -> None:
-        """Have every log look whether the store still has what it had. Raises LogUnavailable."""
+        """Verifies every log against the store. Raises LogUnavailable."""
         await asyncio.gather(*(led.log.recheck() for led in self.partitions()))
 
     def partitions(self) -> list[LedPartition]:
-        """Every partition led now."""
+        """All led partitions."""
         return list(self._led.values())
 
     async def remove_leftovers(self) -> None:
-        """Removes what topics left behind that were deleted while their leader was away."""
+        """Removes logs of topics that were deleted while their leader was down."""
         try:
             kept = await self._ports.store.partitions()
         except LogError as error:
-            _log.info("logs of deleted topics stay for now", reason=str(error))
+            _log.info("removal of deleted topics postponed", reason=str(error))
             return
         for resource in kept:
             topic_id, _ = names.topic_partition(resource)
@@ -214,16 +223,16 @@ class Leadership:
 
     @property
     def broker(self) -> BrokerConfig:
-        """Broker properties in force."""
+        """The effective broker config."""
         return self._ports.catalog.broker
 
     def drop_unused(self) -> None:
-        """Forgets the share-partitions that nobody uses."""
+        """Retires share-partitions without members, locks and pending writes."""
         for share_partition in self._loaded_everywhere():
             share_partition.drop_unused()
 
     async def close(self) -> None:
-        """Gives every partition up, in good order."""
+        """Relinquishes every partition, after its writes."""
         for task in self._removals:
             task.cancel()
         await asyncio.gather(*self._removals, *map(self._lost, self._led), return_exceptions=True)
@@ -244,7 +253,7 @@ class Leadership:
         topic = await self._topic(topic_id)
         lease = LeaseOwnership(self._ports.holder, resource)
         log = await PartitionLog.open(resource, epoch, self._ports.store, lease, self._log_settings(topic))
-        topic = await self._topic(topic_id)  # it may have changed meanwhile, or been deleted
+        topic = await self._topic(topic_id)  # it may have been changed or deleted meanwhile
         log.settings = self._log_settings(topic)
         led = LedPartition(topic, log, tokens_of(epoch))
         if self._traces is not None:
@@ -253,7 +262,7 @@ class Leadership:
         self._led[resource] = led
 
     async def _lost(self, resource: str) -> None:
-        """Ends the work on a partition; on a hand-over the lease is kept until then."""
+        """Ends the work on a partition; on a hand-over the lease is kept until this returns."""
         led = self._led.pop(resource, None)
         if led is None:
             return
@@ -266,14 +275,14 @@ class Leadership:
     # Topics
 
     async def _topic(self, topic_id: str) -> Topic:
-        """The topic; one that was created a moment ago may not have reached this process yet."""
+        """Returns the topic; waits for one that the metadata cache does not have yet."""
         catalog = self._ports.catalog
         if catalog.topic_by_id(topic_id) is None and not catalog.is_deleted(topic_id):
             with contextlib.suppress(KafkaError):
                 await catalog.wait_for(lambda seen: seen.topic_by_id(topic_id) is not None, CATALOG_LAG)
         topic = catalog.topic_by_id(topic_id)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {topic_id}.")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic with id {topic_id}.")
         return topic
 
     def _topic_changed(self, topic: Topic | None) -> None:
@@ -301,33 +310,36 @@ class Leadership:
         return LogSettings.of_topic(self._ports.catalog.topic_config(topic))
 
     async def _remove(self, deleted: TopicDeletedRecord) -> None:
-        left = [names.partition(deleted.topic_id, index) for index in range(deleted.partitions)]
+        remaining = [names.partition(deleted.topic_id, index) for index in range(deleted.partitions)]
         while True:
-            left = [resource for resource in left if not await self._removed(resource)]
-            if not left:
+            remaining = [resource for resource in remaining if not await self._removed(resource)]
+            if not remaining:
                 return
             await asyncio.sleep(LONGEST_RETRY_DELAY)
 
     async def _removed(self, resource: str) -> bool:
-        """Removes a log if this process leads it, or would; False when that has to be tried again."""
+        """Removes a log if this process leads it; returns False if that has to be retried."""
         holder = self._ports.holder
         try:
             owner = await holder.owner_of(resource)
-            if owner is None:  # its last owner died, and its lease has not run out
+            if owner is None:  # its last owner died, and the lease has not expired
                 return False
             if owner.owner == holder.member.owner:
                 await self._lost(resource)
                 await self._ports.store.delete(resource)
                 await holder.drop(resource)
         except (LeasesUnavailable, LogError) as error:
-            _log.info("the log of a deleted topic stays for now", log=resource, reason=str(error))
+            _log.info("removal of a deleted topic's log postponed", log=resource, reason=str(error))
             return False
         return True
 
     # Share-partitions
 
     def _check_room(self) -> None:
-        """They are counted when as many were loaded as there was room for: others may have gone since."""
+        """Enforces `group.share.max.share.partitions`.
+
+        Counts them only when as many were loaded as there was room for: others may have retired since.
+        """
         if self._room <= 0:
             most = self.broker.group_share_max_share_partitions
             self.drop_unused()
@@ -335,23 +347,23 @@ class Leadership:
             if self._room <= 0:
                 raise KafkaError(
                     ErrorCode.COORDINATOR_NOT_AVAILABLE,
-                    f"This process keeps {most} share-partitions in memory, and no more may be.",
+                    f"This broker has {most} share-partitions loaded, the most that are allowed.",
                 )
         self._room -= 1
 
     async def _load(self, led: LedPartition, group_id: str) -> ShareGroupPartition:
-        begun = monotonic()
+        started = monotonic()
         catalog, persister = self._ports.catalog, self._ports.persister
         try:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
-            # The settings as they are now: they may have changed while the state was read.
+            # Read again: the config may have changed while the state was read.
             settings = share_partition_settings(catalog.group_config(group_id))
             counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
             core = SharePartition(settings, state, led.tokens, counts)
         except KafkaError:
             raise
         except Exception as error:
-            _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
+            _log.exception("stored share state is invalid", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
         surroundings = Surroundings(
             led.log,
@@ -362,7 +374,7 @@ class Leadership:
         )
         made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
         led.ready[group_id] = made
-        self.load_time.add_seconds(monotonic() - begun)
+        self.load_time.add_seconds(monotonic() - started)
         return made
 
     def _loaded(self, led: LedPartition, group_id: str, task: asyncio.Task[ShareGroupPartition]) -> None:

@@ -1,4 +1,4 @@
-"""A partition this process leads: its log, who waits for it, and the share groups that read it."""
+"""A partition that this process leads: its log, long polls, and share-partitions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LedPartition:
-    """A partition's log, and the share-partitions on it by group: tasks, since loading takes a while.
+    """A partition's log and its share-partitions.
 
-    `ready` are those of them that are loaded and not retired. `readers` wait for the log to grow, without a
-    group. `verifications` are what coordinators are asked about transactions, by producer id and epoch.
-    `traces`: where this process traces.
+    `groups` are the tasks that load share-partitions, by group; `ready` are those that are loaded and not
+    retired. `readers` are long polls without a group. `verifications` are requests to transaction
+    coordinators, by producer id and epoch. `traces` is None if this process does not trace.
     """
 
     topic: Topic
@@ -37,7 +37,7 @@ class LedPartition:
 
     @property
     def partition(self) -> int:
-        """Its number within the topic."""
+        """The partition number."""
         return names.topic_partition(self.log.partition)[1]
 
     def loaded(self) -> list[ShareGroupPartition]:
@@ -45,12 +45,12 @@ class LedPartition:
         return list(self.ready.values())
 
     def wake(self) -> None:
-        """Records were appended, or deleted."""
+        """Notifies listeners and long polls that records were appended or deleted."""
         for share_partition in self.loaded():
             share_partition.wake()
         self.wake_readers()
 
     def wake_readers(self) -> None:
-        """The log has grown, or is given up."""
+        """Notifies long polls that the log has grown, or was relinquished."""
         for reader in self.readers:
             reader.set()

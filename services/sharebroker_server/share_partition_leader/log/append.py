@@ -60,4 +60,4 @@ def _appending(
     work = appends.append(led, records, claim)
     traces = led.traces
     traced = traces.find(records) if traces is not None else ()
-    return work if traces is None or not traced else traces.told(traced, work)
+    return work if traces is None or not traced else traces.append(traced, work)

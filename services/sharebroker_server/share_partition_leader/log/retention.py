@@ -1,4 +1,4 @@
-"""Applies retention to the logs this process leads, and to what they know of producers, now and then."""
+"""Applies retention periodically to the logs of led partitions, and expires their producers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 
 class RetentionTask:
-    """Every `interval` seconds; groups are asked only where a topic has `retention.policy=consumed`."""
+    """Runs every `interval` seconds; reads group offsets only if a topic has `retention.policy=consumed`."""
 
     def __init__(self, leadership: Leadership, router: Router, interval: float) -> None:
         self._leadership = leadership
@@ -29,11 +29,11 @@ class RetentionTask:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Goes on until `stop`."""
+        """Starts the periodic run."""
         self._task = asyncio.create_task(self._run(), name="retention")
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stops it."""
         if self._task is not None:
             await end([self._task])
 
@@ -42,11 +42,11 @@ class RetentionTask:
             await asyncio.sleep(self._interval)
             try:
                 await self.apply()
-            except Exception:  # the next time may do better; without a next time logs grow for ever
+            except Exception:  # the next run may succeed; without it logs would grow indefinitely
                 _log.exception("retention failed")
 
     async def apply(self) -> None:
-        """Once, on every partition; where it fails, the next time."""
+        """Applies retention once to every partition; a failure is retried by the next run."""
         self._leadership.drop_unused()
         await self._leadership.remove_leftovers()
         led = self._leadership.partitions()
@@ -56,21 +56,21 @@ class RetentionTask:
         for partition in led:
             if consumed is not None or not partition.log.settings.retention.consumed:
                 await self._apply_to(partition, consumed or {})
-            await self._forget_producers(partition)
+            await self._expire_producers(partition)
 
-    async def _forget_producers(self, led: LedPartition) -> None:
-        """Those that were silent for `producer.id.expiration.ms`."""
+    async def _expire_producers(self, led: LedPartition) -> None:
+        """Expires producers without appends for `producer.id.expiration.ms`."""
         silent_since = int(now() * 1000) - self._leadership.broker.producer_id_expiration_ms
         try:
             await led.log.expire_producers(silent_since)
         except KafkaError as error:
-            _log.info("producers stay for now", log=led.log.partition, reason=str(error))
+            _log.info("producer expiration postponed", log=led.log.partition, reason=str(error))
 
     async def _consumed(self) -> Mapping[TopicIdPartition, int] | None:
         try:
             return await consumed_offsets(self._router)
         except KafkaError as error:
-            _log.info("records stay for now: it is not known how far groups are", reason=str(error))
+            _log.info("retention postponed: group offsets unavailable", reason=str(error))
             return None
 
     async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicIdPartition, int]) -> None:
@@ -80,8 +80,10 @@ class RetentionTask:
         try:
             start = await led.log.apply_retention(now(), group_offset)
         except KafkaError as error:
-            _log.info("records stay for now", topic=topic.name, partition=partition, reason=str(error))
+            _log.info("retention postponed", topic=topic.name, partition=partition, reason=str(error))
             return
         if start > before:
             led.wake()
-            _log.info("records let go", topic=topic.name, partition=partition, log_start_offset=start)
+            _log.info(
+                "records deleted by retention", topic=topic.name, partition=partition, log_start_offset=start
+            )

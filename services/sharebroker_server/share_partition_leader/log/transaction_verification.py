@@ -1,4 +1,4 @@
-"""Appends in transactions: the first batch waits until the coordinator knows of the partition."""
+"""Verifies transactional appends: the first batch of a transaction waits for the transaction coordinator."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sharebroker_server.record_log.lifecycle import not_leader
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 
 _TRIES: Final = 3
-"""A marker that comes between asking and appending has to be followed by asking again."""
+"""A marker that is appended between verification and append requires another verification."""
 
 
 class TransactionalAppends:
-    """Appends with what their transactions need. A transaction is asked for once, however much it writes."""
+    """Appends batches of producers; a transaction is verified once per partition."""
 
     def __init__(self, check: TransactionCheck) -> None:
         self._check = check
 
     def append(self, led: LedPartition, data: bytes, claim: Claim | None) -> Coroutine[Any, Any, Appended]:
-        """Appends a producer's batches; `claim` names their transaction.
+        """Appends a producer's batches; `claim` names the transaction.
 
         Raises KafkaError: as `PartitionLog.append` and `TransactionCheck.confirm` do.
         """
@@ -43,21 +43,21 @@ class TransactionalAppends:
         raise refusal
 
     async def _verified(self, led: LedPartition, data: bytes, claim: Claim) -> Verified | None:
-        """None where it is not needed; those that wait for the same go on in the order in which they came."""
+        """Returns the verification; None if none is needed. Waiting appends continue in their order."""
         header = header_of(data) if len(data) >= HEADER_SIZE else None
         if header is None or not header.transactional or led.log.transactions.is_open(header):
             return None
         key = (header.producer_id, header.producer_epoch)
         task = led.verifications.get(key)
         if task is None:
-            task = led.verifications[key] = asyncio.create_task(self._ask(led, header, claim))
+            task = led.verifications[key] = asyncio.create_task(self._verify(led, header, claim))
             task.add_done_callback(partial(_forget, led, key))
-        await asyncio.wait([task])  # it goes on when this caller gives up: others may wait for it
+        await asyncio.wait([task])  # not cancelled with this caller: other appends may wait for it
         if task.cancelled():
             raise not_leader(led.log.partition)
         return task.result()
 
-    async def _ask(self, led: LedPartition, header: BatchHeader, claim: Claim) -> Verified:
+    async def _verify(self, led: LedPartition, header: BatchHeader, claim: Claim) -> Verified:
         verified = Verified(led.log.log_end_offset, renews_epoch=claim.adds)
         await self._check.confirm(claim, header.producer_id, header.producer_epoch, led.log.partition)
         return verified
@@ -76,4 +76,4 @@ async def _append_outside(led: LedPartition, data: bytes) -> Appended:
 def _forget(led: LedPartition, key: tuple[int, int], task: asyncio.Task[Verified]) -> None:
     del led.verifications[key]
     if not task.cancelled():
-        task.exception()  # who asked may have gone
+        task.exception()  # retrieved even if the caller was cancelled

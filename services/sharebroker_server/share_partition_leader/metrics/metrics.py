@@ -1,7 +1,6 @@
-"""What leaders tell of groups and their records, under names like Kafka's.
+"""Metrics of share groups and led partitions (Kafka: ShareGroupMetrics, SharePartitionMetrics).
 
-There they are ShareGroupMetrics and SharePartitionMetrics. Counters are told by group and topic, what is
-now also by partition.
+Counters have the labels group and topic; gauges also have the partition.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from sharebroker_server.share_partition_leader.core.partition import SharePartit
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.telemetry.metrics import OTHER, TURN, Family, Kind, Sample, counter, gauge, seconds_of
 
-_SAID: Final = {
+_ACK_TYPES: Final = {
     AckType.ACCEPT: "accept",
     AckType.RELEASE: "release",
     AckType.REJECT: "reject",
@@ -28,33 +27,41 @@ _ARCHIVED: Final[dict[str, Callable[[Counts], int]]] = {
     "aborted": lambda counts: counts.aborted,
 }
 _COUNTERS: Final[tuple[tuple[str, str, Callable[[Counts], int]], ...]] = (
-    ("records_acquired", "Records handed out to members.", lambda counts: counts.acquired),
-    ("records_redelivered", "Of those, not for the first time.", lambda counts: counts.redelivered),
-    ("records_unseen", "Records given back that no member had looked at.", lambda counts: counts.unseen),
-    ("fetch_partitions", "Share-partitions that fetches asked.", lambda counts: counts.fetches),
+    ("records_acquired", "Records acquired by members.", lambda counts: counts.acquired),
+    (
+        "records_redelivered",
+        "Acquired records that were delivered before.",
+        lambda counts: counts.redelivered,
+    ),
+    (
+        "records_unseen",
+        "Acquired records that were returned before the application received them.",
+        lambda counts: counts.unseen,
+    ),
+    ("fetch_partitions", "Share-partitions in fetch requests.", lambda counts: counts.fetches),
     (
         "fetch_partitions_with_records",
-        "Of those, that gave records (Kafka: RequestTopicPartitionsFetchRatio, of the two).",
+        "Share-partitions in fetch requests that returned records (Kafka: RequestTopicPartitionsFetchRatio).",
         lambda counts: counts.fetches_with_records,
     ),
-    ("acquisition_lock_timeouts", "Records whose lock ran out.", lambda counts: counts.lost),
+    ("acquisition_lock_timeouts", "Records whose acquisition lock timed out.", lambda counts: counts.lost),
 )
 _GAUGES: Final = (
     (
         "in_flight_messages",
-        "Offsets from the start offset to the last acquired (Kafka: InFlightMessageCount).",
+        "Offsets from start offset to end offset (Kafka: InFlightMessageCount).",
     ),
     ("in_flight_batches", "Runs of records in one state (Kafka: InFlightBatchCount)."),
     (
         "in_flight_batch_messages",
-        "Offsets in these runs together (Kafka: InFlightBatchMessageCount, of one).",
+        "Offsets in all runs (Kafka: InFlightBatchMessageCount).",
     ),
-    ("locked_messages", "Records that are locked."),
+    ("locked_messages", "Records with an acquisition lock."),
 )
 
 
 class Row(NamedTuple):
-    """A share-partition as it is now, in the order of `_GAUGES`."""
+    """The gauges of a share-partition, in the order of `_GAUGES`."""
 
     in_flight: float = 0
     runs: float = 0
@@ -62,19 +69,19 @@ class Row(NamedTuple):
     locked: float = 0
 
     def with_(self, other: Row) -> Row:
-        """Of two together."""
+        """Returns the sum of two rows."""
         return Row(*map(sum, zip(self, other, strict=True)))
 
 
 class LeaderMetrics:
-    """Reads a leadership. `most` is how many share-partitions, and partitions, are told by themselves."""
+    """Collects metrics of a leadership. `most`: cardinality limit of share-partitions and partitions."""
 
     def __init__(self, leadership: Leadership, most: Callable[[], int]) -> None:
         self._leadership = leadership
         self._most = most
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Returns the metric families; see Collector."""
         yield from self._counters()
         yield from self._share_partitions()
         yield from self._logs()
@@ -89,16 +96,16 @@ class LeaderMetrics:
         counted = [(_labels(*pair), counts) for pair, counts in self._leadership.counters.all()]
         yield counter(
             "sharebroker_share_group_record_acknowledgements_total",
-            "Records by what members said of them (Kafka: RecordAcknowledgementsPerSec).",
+            "Acknowledged records by acknowledge type (Kafka: RecordAcknowledgementsPerSec).",
             (
                 ((*labels, "ack_type", name), counts.acknowledged[kind])
                 for labels, counts in counted
-                for kind, name in _SAID.items()
+                for kind, name in _ACK_TYPES.items()
             ),
         )
         yield counter(
             "sharebroker_share_group_records_archived_total",
-            "Records that no member will be given again though none accepted them, by reason.",
+            "Records that were archived without being accepted, by reason.",
             (
                 ((*labels, "reason", reason), read(counts))
                 for labels, counts in counted
@@ -113,20 +120,20 @@ class LeaderMetrics:
             )
 
     def _share_partitions(self) -> Iterator[Family]:
-        """The first family works out the rows of all."""
+        """The first family computes the rows of all."""
         rows: dict[tuple[str, ...], Row] = {}
         for index, (name, help_) in enumerate(_GAUGES):
             name = f"sharebroker_share_partition_{name}"
-            yield Family(name, Kind.GAUGE, help_, self._told(rows, index))
+            yield Family(name, Kind.GAUGE, help_, self._samples(rows, index))
 
-    def _told(self, rows: dict[tuple[str, ...], Row], index: int) -> Iterator[Sample]:
+    def _samples(self, rows: dict[tuple[str, ...], Row], index: int) -> Iterator[Sample]:
         if not index:
-            yield from self._work_out(rows)
+            yield from self._compute(rows)
         for labels, row in rows.items():
             yield Sample(labels, row[index])
 
-    def _work_out(self, rows: dict[tuple[str, ...], Row]) -> Iterator[Sample]:
-        most, rest = self._most(), (*_labels(OTHER, OTHER), "partition", OTHER)
+    def _compute(self, rows: dict[tuple[str, ...], Row]) -> Iterator[Sample]:
+        most, other = self._most(), (*_labels(OTHER, OTHER), "partition", OTHER)
         for led in self._leadership.partitions():
             for one in led.loaded():
                 row = _row(one.core)
@@ -134,28 +141,30 @@ class LeaderMetrics:
                 if len(rows) < most:
                     rows[labels] = row
                 else:
-                    rows[rest] = row.with_(rows.get(rest, Row()))
+                    rows[other] = row.with_(rows.get(other, Row()))
                 yield TURN
 
     def _logs(self) -> Iterator[Family]:
         led = self._leadership.partitions()
-        yield gauge("sharebroker_led_partitions", "Partitions that this process leads.", [((), len(led))])
+        yield gauge("sharebroker_led_partitions", "Partitions led by this broker.", [((), len(led))])
         logs = [
             (("topic", one.topic.name, "partition", str(one.partition)), one.log)
             for one in led[: self._most()]
         ]
         yield gauge(
             "sharebroker_log_start_offset",
-            "First offset that can be read.",
+            "First offset in the log.",
             ((labels, log.log_start_offset) for labels, log in logs),
         )
         yield gauge(
             "sharebroker_log_end_offset",
-            "Offset that the next record gets.",
+            "Offset of the next record.",
             ((labels, log.log_end_offset) for labels, log in logs),
         )
         yield gauge(
-            "sharebroker_log_bytes", "Bytes of records.", ((labels, log.size) for labels, log in logs)
+            "sharebroker_log_bytes",
+            "Bytes of records in the log.",
+            ((labels, log.size) for labels, log in logs),
         )
 
 

@@ -1,6 +1,6 @@
-"""What a group does not see of a log: with read_committed what is not committed, and markers.
+"""Record batches that a group does not get: markers, and with read_committed aborted and open transactions.
 
-Kafka hands markers out, and its clients acknowledge them as gaps; who does not know of them gets none.
+Kafka's clients receive markers and acknowledge them as gaps; other clients receive none.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from sharebroker_server.record_log.core.transactions import aborted_spans
 from sharebroker_server.record_log.partition_log import PartitionLog
 
 Span = tuple[int, int]
-"""First and last offset of a batch."""
+"""First and last offset of a record batch."""
 
 
 def visible_end(log: PartitionLog, *, committed: bool) -> int:
-    """The offset behind the last record that may be read."""
+    """The offset after the last record that the group may read."""
     return log.last_stable_offset if committed else log.log_end_offset
 
 
 def hidden_spans(
     log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
 ) -> list[Span]:
-    """Of batches below the visible end, those that are not to be handed out, in order."""
+    """Of batches below the visible end, those that no member gets, in order."""
     hidden: list[Span] = (
         [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
     )

@@ -1,8 +1,7 @@
-"""The traced records of the partitions that a process leads: which they are, and spans about them.
+"""Traced records of led partitions: their offsets, and the spans of their appends.
 
-Spans of a record are in the trace that its headers name: `append` and each `acquire` below the span that made
-the record, what ended the lock below the `acquire`. A write of share state is one span for all it carries, in
-the trace of the first; the others name it. Nothing of this is made in a process that does not trace.
+The spans of a record belong to the trace that its headers name: `append` and each `acquire` are children of
+the span that produced the record. A process that does not trace creates none of these objects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, Trac
 
 
 class LeaderTraces:
-    """Of all partitions that a process leads."""
+    """Traced records of all led partitions."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
@@ -36,12 +35,12 @@ class LeaderTraces:
         self._remembered = Remembered()
 
     def of(self, topic: str, partition: int, log_end_offset: int) -> PartitionTraces:
-        """A partition's, from here on led by this process."""
+        """Creates the traces of a partition that this process leads from now on."""
         return PartitionTraces(self, topic, partition, TracedOffsets(self._remembered, log_end_offset))
 
 
 class PartitionTraces:
-    """Of one partition, whatever groups read it."""
+    """Traced records of one partition, shared by all groups."""
 
     def __init__(self, leader: LeaderTraces, topic: str, partition: int, offsets: TracedOffsets) -> None:
         self.tracer = leader.tracer
@@ -49,8 +48,9 @@ class PartitionTraces:
         self.partition = partition
         self.offsets = offsets
         self._finder = leader.finder
-        self._under_way: set[asyncio.Task[Appended]] = set()
+        self._in_progress: set[asyncio.Task[Appended]] = set()
 
+<<<<<<< HEAD
     def find(self, data: Buffer) -> list[TracedRecord]:
         """What is traced of the batches of a produce request."""
         return self._finder.find(data)
@@ -63,6 +63,20 @@ class PartitionTraces:
         return await asyncio.shield(task)
 
     async def _told(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
+=======
+    def find(self, data: Buffer) -> list[Traced]:
+        """Returns the traced records of a produce request."""
+        return self._finder.find(data)
+
+    async def append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+        """Awaits an append of traced records; their spans end even if the caller is cancelled."""
+        task = asyncio.create_task(self._append(found, append))
+        self._in_progress.add(task)
+        task.add_done_callback(self._in_progress.discard)
+        return await asyncio.shield(task)
+
+    async def _append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+>>>>>>> w-session
         begun = now()
         try:
             appended = await append
@@ -72,21 +86,26 @@ class PartitionTraces:
         self.appended(found, appended, begun)
         return appended
 
+<<<<<<< HEAD
     def appended(self, found: Sequence[TracedRecord], outcome: Appended | KafkaError, begun: float) -> None:
         """They are durable, or refused. A record that was appended before is told once."""
+=======
+    def appended(self, found: Sequence[Traced], outcome: Appended | KafkaError, begun: float) -> None:
+        """Makes the `append` spans of records that are durable or rejected; a retried append has one span."""
+>>>>>>> w-session
         error = outcome if isinstance(outcome, KafkaError) else None
         for place, context in found:
-            told = self.about("append", names.SEND)
+            attributes = self.about("append", names.SEND)
             if isinstance(outcome, Appended):
-                told[names.OFFSET] = offset = outcome.base_offset + place
+                attributes[names.OFFSET] = offset = outcome.base_offset + place
                 if not self.offsets.add(offset, context):
                     continue
-            span = self.start("append", context, told, begun)
+            span = self.start("append", context, attributes, begun)
             if span is not None:
                 self.tracer.end(span, error)
 
     def look_into(self, batches: Sequence[StoredBatch]) -> None:
-        """Batches that were in the log before this process led it."""
+        """Finds traced records in batches that were appended before this process led the partition."""
         for batch in batches:
             first, last = batch.base_offset, batch.last_offset
             if first < self.offsets.known_from and not self.offsets.within(first, last):
@@ -94,13 +113,15 @@ class PartitionTraces:
                     self.offsets.add(first + place, context)
 
     def about(self, operation: str, type_: str) -> dict[str, str | int]:
-        """The attributes that every span of a record has."""
+        """Returns the attributes that every span of a record has."""
         return names.about(operation, type_, self.topic, self.partition)
 
     def start(
-        self, operation: str, parent: TraceContext, told: Attributes, at: float | None = None
+        self, operation: str, parent: TraceContext, attributes: Attributes, at: float | None = None
     ) -> Span | None:
-        """A span of a record; it names the call that brought it about, where that is traced."""
+        """Starts a span of a record, with a link to the span of the current call if that is traced."""
         current = self.tracer.current()
         links = [current] if current is not None and current.trace_id != parent.trace_id else []
-        return self.tracer.start(f"{operation} {self.topic}", parent, SpanKind.INTERNAL, told, links, at)
+        return self.tracer.start(
+            f"{operation} {self.topic}", parent, SpanKind.INTERNAL, attributes, links, at
+        )

@@ -1,6 +1,6 @@
 """Whatever streams, locks, writes and leases do: no record is lost, and none comes again once it is finished.
 
-A story of random events runs on memory twins and virtual time; the world ends when all is worked off.
+A story of random events runs on memory twins and virtual time; the harness ends when all is worked off.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from structlog.testing import capture_logs
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.leases import names
-from tests.unit.share_partition_leader.streams import Stream, said, stream
-from tests.unit.share_partition_leader.virtual_time import VirtualLoop, settle
-from tests.unit.share_partition_leader.world import (
+from tests.unit.share_partition_leader.harness import (
     ACCEPT,
     REJECT,
     RELEASE,
     RENEW,
     TOPIC,
-    World,
-    world,
+    Harness,
+    harness,
 )
+from tests.unit.share_partition_leader.streams import Stream, ack, stream
+from tests.unit.share_partition_leader.virtual_time import VirtualLoop, settle
 
 LIMIT = 10
 STREAMS = 3
@@ -38,7 +38,7 @@ Step = Callable[["Story"], object]
 class Story:
     """What happened so far. `finished`: told to be durable; `doubtful`: may be, but nobody was told."""
 
-    world: World
+    harness: Harness
     stack: AsyncExitStack
     streams: list[Stream] = field(default_factory=list)
     published: int = 0
@@ -50,22 +50,22 @@ class Story:
 
     async def open(self, credit: int) -> Stream:
         opened = await self.stack.enter_async_context(
-            stream(self.world, member=f"m{len(self.streams)}", credit=credit, acquire_mode=1)
+            stream(self.harness, member=f"m{len(self.streams)}", credit=credit, acquire_mode=1)
         )
         self.streams.append(opened)
         return opened
 
     async def led(self) -> None:
         """Until the partition is led; its log may have to be opened."""
-        self.world.records.open.set()
+        self.harness.records.open.set()
         for _ in range(100):
             with suppress(KafkaError):
-                await self.world.leadership.led(TOPIC, 0)
+                await self.harness.leadership.led(TOPIC, 0)
                 return
             await asyncio.sleep(0.1)
 
     def say(self, speaker: Stream, first: int, last: int, kind: int, **fields: int) -> None:
-        (ack_id,) = speaker.say(said(first, last, kind, **fields))
+        (ack_id,) = speaker.acknowledge(ack(first, last, kind, **fields))
         self._said[speaker, ack_id] = (first, last, kind)
 
     async def break_off(self, leaving: Stream) -> None:
@@ -102,7 +102,7 @@ class Story:
 def _publish(count: int) -> Step:
     async def step(story: Story) -> None:
         await story.led()
-        await story.world.publish(count)
+        await story.harness.publish(count)
         story.published += count
 
     return step
@@ -159,7 +159,7 @@ def _break_write(code: ErrorCode, applied: bool) -> Step:
     """Only a time-out leaves it open whether a write was applied."""
 
     def step(story: Story) -> None:
-        persister = story.world.persister
+        persister = story.harness.persister
         (persister.after if applied else persister.before).append(KafkaError(code))
 
     return step
@@ -167,7 +167,7 @@ def _break_write(code: ErrorCode, applied: bool) -> Step:
 
 def _slow(what: str, slow: bool) -> Step:
     def step(story: Story) -> None:
-        gate: asyncio.Event = getattr(story.world, what).open
+        gate: asyncio.Event = getattr(story.harness, what).open
         (gate.clear if slow else gate.set)()
 
     return step
@@ -175,23 +175,23 @@ def _slow(what: str, slow: bool) -> Step:
 
 async def _chill(story: Story) -> None:
     await story.led()
-    await story.world.chill()
+    await story.harness.evict_hot_cache()
 
 
 def _forget(story: Story) -> None:
     """The state is loaded anew, under the same epoch: by then no write may be under way any more."""
-    for led in story.world.leadership.partitions():
+    for led in story.harness.leadership.partitions():
         for loaded in led.loaded():
             if not loaded.core.writing:
                 loaded.retire()
 
 
 def _lose_the_lease(story: Story) -> None:
-    story.world.holder._lose(names.partition(TOPIC, 0))
+    story.harness.holder._lose(names.partition(TOPIC, 0))
 
 
 def _release(who: int) -> Step:
-    return lambda story: story.world.leadership.release_member("g", f"m{who}", set())
+    return lambda story: story.harness.leadership.release_member("g", f"m{who}", set())
 
 
 _WHO = st.integers(0, 20)
@@ -247,12 +247,12 @@ async def _play(events: list[Step]) -> None:
             story.look()
         await _work_off(story)
         assert set(range(story.published)) <= story.finished | story.exhausted | story.doubtful
-        assert await story.world.start_offset() == story.published
+        assert await story.harness.start_offset() == story.published
 
 
 @asynccontextmanager
 async def _story() -> AsyncIterator[Story]:
-    async with world() as running, AsyncExitStack() as stack:
+    async with harness() as running, AsyncExitStack() as stack:
         await running.create_topic()
         await running.configure("share.delivery.count.limit", str(LIMIT))
         story = Story(running, stack)
@@ -267,15 +267,15 @@ async def _story() -> AsyncIterator[Story]:
 async def _work_off(story: Story) -> None:
     """Nothing breaks any more: one stream accepts what comes until nothing is left."""
     ends = asyncio.get_running_loop().time() + 600
-    persister = story.world.persister
+    persister = story.harness.persister
     persister.before.clear()
     persister.after.clear()
     persister.open.set()
-    story.world.records.open.set()
+    story.harness.records.open.set()
     for former in story.streams:
         await story.break_off(former)
     last, taken = await story.open(1000), 0
-    while await story.world.start_offset() < story.published:
+    while await story.harness.start_offset() < story.published:
         await asyncio.sleep(3)
         assert asyncio.get_running_loop().time() < ends, "a record is stuck"
         for _, run in last.runs[taken:]:

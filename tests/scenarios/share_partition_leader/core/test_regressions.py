@@ -28,7 +28,7 @@ def test_kafka_18494_holes_at_load_are_delivered() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 3, 7])
-def test_kafka_19632_a_log_batch_that_begins_before_the_spso_is_acquired_from_it(first: int) -> None:
+def test_kafka_19632_a_batch_across_the_spso_is_acquired_from_the_spso(first: int) -> None:
     share = opened(first, f"{first + 5}-19 available 1")
     assert ranges(fetch(share, "0-19")) == f"{first}-{first + 4} x1, {first + 5}-19 x2"
 
@@ -85,7 +85,7 @@ def test_kafka_19953_a_session_release_goes_past_foreign_offsets() -> None:
     )
 
 
-def test_kafka_19476_a_lock_that_runs_out_during_a_failing_write_is_not_held_for_ever() -> None:
+def test_kafka_19476_a_lock_timing_out_in_a_failing_write_ends() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     pending = share.acknowledge("m1", acks("0-9"), 29.0)

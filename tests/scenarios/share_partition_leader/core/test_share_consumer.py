@@ -179,7 +179,7 @@ def test_a_new_leader_refuses_the_old_ones_tokens() -> None:
         new.acknowledge("m1", acks("0-9", token=token), 0.0)
 
 
-def test_a_new_leader_keeps_counts_of_what_was_given_back() -> None:
+def test_a_new_leader_keeps_delivery_counts_of_releases() -> None:
     share, store = opened(), Store()
     fetch(share, "0-9")
     store.apply(ack(share, "0-4", RELEASE) or share.write())

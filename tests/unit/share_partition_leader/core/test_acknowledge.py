@@ -201,7 +201,7 @@ def test_without_a_token_only_the_member_counts() -> None:
         pytest.param(10, "", "", "15-20", ErrorCode.INVALID_RECORD_STATE, id="behind an empty window"),
     ],
 )
-def test_ranges_beyond_what_was_acquired(
+def test_ranges_beyond_the_acquired_records(
     start: int, stored: str, log: str, part: str, code: ErrorCode
 ) -> None:
     share = opened(start, stored)
@@ -240,7 +240,7 @@ def test_types_for_offsets_in_a_gap_mean_nothing() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("part", ["0-2", "2-5"])
-def test_with_a_token_what_lies_below_the_spso_is_refused(part: str, kind: str) -> None:
+def test_with_a_token_offsets_below_the_spso_are_rejected(part: str, kind: str) -> None:
     share = opened()
     token = fetch(share, "0-9")[0].token
     ack(share, "0-3")
@@ -253,7 +253,7 @@ def test_with_a_token_what_lies_below_the_spso_is_refused(part: str, kind: str) 
 
 @pytest.mark.parametrize("kind", KINDS.values())
 @pytest.mark.parametrize("part", ["0", "0-9", "3-5", "9"])
-def test_without_a_token_what_lies_below_the_spso_is_ignored(part: str, kind: int) -> None:
+def test_without_a_token_offsets_below_the_spso_are_ignored(part: str, kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     fetch(share, "10-19")
@@ -354,7 +354,7 @@ def test_a_members_records_are_given_back_when_its_session_ends() -> None:
     )
 
 
-def test_the_end_of_a_session_leaves_what_its_member_acquired_in_another() -> None:
+def test_the_end_of_a_session_keeps_locks_of_other_sessions() -> None:
     share = opened()
     for session, offset in (("a", 0), ("b", 10), ("", 20)):
         share.acquire(AcquireRequest("m1", 10, 10, session=session), offset, [(offset, offset + 9)], 0.0)
@@ -420,7 +420,7 @@ def test_every_held_lock_can_be_listed() -> None:
 # --- renewal
 
 
-def test_a_renewal_starts_the_lock_anew_and_writes_nothing() -> None:
+def test_a_renewal_extends_the_lock_and_writes_nothing() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     assert ack(share, "0-4", RENEW, now=20.0) is None
@@ -476,7 +476,7 @@ def test_renewals_can_be_switched_off(types: tuple[int, ...]) -> None:
         pytest.param((4, 1, 0, 3), Completed(False, 1, 0, 2), id="the first is still held"),
     ],
 )
-def test_a_completion_counts_what_it_changed(types: tuple[int, ...], completed: Completed) -> None:
+def test_a_completion_counts_changed_offsets(types: tuple[int, ...], completed: Completed) -> None:
     share = opened()
     fetch(share, "0-3")
     transition = share.acknowledge("m1", acks("0-3", types), 0.0)

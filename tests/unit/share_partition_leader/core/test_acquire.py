@@ -208,7 +208,7 @@ def test_a_full_window_counts_strictly_by_limit() -> None:
     assert fetch(share, "0-9 10-19", mode=LIMITED) == []
 
 
-def test_a_full_window_hands_out_what_came_back_and_nothing_new() -> None:
+def test_a_full_window_redelivers_and_acquires_nothing_new() -> None:
     share = opened(settings=narrow(30))
     fetch(share, "0-9 10-19 20-29")
     ack(share, "20", RELEASE)

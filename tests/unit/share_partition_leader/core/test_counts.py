@@ -42,7 +42,7 @@ def last_attempt(settings: SharePartitionSettings | None = None) -> RecordStates
     return share
 
 
-def test_what_is_acquired_again_is_redelivered() -> None:
+def test_records_acquired_again_count_as_redelivered() -> None:
     share = opened()
     fetch(share, "0-9 10-19")
     ack(share, "0-4", RELEASE)
@@ -50,7 +50,7 @@ def test_what_is_acquired_again_is_redelivered() -> None:
     assert counted(share.counts) == {"acquired": 25, "redelivered": 5, "acknowledged": (0, 5, 0, 0)}
 
 
-def test_what_members_say_is_counted_by_kind() -> None:
+def test_acknowledgements_are_counted_by_type() -> None:
     share = opened()
     fetch(share, "0-9")
     ack(share, "0-5", (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, ACCEPT))
@@ -59,7 +59,7 @@ def test_what_members_say_is_counted_by_kind() -> None:
     assert counted(share.counts) == {"acquired": 10, "acknowledged": (3, 1, 2, 2), "rejected": 2, "gaps": 1}
 
 
-def test_what_is_refused_is_not_counted() -> None:
+def test_rejected_acknowledgements_are_not_counted() -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError):
@@ -67,7 +67,7 @@ def test_what_is_refused_is_not_counted() -> None:
     assert counted(share.counts) == {"acquired": 10}
 
 
-def test_what_is_not_durable_is_not_archived() -> None:
+def test_archived_records_count_once_durable() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-9", REJECT), 0.0)
@@ -97,7 +97,7 @@ def test_a_lock_that_ran_out_is_lost_and_may_be_the_last() -> None:
     assert counted(share.counts) == {"acquired": 10, "lost": 10}
 
 
-def test_what_nobody_looked_at_is_counted_as_unseen() -> None:
+def test_undone_acquisitions_are_counted_as_unseen() -> None:
     share = opened()
     fetch(share, "0-9")
     share.undo_acquire("m1", acks("0-3", RELEASE))
@@ -105,14 +105,14 @@ def test_what_nobody_looked_at_is_counted_as_unseen() -> None:
     assert counted(share.counts) == {"acquired": 10, "unseen": 10}
 
 
-def test_what_was_aborted_never_was_to_be_delivered() -> None:
+def test_aborted_records_are_counted_as_aborted() -> None:
     share = opened()
     acquired = fetch(share, "0-9 10-19")
     share.archive_aborted(acquired, [(5, 9)])
     assert counted(share.counts) == {"acquired": 20, "aborted": 5}
 
 
-def test_what_the_log_dropped_meanwhile_was_not_archived_by_anybody() -> None:
+def test_records_deleted_from_the_log_are_not_counted_as_archived() -> None:
     share = opened()
     fetch(share, "0-9")
     transitions = [share.acknowledge("m1", acks(offsets, REJECT), 0.0) for offsets in ("0-4", "5-9")]
@@ -121,7 +121,7 @@ def test_what_the_log_dropped_meanwhile_was_not_archived_by_anybody() -> None:
     assert counted(share.counts) == {"acquired": 10, "acknowledged": (0, 0, 10, 0), "rejected": 10}
 
 
-def test_what_is_settled_is_counted_as_it_was_said() -> None:
+def test_reconciled_records_are_counted_by_type() -> None:
     share = opened()
     fetch(share, "0-9")
     reconciled = share.reconcile("m1", acks("0-3", REJECT) + acks("4-5"), 10, 0.0)

@@ -37,7 +37,7 @@ def _released(part: str, delay: float, now: float = 0.0, share: RecordStates | N
     return share
 
 
-def test_what_is_written_is_an_ordinary_release() -> None:
+def test_a_delayed_release_is_written_as_a_release() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("2-4", RELEASE), 0.0, 10.0)
@@ -63,7 +63,7 @@ def test_it_can_be_acquired_once_the_delay_has_passed(now: float, handed: str) -
     assert ranges(fetch(share, "0-9", "m2", now=now)) == handed
 
 
-def test_the_timer_is_told_of_it() -> None:
+def test_the_deadline_includes_the_delay() -> None:
     share = _released("0-9", 5.0)
     assert share.next_deadline() == 5.0
     expired = share.expire(5.0)
@@ -86,7 +86,7 @@ def test_delays_of_several_requests_run_out_one_by_one() -> None:
 
 @pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
 @pytest.mark.parametrize("with_token", [True, False])
-def test_nobody_can_acknowledge_it_meanwhile(kind: int, with_token: bool) -> None:
+def test_a_delayed_release_cannot_be_acknowledged(kind: int, with_token: bool) -> None:
     share = opened()
     token = fetch(share, "0-9")[0].token
     _released("0-9", 10.0, share=share)

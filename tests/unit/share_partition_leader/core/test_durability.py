@@ -165,7 +165,7 @@ def test_a_code_of_none_is_success() -> None:
     assert share.complete([transition], ErrorCode.NONE).acknowledged == 10
 
 
-def test_while_pending_a_record_is_neither_fetchable_nor_acknowledgeable_nor_passed() -> None:
+def test_a_pending_record_is_neither_fetched_nor_acknowledged() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-4"), 0.0)
@@ -188,7 +188,7 @@ def test_a_record_acknowledged_after_a_failed_write_is_written_once_more() -> No
     assert show(ack(share, "0-9", REJECT)) == "10:"
 
 
-def test_what_the_log_lost_is_left_out_of_a_pending_write() -> None:
+def test_a_pending_write_leaves_out_deleted_records() -> None:
     """KAFKA-19859: an acknowledgement after the log's start moved must not shift the SPSO."""
     share = opened()
     fetch(share, "0-9 10-19", size=10)
@@ -202,7 +202,7 @@ def test_what_the_log_lost_is_left_out_of_a_pending_write() -> None:
     assert picture(share) == "12-14 available 1, 15-19 acquired 1"
 
 
-def test_what_the_log_lost_does_not_come_back_when_its_write_fails() -> None:
+def test_deleted_records_stay_deleted_when_their_write_fails() -> None:
     share = opened()
     fetch(share, "0-9")
     transition = share.acknowledge("m1", acks("0-9"), 0.0)
@@ -213,7 +213,7 @@ def test_what_the_log_lost_does_not_come_back_when_its_write_fails() -> None:
     assert (picture(share), share.start_offset) == ("", 10)
 
 
-def test_equal_pending_neighbours_are_committed_once_whatever_is_acquired_beside_them() -> None:
+def test_equal_pending_neighbours_are_committed_once() -> None:
     share = opened()
     fetch(share, "0-9", now=0.0)
     pending = share.acknowledge("m1", acks("7 8 9"), 0.0)
@@ -250,7 +250,7 @@ def test_a_record_changed_twice_before_its_write_is_written_with_both_counts() -
     assert store.records == {0: (1, 0)} | dict.fromkeys(range(1, 10), (2, 2))
 
 
-def test_delivered_once_and_lost_comes_back_at_its_first_attempt_on_the_next_leader() -> None:
+def test_a_first_delivery_lost_with_its_leader_is_not_counted() -> None:
     share, store = opened(), Store()
     fetch(share, "0-29")
     store.apply(ack(share, "10-19") or share.write())

@@ -109,7 +109,7 @@ def test_loaded_counts_go_on() -> None:
     assert ranges(fetch(share, "0-9")) == "0-4 x3, 5-9 x2"
 
 
-def test_nobody_holds_a_loaded_record() -> None:
+def test_loaded_records_have_no_holder() -> None:
     share = opened(stored="0-9 available 1")
     with pytest.raises(KafkaError) as refused:
         ack(share, "0-9")

@@ -43,7 +43,7 @@ def test_a_lock_runs_out_at_its_deadline(now: float, lost: int) -> None:
     assert picture(share) == ("0-9 available 1" if lost else "0-9 acquired 1")
 
 
-def test_state_that_is_loaded_anew_gives_no_token_twice() -> None:
+def test_a_reload_issues_no_token_twice() -> None:
     tokens, settings = tokens_of(3), SharePartitionSettings()
     seen: list[int] = []
     for _ in range(3):

@@ -181,7 +181,7 @@ def test_a_late_acknowledgement_waits_until_the_start_offset_is_stored() -> None
     assert harness.replies == {"ack": None, "later": None}
 
 
-def test_a_batch_without_visible_records_is_archived_and_the_start_offset_stored() -> None:
+def test_a_hidden_batch_is_archived_and_the_start_offset_stored() -> None:
     harness = Harness(0)
     effects = harness.acquire(5, hidden=[(0, 4)])
     assert (effects.acquired, effects.write_due) == ((), True)
@@ -206,7 +206,7 @@ def test_loading_stores_a_start_offset_that_moved() -> None:
     assert not Harness(0).handle(Loaded()).write_due
 
 
-def test_reconciling_replies_when_durable_and_returns_what_was_left() -> None:
+def test_a_reconciliation_replies_when_durable() -> None:
     harness = Harness()
     event = Reconcile("m", [AckBatch(0, 14, ACCEPT)], 0, 12, lambda error: harness.replies.update(r=error))
     effects = harness.handle(event)
@@ -262,7 +262,7 @@ def test_a_changed_configuration_wakes() -> None:
     assert harness.partition.settings is changed
 
 
-def test_stopping_rejects_requests_and_writes_what_has_to_be_retried() -> None:
+def test_stopping_rejects_requests_and_flushes_retries() -> None:
     harness = Harness()
     harness.now = LOCK
     harness.handle(TimerFired())
@@ -283,7 +283,7 @@ def test_stopping_rejects_requests_and_writes_what_has_to_be_retried() -> None:
     assert harness.partition.next_deadline() is None  # retried no more
 
 
-def test_retiring_loses_locks_and_rejects_what_was_not_sent() -> None:
+def test_retiring_loses_locks_and_rejects_unsent_changes() -> None:
     harness = Harness()
     harness.acknowledge(0, 0, name="sent")
     assert harness.partition.next_write() is not None

@@ -54,7 +54,7 @@ def lose(share: RecordStates, now: float) -> None:
     done(share, expired.transition)
 
 
-def test_what_is_held_is_settled_as_an_acknowledgement_would() -> None:
+def test_held_records_are_reconciled_as_acknowledged() -> None:
     share = opened()
     fetch(share, "0-9")
     assert settle(share, "0-4") == ("5:", "")
@@ -63,7 +63,7 @@ def test_what_is_held_is_settled_as_an_acknowledgement_would() -> None:
     assert settle(share, "5-6", RELEASE) == ("5: 5-6 available 1", "")
 
 
-def test_what_became_available_again_is_acquired_and_settled_in_one_step() -> None:
+def test_available_records_are_acquired_and_reconciled_in_one_step() -> None:
     share = opened(settings=SharePartitionSettings(lock_duration=10))
     fetch(share, "0-9")
     lose(share, 10)
@@ -90,13 +90,13 @@ def test_a_new_leader_knows_of_no_locks(stored: str, named: str, written: str, w
     assert picture(share) == window
 
 
-def test_what_was_passed_over_is_acquired_by_the_next_fetch() -> None:
+def test_skipped_records_are_acquired_by_the_next_fetch() -> None:
     share = opened()
     settle(share, "10-14")
     assert ranges(fetch(share, "0-19", "m2")) == "0-9 x1, 15-19 x1"
 
 
-def test_what_somebody_else_has_is_left() -> None:
+def test_records_of_another_member_are_left() -> None:
     share = opened()
     fetch(share, "0-3", "m2")
     fetch(share, "4-9", "m1")
@@ -104,7 +104,7 @@ def test_what_somebody_else_has_is_left() -> None:
     assert picture(share, members=True) == "0-3 acquired 1 m2, 4-9 acknowledged 1"
 
 
-def test_what_is_kept_back_is_left() -> None:
+def test_delayed_releases_are_left() -> None:
     share = opened()
     fetch(share, "0-3")
     released = share.acknowledge("m1", acks("0-3", RELEASE), 0.0, delay=60)
@@ -113,7 +113,7 @@ def test_what_is_kept_back_is_left() -> None:
     assert settle(share, "0-3") == ("", "0-3 taken")
 
 
-def test_what_is_finished_is_left() -> None:
+def test_finished_records_are_left() -> None:
     share = opened(3, "4-5 archived 1, 7 acknowledged 1")
     assert settle(share, "0-8", end=10) == ("9:", "0-2 finished, 4-5 finished, 7-7 finished")
 
@@ -127,7 +127,7 @@ def test_settling_again_finds_it_finished() -> None:
     assert settle(share, "0-9") == ("", "0-9 finished")
 
 
-def test_what_is_under_way_is_told_from_what_is_finished() -> None:
+def test_pending_and_finished_records_are_distinguished() -> None:
     share = opened()
     fetch(share, "0-9")
     first = share.reconcile("m1", acks("0-4"), 10, 0.0)
@@ -139,13 +139,13 @@ def test_what_is_under_way_is_told_from_what_is_finished() -> None:
     assert share.start_offset == 7
 
 
-def test_what_the_log_does_not_have_is_left() -> None:
+def test_offsets_past_the_end_are_left() -> None:
     share = opened()
     assert settle(share, "5-14", end=10) == ("0: 5-9 acknowledged 1", "10-14 past_end")
     assert settle(share, "20-29", end=10) == ("", "20-29 past_end")
 
 
-def test_what_lies_between_runs_does_not_exist() -> None:
+def test_offsets_between_runs_do_not_exist() -> None:
     share = opened()
     fetch(share, "0-4")
     fetch(share, "10-14")
@@ -162,7 +162,7 @@ def test_a_failed_write_leaves_it_held() -> None:
     assert settle(share, "3-5") == ("0: 3-5 acknowledged 1", "")
 
 
-def test_renewing_moves_the_deadline_and_takes_back_what_is_available() -> None:
+def test_renewing_extends_locks_and_acquires_available_records() -> None:
     share = opened(settings=SharePartitionSettings(lock_duration=10))
     fetch(share, "0-9", most=5, mode=LIMITED)
     assert settle(share, "0-9", RENEW, now=5) == ("", "")
@@ -193,7 +193,7 @@ def test_all_of_a_member_is_renewed() -> None:
     assert picture(share, members=True) == "0-4 acquired 1 m1, 5-9 available 1"
 
 
-def test_releasing_what_nobody_holds_does_nothing() -> None:
+def test_releasing_available_records_does_nothing() -> None:
     share = opened()
     assert settle(share, "3-5", RELEASE) == ("", "")
     assert picture(share) == "0-5 available 0"
@@ -205,7 +205,7 @@ def test_a_release_after_the_last_attempt_ends_the_record() -> None:
     assert settle(share, "0", RELEASE) == ("1:", "")
 
 
-def test_what_is_held_is_told_as_it_was_acquired() -> None:
+def test_held_by_returns_ranges_as_acquired() -> None:
     share = opened(0, "5-9 available 1")
     assert share.held_by("m1") == []
     fetch(share, "0-4")
@@ -217,7 +217,7 @@ def test_what_is_held_is_told_as_it_was_acquired() -> None:
     assert [run[:2] for run in share.held_by("m1")] == [(0, 1), (3, 4)]
 
 
-def test_what_was_acquired_at_once_is_told_as_one_run() -> None:
+def test_held_by_merges_ranges_of_one_acquisition() -> None:
     share = opened()
     fetch(share, "0-4 5-9 10-14", size=5)
     assert [run[:3] for run in share.held_by("m1")] == [(0, 14, 1)]
@@ -243,7 +243,7 @@ def test_bad_form_is_refused_whole(batches: Sequence[AckBatch]) -> None:
     assert picture(share) == "0-9 acquired 1"
 
 
-def test_nobody_else_gets_what_was_settled() -> None:
+def test_reconciled_records_go_to_no_other_member() -> None:
     share = opened()
     settle(share, "0-4")
     assert ranges(fetch(share, "0-9", "m2")) == "5-9 x1"
@@ -252,13 +252,13 @@ def test_nobody_else_gets_what_was_settled() -> None:
     assert log_of("0-9") == [(0, 9)]
 
 
-def test_neighbours_that_were_left_for_one_reason_are_told_as_one() -> None:
+def test_neighbours_left_for_one_reason_are_merged() -> None:
     share = opened(3, "3-5 available 1, 6-7 archived 1, 8 acknowledged 2")
     fetch(share, "3-5", "m2")
     assert settle(share, "0-8", end=9)[1] == "0-2 finished, 3-5 taken, 6-8 finished"
 
 
-def test_what_is_archived_is_written_again_and_what_is_accepted_is_not() -> None:
+def test_archived_records_are_written_again_and_accepted_ones_not() -> None:
     """An archived record may be so in memory alone; an accepted one is durable."""
     share = opened(0, "0 available 1, 1-6 archived 5, 7-8 acknowledged 2")
     assert settle(share, "2-4 7-8") == ("0: 2-4 archived 5", "2-4 finished, 7-8 finished")

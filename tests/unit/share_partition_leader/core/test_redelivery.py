@@ -36,7 +36,7 @@ from tests.unit.share_partition_leader.core.support import (
         pytest.param("5 15", "0-9", 500, "5 x2", id="as far as was read"),
     ],
 )
-def test_what_came_back_is_handed_out_again(back: str, log: str, most: int, expected: str) -> None:
+def test_released_records_are_acquired_again(back: str, log: str, most: int, expected: str) -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     for part in back.split():
@@ -62,7 +62,7 @@ def test_of_a_unit_that_was_read_in_part_only_that_part_is_handed_out(log: str, 
         pytest.param("3 5 7 9", 2, "3 x2, 5 x2", id="single records"),
     ],
 )
-def test_a_strict_limit_cuts_what_came_back(back: str, most: int, expected: str) -> None:
+def test_a_strict_limit_cuts_released_batches(back: str, most: int, expected: str) -> None:
     share = opened()
     fetch(share, "0-9 10-19", size=10)
     for part in back.split():
@@ -185,7 +185,7 @@ def test_a_portion_skips_records_that_are_not_available() -> None:
     assert ranges(fetch(share, "0-9")) == "0-2 x4, 4-5 x4"
 
 
-def test_what_is_left_of_a_throttled_batch_may_be_less_than_its_portion() -> None:
+def test_the_rest_of_a_throttled_batch_may_be_smaller() -> None:
     share = opened(stored="0-9 available 3")
     fetch(share, "0-9")
     ack(share, "2-4")

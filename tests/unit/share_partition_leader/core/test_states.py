@@ -30,7 +30,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("state", "event"), [*product(RecordState, Event)])
-def test_a_step_leads_where_the_table_says_or_is_illegal(state: RecordState, event: Event) -> None:
+def test_every_pair_is_in_the_table_or_illegal(state: RecordState, event: Event) -> None:
     after = TRANSITIONS.get((state, event))
     assert (after.name if after is not None else None) == LEGAL.get((state.name, event.name))
 

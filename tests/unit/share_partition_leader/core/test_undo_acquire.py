@@ -62,7 +62,7 @@ def test_only_the_holder_gives_back_and_only_all_of_it() -> None:
 
 
 @pytest.mark.parametrize("kind", [ACCEPT, RENEW])
-def test_only_releases_can_be_of_what_nobody_saw(kind: int) -> None:
+def test_only_releases_can_undo_an_acquisition(kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError) as caught:

@@ -11,13 +11,13 @@ from sharebroker_server.catalog.records import PartitionsRecord
 from sharebroker_server.record_log.core.producers import Verified
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch, stored
-from tests.unit.share_partition_leader.world import TOPIC, World, code
+from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
 
 SIZE = len(stored(0).data)
 
 
 async def fetch(
-    world: World, *offsets: int, most: int = 10**6, **fields: Any
+    harness: Harness, *offsets: int, most: int = 10**6, **fields: Any
 ) -> list[pb.FetchResponse.Partition]:
     """From partition 0, 1, … at these offsets."""
     request = pb.FetchRequest(**{"max_bytes": 10**6, "min_bytes": 1, **fields})
@@ -25,108 +25,108 @@ async def fetch(
         request.partitions.add(
             topic_id=TOPIC, partition=partition, fetch_offset=offset, partition_max_bytes=most
         )
-    return list((await world.stub.Fetch(request)).partitions)
+    return list((await harness.stub.Fetch(request)).partitions)
 
 
-async def begin(world: World, producer: int) -> None:
+async def begin(harness: Harness, producer: int) -> None:
     """One record of a producer's transaction."""
-    log = (await world.leadership.led(TOPIC, 0)).log
+    log = (await harness.leadership.led(TOPIC, 0)).log
     known = log.transactions.producer(producer)
     sequence = known.batches[-1].last_sequence + 1 if known else 0
     data = batch(1, producer=(producer, 0, sequence), transactional=True)
     await log.append(data, Verified(log.log_end_offset, renews_epoch=False))
 
 
-async def end(world: World, producer: int, *, commit: bool) -> None:
+async def end(harness: Harness, producer: int, *, commit: bool) -> None:
     request = pb.WriteTxnMarkersRequest()
     request.markers.add(topic_id=TOPIC, producer_id=producer, transaction_result=commit)
-    await world.stub.WriteTxnMarkers(request)
+    await harness.stub.WriteTxnMarkers(request)
 
 
-async def test_batches_come_as_they_lie_in_the_log(world: World) -> None:
+async def test_batches_come_as_they_lie_in_the_log(harness: Harness) -> None:
     for _ in range(3):
-        await world.publish(3)
-    (answer,) = await fetch(world, 4)
-    log = (await world.leadership.led(TOPIC, 0)).log
+        await harness.publish(3)
+    (answer,) = await fetch(harness, 4)
+    log = (await harness.leadership.led(TOPIC, 0)).log
     assert answer.records == b"".join(b.data for b in await log.read(4, 10**6))
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (9, 9, 0)
     assert (answer.leader_epoch, len(answer.records)) == (log.epoch, 2 * SIZE)
 
 
-async def test_what_left_the_memory_is_read_from_the_store(world: World) -> None:
-    await world.publish(3)
-    await world.chill()
-    assert len((await fetch(world, 0))[0].records) == SIZE
+async def test_uncached_records_are_read_from_the_store(harness: Harness) -> None:
+    await harness.publish(3)
+    await harness.evict_hot_cache()
+    assert len((await fetch(harness, 0))[0].records) == SIZE
 
 
-async def test_limits_hold_but_for_the_first_batch(world: World) -> None:
-    await world.tell(PartitionsRecord(TOPIC, 2))
+async def test_limits_hold_but_for_the_first_batch(harness: Harness) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     for partition in (0, 1):
         for _ in range(3):
-            await world.publish(3, partition)
-    sizes = [len(answer.records) // SIZE for answer in await fetch(world, 0, 0, max_bytes=4 * SIZE)]
+            await harness.publish(3, partition)
+    sizes = [len(answer.records) // SIZE for answer in await fetch(harness, 0, 0, max_bytes=4 * SIZE)]
     assert sizes == [3, 1]
-    assert [len(a.records) // SIZE for a in await fetch(world, 0, 0, most=2 * SIZE)] == [2, 2]
-    assert [len(a.records) // SIZE for a in await fetch(world, 0, 0, max_bytes=1)] == [1, 0]
+    assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, most=2 * SIZE)] == [2, 2]
+    assert [len(a.records) // SIZE for a in await fetch(harness, 0, 0, max_bytes=1)] == [1, 0]
 
 
-async def test_each_partition_is_answered_for_itself_and_an_error_at_once(world: World) -> None:
-    await world.tell(PartitionsRecord(TOPIC, 2))
-    await world.publish(3)
-    fine, empty, missing = await fetch(world, 3, 0, 0, max_wait_ms=10**6)
+async def test_each_partition_is_answered_for_itself_and_an_error_at_once(harness: Harness) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
+    await harness.publish(3)
+    fine, empty, missing = await fetch(harness, 3, 0, 0, max_wait_ms=10**6)
     assert (code(fine), fine.records, fine.high_watermark) == (ErrorCode.NONE, b"", 3)
     assert (code(empty), empty.high_watermark) == (ErrorCode.NONE, 0)
     assert code(missing) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    (beyond,) = await fetch(world, 4, max_wait_ms=10**6)
+    (beyond,) = await fetch(harness, 4, max_wait_ms=10**6)
     assert code(beyond) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_fetch_waits_until_there_is_enough(world: World) -> None:
-    await world.tell(PartitionsRecord(TOPIC, 2))
-    await world.publish(3)
-    waiting = asyncio.create_task(fetch(world, 0, 0, max_wait_ms=10**6, min_bytes=3 * SIZE))
-    led = await world.leadership.led(TOPIC, 1)
+async def test_a_fetch_waits_until_there_is_enough(harness: Harness) -> None:
+    await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
+    await harness.publish(3)
+    waiting = asyncio.create_task(fetch(harness, 0, 0, max_wait_ms=10**6, min_bytes=3 * SIZE))
+    led = await harness.leadership.led(TOPIC, 1)
     await eventually(lambda: led.readers)
-    await world.publish(3, 1)
+    await harness.publish(3, 1)
     await asyncio.sleep(0.01)
     assert not waiting.done()
-    await world.publish(3, 1)
+    await harness.publish(3, 1)
     first, second = await waiting
     assert (len(first.records), len(second.records)) == (SIZE, 2 * SIZE)
     assert not led.readers
 
 
-async def test_a_fetch_that_waited_long_enough_gives_what_there_is(world: World) -> None:
-    await world.publish(3)
-    (answer,) = await fetch(world, 0, max_wait_ms=20, min_bytes=10**6)
+async def test_a_fetch_returns_fewer_bytes_at_its_deadline(harness: Harness) -> None:
+    await harness.publish(3)
+    (answer,) = await fetch(harness, 0, max_wait_ms=20, min_bytes=10**6)
     assert len(answer.records) == SIZE
 
 
-async def test_a_partition_that_is_given_up_wakes_who_reads_it(world: World) -> None:
-    await world.publish(3)
-    waiting = asyncio.create_task(fetch(world, 3, max_wait_ms=10**6))
-    led = await world.leadership.led(TOPIC, 0)
+async def test_a_relinquished_partition_wakes_its_long_polls(harness: Harness) -> None:
+    await harness.publish(3)
+    waiting = asyncio.create_task(fetch(harness, 3, max_wait_ms=10**6))
+    led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
-    await world.lose()
+    await harness.hand_over()
     (answer,) = await waiting
     assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_committed_records_end_where_a_transaction_is_open(world: World) -> None:
-    await world.publish(1)
-    await begin(world, 7)
-    await world.publish(1)
-    (open_,) = await fetch(world, 0, isolation_level=1)
-    (all_,) = await fetch(world, 0)
+async def test_committed_records_end_where_a_transaction_is_open(harness: Harness) -> None:
+    await harness.publish(1)
+    await begin(harness, 7)
+    await harness.publish(1)
+    (open_,) = await fetch(harness, 0, isolation_level=1)
+    (all_,) = await fetch(harness, 0)
     assert (open_.last_stable_offset, open_.high_watermark) == (1, 3)
     assert len(all_.records) > 2 * len(open_.records)
     assert not all_.aborted_transactions
-    waiting = asyncio.create_task(fetch(world, 1, isolation_level=1, max_wait_ms=10**6))
-    led = await world.leadership.led(TOPIC, 0)
+    waiting = asyncio.create_task(fetch(harness, 1, isolation_level=1, max_wait_ms=10**6))
+    led = await harness.leadership.led(TOPIC, 0)
     await eventually(lambda: led.readers)
-    await end(world, 7, commit=False)
+    await end(harness, 7, commit=False)
     (answer,) = await waiting
     assert [(t.producer_id, t.first_offset) for t in answer.aborted_transactions] == [(7, 1)]
     assert (answer.last_stable_offset, answer.high_watermark) == (4, 4)
-    (behind,) = await fetch(world, 4, isolation_level=1)
+    (behind,) = await fetch(harness, 4, isolation_level=1)
     assert not behind.aborted_transactions

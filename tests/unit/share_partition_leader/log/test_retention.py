@@ -20,8 +20,8 @@ from sharebroker_server.share_partition_leader.clients.group_offsets import cons
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.world import ME, TOPIC, World
-from tests.unit.share_partition_leader.world import world as started
+from tests.unit.share_partition_leader.harness import ME, TOPIC, Harness
+from tests.unit.share_partition_leader.harness import harness as started
 
 
 class Coordinator:
@@ -82,110 +82,110 @@ async def test_a_group_that_cannot_be_described_makes_all_unknown(lacking: bool)
         await consumed_offsets(router(coordinator, lacking=lacking))
 
 
-async def _published(world: World, partitions: int = 1, **retention: object) -> None:
+async def _published(harness: Harness, partitions: int = 1, **retention: object) -> None:
     """Three batches of three records in each partition, and a retention."""
-    await world.create_topic(partitions=partitions)
+    await harness.create_topic(partitions=partitions)
     for partition in range(partitions):
         for _ in range(3):
-            await world.publish(3, partition)
-        log = (await world.leadership.led(TOPIC, partition)).log
+            await harness.publish(3, partition)
+        log = (await harness.leadership.led(TOPIC, partition)).log
         log.settings = type(log.settings)(retention=Retention(**{"retention_ms": -1, **retention}))  # type: ignore[arg-type]
 
 
-def _starts(world: World) -> list[int]:
-    return [led.log.log_start_offset for led in world.leadership.partitions()]
+def _starts(harness: Harness) -> list[int]:
+    return [led.log.log_start_offset for led in harness.leadership.partitions()]
 
 
 async def test_old_records_go_now_and_then() -> None:
-    async with started() as world:
-        await _published(world, retention_ms=1000)
-        task = RetentionTask(world.leadership, router(), 300)
+    async with started() as harness:
+        await _published(harness, retention_ms=1000)
+        task = RetentionTask(harness.leadership, router(), 300)
         before = asyncio.get_running_loop().time()
         task.start()
-        await eventually(lambda: _starts(world) == [9], timeout=1000)
+        await eventually(lambda: _starts(harness) == [9], timeout=1000)
         assert asyncio.get_running_loop().time() - before >= 300
         await task.stop()
 
 
-async def test_what_every_group_has_finished_goes_where_the_topic_says_so() -> None:
-    async with started() as world:
-        await _published(world, partitions=2, consumed=True)
+async def test_consumed_records_are_deleted_by_the_consumed_policy() -> None:
+    async with started() as harness:
+        await _published(harness, partitions=2, consumed=True)
         coordinator = Coordinator(a={(TOPIC, 0): 7, (TOPIC, 1): 3}, b={(TOPIC, 0): 8})
-        await RetentionTask(world.leadership, router(coordinator), 300).apply()
-        assert _starts(world) == [6, 3]
+        await RetentionTask(harness.leadership, router(coordinator), 300).apply()
+        assert _starts(harness) == [6, 3]
 
 
 async def test_while_it_is_not_known_how_far_groups_are_their_records_stay() -> None:
-    async with started() as world:
-        await _published(world, partitions=2, consumed=True)
-        timed, _ = world.leadership.partitions()
+    async with started() as harness:
+        await _published(harness, partitions=2, consumed=True)
+        timed, _ = harness.leadership.partitions()
         timed.log.settings = type(timed.log.settings)(retention=Retention(retention_ms=1000))
         coordinator = Coordinator(a={(TOPIC, 1): 7})
         coordinator.refused = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        task = RetentionTask(world.leadership, router(coordinator), 300)
+        task = RetentionTask(harness.leadership, router(coordinator), 300)
         await task.apply()
-        assert _starts(world) == [9, 0]
+        assert _starts(harness) == [9, 0]
         coordinator.refused = ErrorCode.NONE
         await task.apply()
-        assert _starts(world) == [9, 6]
+        assert _starts(harness) == [9, 6]
 
 
 async def test_a_log_that_cannot_be_trimmed_does_not_stop_the_others() -> None:
-    async with started() as world:
-        await _published(world, partitions=2, retention_ms=1000)
-        first, second = world.leadership.partitions()
-        world.records.fence(first.log.partition, first.log.epoch + 1)
-        task = RetentionTask(world.leadership, router(), 300)
+    async with started() as harness:
+        await _published(harness, partitions=2, retention_ms=1000)
+        first, second = harness.leadership.partitions()
+        harness.records.fence(first.log.partition, first.log.epoch + 1)
+        task = RetentionTask(harness.leadership, router(), 300)
         await task.apply()
-        assert _starts(world) == [0, 9]
+        assert _starts(harness) == [0, 9]
         await task.apply()
         assert second.log.log_start_offset == 9
 
 
-async def test_groups_that_nobody_uses_are_forgotten_too() -> None:
-    async with started() as world:
-        await world.create_topic()
-        idle = await world.share_partition()
-        await RetentionTask(world.leadership, router(), 300).apply()
+async def test_retention_drops_unused_groups() -> None:
+    async with started() as harness:
+        await harness.create_topic()
+        idle = await harness.share_partition()
+        await RetentionTask(harness.leadership, router(), 300).apply()
         assert idle.retired
 
 
-async def test_after_a_failure_nobody_foresaw_there_is_a_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with started() as world:
-        await _published(world, retention_ms=1000)
+async def test_retention_runs_again_after_an_unexpected_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with started() as harness:
+        await _published(harness, retention_ms=1000)
         failures = [ZeroDivisionError()]
 
         def drop_unused() -> None:
             if failures:
                 raise failures.pop()
 
-        monkeypatch.setattr(world.leadership, "drop_unused", drop_unused)
-        task = RetentionTask(world.leadership, router(), 300)
+        monkeypatch.setattr(harness.leadership, "drop_unused", drop_unused)
+        task = RetentionTask(harness.leadership, router(), 300)
         with capture_logs() as logs:
             task.start()
-            await eventually(lambda: _starts(world) == [9], timeout=1000)
+            await eventually(lambda: _starts(harness) == [9], timeout=1000)
         assert "retention failed" in {entry["event"] for entry in logs}
         await task.stop()
 
 
 async def test_a_task_that_never_started_can_be_stopped() -> None:
-    async with started() as world:
-        await RetentionTask(world.leadership, router(), 300).stop()
+    async with started() as harness:
+        await RetentionTask(harness.leadership, router(), 300).stop()
 
 
-async def test_the_topics_policy_reaches_the_log(world: World) -> None:
-    led = await world.leadership.led(TOPIC, 0)
+async def test_the_topics_policy_reaches_the_log(harness: Harness) -> None:
+    led = await harness.leadership.led(TOPIC, 0)
     resource = ConfigResource(ResourceType.TOPIC, "orders")
-    await world.tell(ConfigRecord(resource, "retention.policy", "consumed"))
+    await harness.append_to_catalog(ConfigRecord(resource, "retention.policy", "consumed"))
     assert led.log.settings.retention.consumed
 
 
 async def test_producers_that_were_silent_for_long_are_forgotten() -> None:
-    async with started() as world:
-        await world.create_topic()
-        await world.publish_bytes(batch(1, producer=(7, 0, 0)))
-        log = (await world.leadership.led(TOPIC, 0)).log
-        task = RetentionTask(world.leadership, router(), 300)
+    async with started() as harness:
+        await harness.create_topic()
+        await harness.publish_bytes(batch(1, producer=(7, 0, 0)))
+        log = (await harness.leadership.led(TOPIC, 0)).log
+        task = RetentionTask(harness.leadership, router(), 300)
         with patch(f"{RetentionTask.__module__}.now", lambda: clock.now() + 24 * 3600 - 1):
             await task.apply()
         assert list(log.transactions.producers()) == [7]

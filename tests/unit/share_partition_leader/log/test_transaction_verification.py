@@ -13,7 +13,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.producers import Marker
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
-from tests.unit.share_partition_leader.world import TOPIC, World, code
+from tests.unit.share_partition_leader.harness import TOPIC, Harness, code
 
 P = 7
 
@@ -23,92 +23,92 @@ def sent(sequence: int, *, epoch: int = 0, transactional: bool = True) -> bytes:
 
 
 async def produce(
-    world: World, data: bytes, *, name: str = "x", adds: bool = False
+    harness: Harness, data: bytes, *, name: str = "x", adds: bool = False
 ) -> pb.ProduceResponse.Partition:
     request = pb.ProduceRequest(transactional_id=name, adds_partitions=adds)
     request.partitions.add(topic_id=TOPIC, record_batches=data)
-    response: pb.ProduceResponse = await world.stub.Produce(request)
+    response: pb.ProduceResponse = await harness.stub.Produce(request)
     return response.partitions[0]
 
 
-async def mark(world: World, *, epoch: int = 0) -> None:
-    await (await world.leadership.led(TOPIC, 0)).log.end_transaction(Marker(P, epoch, 1, commit=True))
+async def mark(harness: Harness, *, epoch: int = 0) -> None:
+    await (await harness.leadership.led(TOPIC, 0)).log.end_transaction(Marker(P, epoch, 1, commit=True))
 
 
 @pytest.mark.parametrize("adds", [True, False])
-async def test_the_coordinator_is_asked_for_the_first_batch_only(world: World, adds: bool) -> None:
-    offsets = [(await produce(world, sent(n), adds=adds)).base_offset for n in range(3)]
+async def test_only_the_first_batch_of_a_transaction_is_verified(harness: Harness, adds: bool) -> None:
+    offsets = [(await produce(harness, sent(n), adds=adds)).base_offset for n in range(3)]
     assert offsets == [0, 1, 2]
-    assert world.transactions.asked == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
-    await mark(world)
-    assert (await produce(world, sent(3), adds=adds)).base_offset == 4
-    assert len(world.transactions.asked) == 2
+    assert harness.transactions.asked == [(Claim("x", adds), P, 0, names.partition(TOPIC, 0))]
+    await mark(harness)
+    assert (await produce(harness, sent(3), adds=adds)).base_offset == 4
+    assert len(harness.transactions.asked) == 2
 
 
-async def test_batches_that_wait_for_the_same_go_on_in_order(world: World) -> None:
-    world.transactions.open.clear()
-    waiting = [asyncio.create_task(produce(world, sent(n), adds=True)) for n in range(5)]
-    await eventually(lambda: world.transactions.asked)
+async def test_batches_that_wait_for_the_same_go_on_in_order(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    waiting = [asyncio.create_task(produce(harness, sent(n), adds=True)) for n in range(5)]
+    await eventually(lambda: harness.transactions.asked)
     await asyncio.sleep(0)
-    world.transactions.open.set()
+    harness.transactions.open.set()
     assert [(await one).base_offset for one in waiting] == [0, 1, 2, 3, 4]
-    assert len(world.transactions.asked) == 1
-    assert not (await world.leadership.led(TOPIC, 0)).verifications
+    assert len(harness.transactions.asked) == 1
+    assert not (await harness.leadership.led(TOPIC, 0)).verifications
 
 
 @pytest.mark.parametrize("refusal", [ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_what_the_coordinator_refuses_is_not_appended(world: World, refusal: ErrorCode) -> None:
-    world.transactions.refusals.append(KafkaError(refusal))
-    assert code(await produce(world, sent(0))) is refusal
-    assert (await produce(world, sent(0))).base_offset == 0
+async def test_a_rejected_verification_appends_nothing(harness: Harness, refusal: ErrorCode) -> None:
+    harness.transactions.refusals.append(KafkaError(refusal))
+    assert code(await produce(harness, sent(0))) is refusal
+    assert (await produce(harness, sent(0))).base_offset == 0
 
 
-async def test_a_marker_that_comes_meanwhile_has_the_coordinator_asked_again(world: World) -> None:
-    await world.publish(1)
-    world.transactions.open.clear()
-    waiting = asyncio.create_task(produce(world, sent(0)))
-    await eventually(lambda: world.transactions.asked)
-    await mark(world)
-    world.transactions.open.set()
+async def test_a_marker_during_verification_repeats_it(harness: Harness) -> None:
+    await harness.publish(1)
+    harness.transactions.open.clear()
+    waiting = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    await mark(harness)
+    harness.transactions.open.set()
     assert (await waiting).base_offset == 2
-    assert len(world.transactions.asked) == 2
+    assert len(harness.transactions.asked) == 2
 
 
-async def test_who_is_overtaken_again_and_again_is_refused(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_an_append_overtaken_repeatedly_is_rejected(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def confirm(*_: object) -> None:
-        await mark(world)
+        await mark(harness)
 
-    monkeypatch.setattr(world.transactions, "confirm", confirm)
-    assert code(await produce(world, sent(0))) is ErrorCode.INVALID_TXN_STATE
+    monkeypatch.setattr(harness.transactions, "confirm", confirm)
+    assert code(await produce(harness, sent(0))) is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_a_caller_that_leaves_does_not_disturb_the_others(world: World) -> None:
-    world.transactions.open.clear()
-    first = asyncio.create_task(produce(world, sent(0)))
-    await eventually(lambda: world.transactions.asked)
-    second = asyncio.create_task(produce(world, sent(0)))
+async def test_a_caller_that_leaves_does_not_disturb_the_others(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    first = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    second = asyncio.create_task(produce(harness, sent(0)))
     await asyncio.sleep(0)
     first.cancel()
-    world.transactions.open.set()
+    harness.transactions.open.set()
     assert (await second).base_offset == 0
 
 
-async def test_a_partition_that_is_given_up_asks_no_longer(world: World) -> None:
-    world.transactions.open.clear()
-    waiting = asyncio.create_task(produce(world, sent(0)))
-    await eventually(lambda: world.transactions.asked)
-    await world.lose()
+async def test_a_relinquished_partition_stops_verifying(harness: Harness) -> None:
+    harness.transactions.open.clear()
+    waiting = asyncio.create_task(produce(harness, sent(0)))
+    await eventually(lambda: harness.transactions.asked)
+    await harness.hand_over()
     assert code(await waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_batch_of_a_transaction_needs_its_name(world: World) -> None:
-    refused = await produce(world, sent(0), name="")
+async def test_a_batch_of_a_transaction_needs_its_name(harness: Harness) -> None:
+    refused = await produce(harness, sent(0), name="")
     assert code(refused) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 @pytest.mark.parametrize("data", [batch(3), sent(0, transactional=False), b"junk"])
-async def test_other_batches_are_nobodys_business(world: World, data: bytes) -> None:
-    await produce(world, data)
-    assert not world.transactions.asked
+async def test_other_batches_are_nobodys_business(harness: Harness, data: bytes) -> None:
+    await produce(harness, data)
+    assert not harness.transactions.asked

@@ -16,7 +16,7 @@ MEMBERS = st.text(st.sampled_from("a1@\n\0é"), max_size=8) | st.text(max_size=3
 
 
 @given(MEMBERS)
-def test_the_member_can_be_told_from_each_of_its_holders(member: str) -> None:
+def test_every_holder_contains_its_member(member: str) -> None:
     assert member_of(of_member(member)) == member
     assert member_of(of_new_stream(member)) == member
 
@@ -29,6 +29,6 @@ def test_no_member_id_passes_for_another_holder(one: str, other: str) -> None:
     assert (of_member(one) == of_member(other)) is (one == other)
 
 
-def test_what_was_released_for_later_is_held_by_no_member() -> None:
+def test_a_delayed_release_has_no_member() -> None:
     assert DELAYED_RELEASE not in {of_member(""), of_member("m"), of_new_stream("")}
     assert member_of(DELAYED_RELEASE) == ""

@@ -12,21 +12,25 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.testkit.waiting import eventually
+from tests.unit.share_partition_leader.harness import ACCEPT, RELEASE, RENEW, TOPIC, Harness, code
 from tests.unit.share_partition_leader.virtual_time import settle as turns
-from tests.unit.share_partition_leader.world import ACCEPT, RELEASE, RENEW, TOPIC, World, code
 
 Answer = pb.SettleRecordsResponse.Partition
 
 
 async def settle(
-    world: World, *ranges: tuple[int, int, int], member: str = "m1", renew: bool = False, partition: int = 0
+    harness: Harness,
+    *ranges: tuple[int, int, int],
+    member: str = "m1",
+    renew: bool = False,
+    partition: int = 0,
 ) -> Answer:
     """Settle (first, last, type) of one partition."""
     asked = pb.SettleRecordsRequest.Partition(topic_id=TOPIC, partition=partition)
     for first, last, kind in ranges:
         asked.ranges.add(first_offset=first, last_offset=last, type=delivery.AcknowledgeType.ValueType(kind))
     request = pb.SettleRecordsRequest(group_id="g", member_id=member, partitions=[asked], renew_held=renew)
-    (answer,) = (await world.stub.SettleRecords(request)).partitions
+    (answer,) = (await harness.stub.SettleRecords(request)).partitions
     return cast("Answer", answer)
 
 
@@ -38,97 +42,97 @@ def left(answer: Answer) -> Sequence[tuple[int, int, str]]:
     return [(one.first_offset, one.last_offset, delivery.LeftReason.Name(one.reason)) for one in answer.left]
 
 
-async def test_it_is_answered_when_durable_with_what_is_held(world: World) -> None:
-    await world.publish(10)
-    await world.acquire(member="m1")
-    answer = await settle(world, (0, 3, ACCEPT))
+async def test_it_is_answered_when_durable_with_what_is_held(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.acquire(member="m1")
+    answer = await settle(harness, (0, 3, ACCEPT))
     assert (held(answer), left(answer), code(answer)) == ([(4, 9, 1)], [], ErrorCode.NONE)
-    assert await world.start_offset() == 4
+    assert await harness.start_offset() == 4
 
 
-async def test_nothing_asked_tells_what_is_held(world: World) -> None:
-    assert held(await settle(world)) == []  # has the partition loaded
-    await world.publish(10)
-    await world.acquire(member="m1")
-    assert held(await settle(world)) == [(0, 9, 1)]
-    assert held(await settle(world, member="m2")) == []
+async def test_nothing_asked_tells_what_is_held(harness: Harness) -> None:
+    assert held(await settle(harness)) == []  # has the partition loaded
+    await harness.publish(10)
+    await harness.acquire(member="m1")
+    assert held(await settle(harness)) == [(0, 9, 1)]
+    assert held(await settle(harness, member="m2")) == []
 
 
-async def test_what_was_given_before_the_state_was_loaded_anew_is_settled(world: World) -> None:
-    await world.publish(10)
-    await world.acquire(member="m1")
-    (await world.share_partition()).retire()
-    answer = await settle(world, (5, 7, ACCEPT), (8, 12, ACCEPT))
+async def test_what_was_given_before_the_state_was_loaded_anew_is_settled(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.acquire(member="m1")
+    (await harness.share_partition()).retire()
+    answer = await settle(harness, (5, 7, ACCEPT), (8, 12, ACCEPT))
     assert left(answer) == [(10, 12, "LEFT_REASON_PAST_END")]
-    (rest,) = await world.acquire(member="m2")
+    (rest,) = await harness.acquire(member="m2")
     assert [(run.first_offset, run.last_offset) for run in rest.acquired] == [(0, 4)]
 
 
-async def test_locks_that_were_taken_back_run_out_too(world: World) -> None:
-    await world.publish(10)
-    answer = await settle(world, (0, 9, RENEW))
+async def test_locks_that_were_taken_back_run_out_too(harness: Harness) -> None:
+    await harness.publish(10)
+    answer = await settle(harness, (0, 9, RENEW))
     assert held(answer) == [(0, 9, 1)]
-    share_partition = await world.share_partition()
+    share_partition = await harness.share_partition()
     before = answer.held[0].lock_deadline_ms
     await asyncio.sleep(20)
-    assert (await settle(world, renew=True)).held[0].lock_deadline_ms == before + 20_000
+    assert (await settle(harness, renew=True)).held[0].lock_deadline_ms == before + 20_000
     await asyncio.sleep(31)
     await eventually(lambda: not share_partition.core.held())
 
 
-async def test_a_write_that_fails_is_told_and_the_records_stay_held(world: World) -> None:
-    await world.publish(10)
-    await world.acquire(member="m1")
-    world.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
-    assert code(await settle(world, (0, 3, ACCEPT))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert held(await settle(world)) == [(0, 9, 1)]
+async def test_a_write_that_fails_is_told_and_the_records_stay_held(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.acquire(member="m1")
+    harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert code(await settle(harness, (0, 3, ACCEPT))) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert held(await settle(harness)) == [(0, 9, 1)]
 
 
 @pytest.mark.parametrize(
     "finished", [(0, 9), (5, 9)], ids=["passed by the start offset", "within the window"]
 )
 async def test_what_is_finished_in_memory_alone_is_told_when_it_is_durable(
-    world: World, finished: tuple[int, int]
+    harness: Harness, finished: tuple[int, int]
 ) -> None:
     """Its last lock ran out while nothing could be written: the next leader could deliver it again."""
-    await world.configure("share.delivery.count.limit", "2")
-    await world.publish(10)
-    await world.acquire(member="m2")
-    await settle(world, (*finished, RELEASE), member="m2")
-    share_partition = await world.share_partition()
-    await world.acquire(member="m2")
-    world.persister.open.clear()
+    await harness.configure("share.delivery.count.limit", "2")
+    await harness.publish(10)
+    await harness.acquire(member="m2")
+    await settle(harness, (*finished, RELEASE), member="m2")
+    share_partition = await harness.share_partition()
+    await harness.acquire(member="m2")
+    harness.persister.open.clear()
     await asyncio.sleep(31)
     await eventually(lambda: not share_partition.core.held())
-    answering = asyncio.create_task(settle(world, (*finished, ACCEPT)))
+    answering = asyncio.create_task(settle(harness, (*finished, ACCEPT)))
     await turns()
     assert not answering.done()
-    world.persister.open.set()
+    harness.persister.open.set()
     assert left(await answering) == [(*finished, "LEFT_REASON_FINISHED")]
     share_partition.retire()
-    assert all(run.first_offset < finished[0] for each in await world.acquire() for run in each.acquired)
+    assert all(run.first_offset < finished[0] for each in await harness.acquire() for run in each.acquired)
 
 
-async def test_another_process_leads(world: World) -> None:
-    await world.publish(10)
-    await world.acquire(member="m1")
-    await world.lose()
-    assert code(await settle(world, (0, 3, ACCEPT))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+async def test_another_process_leads(harness: Harness) -> None:
+    await harness.publish(10)
+    await harness.acquire(member="m1")
+    await harness.hand_over()
+    assert code(await settle(harness, (0, 3, ACCEPT))) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("kind", [0, 5])
-async def test_what_cannot_be_said_is_refused(world: World, kind: int) -> None:
-    await world.publish(10)
-    assert code(await settle(world, (0, 3, kind))) is ErrorCode.INVALID_REQUEST
+async def test_what_cannot_be_said_is_refused(harness: Harness, kind: int) -> None:
+    await harness.publish(10)
+    assert code(await settle(harness, (0, 3, kind))) is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_partition_that_there_is_not(world: World) -> None:
-    answer = await settle(world, (0, 3, ACCEPT), partition=7)
+async def test_a_partition_that_there_is_not(harness: Harness) -> None:
+    answer = await settle(harness, (0, 3, ACCEPT), partition=7)
     assert code(answer) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_was_acquired_can_be_told_without_the_records(world: World) -> None:
-    await world.publish(10)
+async def test_what_was_acquired_can_be_told_without_the_records(harness: Harness) -> None:
+    await harness.publish(10)
     request = pb.AcquireRecordsRequest(
         group_id="g",
         member_id="m1",
@@ -136,7 +140,7 @@ async def test_what_was_acquired_can_be_told_without_the_records(world: World) -
         max_records=10,
         without_records=True,
     )
-    (answer,) = (await world.stub.AcquireRecords(request)).partitions
+    (answer,) = (await harness.stub.AcquireRecords(request)).partitions
     assert ([(one.first_offset, one.last_offset) for one in answer.acquired], answer.record_batches) == (
         [(0, 9)],
         b"",

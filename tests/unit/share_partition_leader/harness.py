@@ -168,8 +168,8 @@ class _Coordinators:
         """There is no other."""
 
 
-class World:
-    """Everything of one process; `start` and `stop` it, or use `world()`."""
+class Harness:
+    """Everything of one process; `start` and `stop` it, or use `harness()`."""
 
     def __init__(self) -> None:
         clock = asyncio.get_running_loop().time
@@ -204,7 +204,7 @@ class World:
 
     # The cluster
 
-    async def tell(self, *records: CatalogRecord) -> None:
+    async def append_to_catalog(self, *records: CatalogRecord) -> None:
         """Appends to the catalog and waits until it is followed."""
         position = await self.log.last_position("catalog")
         payloads = [self._codec.encode(record) for record in records]
@@ -213,7 +213,7 @@ class World:
 
     async def create_topic(self, partitions: int = 1, group: str = GROUP, start: int = 0) -> None:
         """A topic whose share state is initialised for a group."""
-        await self.tell(TopicRecord(Topic(TOPIC, NAME, partitions)))
+        await self.append_to_catalog(TopicRecord(Topic(TOPIC, NAME, partitions)))
         for index in range(partitions):
             await self.initialize(index, group=group, start=start)
 
@@ -223,9 +223,9 @@ class World:
         await self.persister.initialize(SharePartitionKey(group, TOPIC, partition), state_epoch, start)
 
     async def configure(self, key: str, value: str, group: str = GROUP) -> None:
-        await self.tell(ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value))
+        await self.append_to_catalog(ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value))
 
-    async def lose(self, partition: int = 0) -> None:
+    async def hand_over(self, partition: int = 0) -> None:
         """A process comes that should lead the partition instead, and it is handed over."""
         resource = names.partition(TOPIC, partition)
         for node in range(2, 1000):
@@ -236,7 +236,7 @@ class World:
         await self.holder.round()
         await eventually(lambda: self.holder.holds(resource) is None)
 
-    async def chill(self, partition: int = 0) -> None:
+    async def evict_hot_cache(self, partition: int = 0) -> None:
         """Has the leader forget the records it has in memory; the store keeps them."""
         log = (await self.leadership.led(TOPIC, partition)).log
         log._state.hot_cache.drop_before(log.log_end_offset)
@@ -305,8 +305,8 @@ def code(answer: _Answered) -> ErrorCode:
 
 
 @asynccontextmanager
-async def world(make: Callable[[], World] = World) -> AsyncIterator[World]:
-    """A started world, on virtual time."""
+async def harness(make: Callable[[], Harness] = Harness) -> AsyncIterator[Harness]:
+    """A started harness, on virtual time."""
     clocks = [
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
