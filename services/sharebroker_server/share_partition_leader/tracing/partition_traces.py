@@ -1,4 +1,4 @@
-"""Traced records of led partitions: their offsets, and the spans of their appends.
+"""TracedRecord records of led partitions: their offsets, and the spans of their appends.
 
 The spans of a record belong to the trace that its headers name: `append` and each `acquire` are children of
 the span that produced the record. A process that does not trace creates none of these objects.
@@ -25,7 +25,7 @@ from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, Trac
 
 
 class LeaderTraces:
-    """Traced records of all led partitions."""
+    """TracedRecord records of all led partitions."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
@@ -40,7 +40,7 @@ class LeaderTraces:
 
 
 class PartitionTraces:
-    """Traced records of one partition, shared by all groups."""
+    """TracedRecord records of one partition, shared by all groups."""
 
     def __init__(self, leader: LeaderTraces, topic: str, partition: int, offsets: TracedOffsets) -> None:
         self.tracer = leader.tracer
@@ -50,33 +50,18 @@ class PartitionTraces:
         self._finder = leader.finder
         self._in_progress: set[asyncio.Task[Appended]] = set()
 
-<<<<<<< HEAD
     def find(self, data: Buffer) -> list[TracedRecord]:
-        """What is traced of the batches of a produce request."""
-        return self._finder.find(data)
-
-    async def told(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
-        """The outcome of an append of traced records. It is told also where who asked gives up before."""
-        task = asyncio.create_task(self._told(found, append))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(task)
-
-    async def _told(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
-=======
-    def find(self, data: Buffer) -> list[Traced]:
         """Returns the traced records of a produce request."""
         return self._finder.find(data)
 
-    async def append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+    async def append(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         """Awaits an append of traced records; their spans end even if the caller is cancelled."""
         task = asyncio.create_task(self._append(found, append))
         self._in_progress.add(task)
         task.add_done_callback(self._in_progress.discard)
         return await asyncio.shield(task)
 
-    async def _append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
->>>>>>> w-session
+    async def _append(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         begun = now()
         try:
             appended = await append
@@ -86,13 +71,8 @@ class PartitionTraces:
         self.appended(found, appended, begun)
         return appended
 
-<<<<<<< HEAD
     def appended(self, found: Sequence[TracedRecord], outcome: Appended | KafkaError, begun: float) -> None:
-        """They are durable, or refused. A record that was appended before is told once."""
-=======
-    def appended(self, found: Sequence[Traced], outcome: Appended | KafkaError, begun: float) -> None:
         """Makes the `append` spans of records that are durable or rejected; a retried append has one span."""
->>>>>>> w-session
         error = outcome if isinstance(outcome, KafkaError) else None
         for place, context in found:
             attributes = self.about("append", names.SEND)

@@ -369,31 +369,14 @@ async def test_a_log_that_another_leads_is_for_that_one_to_remove(harness: Harne
     assert RESOURCE in harness.records._partitions
 
 
-<<<<<<< HEAD
-async def test_what_was_left_of_a_topic_that_was_deleted_meanwhile_is_removed(world: World) -> None:
-    await world.tell(PartitionsRecord(TOPIC, 2))
-    await world.publish(3)
-    await world.publish(3, partition=1)
-    deaf = world.catalog._observers.copy()
-    world.catalog._observers.clear()  # the leader is away
-    await world.tell(TopicDeletedRecord(TOPIC, 2))
-    world.catalog._observers.extend(deaf)
-    world.records.away = True
-    await world.leadership.remove_leftovers()
-    world.records.away = False
-    assert len(world.records._partitions) == 2
-    await world.leadership.remove_leftovers()
-    assert not world.records._partitions
-    assert await world.leases.read([RESOURCE]) == [None]
-=======
 async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> None:
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     await harness.publish(3, partition=1)
-    deaf = harness.catalog._listeners.copy()
-    harness.catalog._listeners.clear()  # the leader is away
+    deaf = harness.catalog._observers.copy()
+    harness.catalog._observers.clear()  # the leader is away
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 2))
-    harness.catalog._listeners.extend(deaf)
+    harness.catalog._observers.extend(deaf)
     harness.records.away = True
     await harness.leadership.remove_leftovers()
     harness.records.away = False
@@ -401,7 +384,6 @@ async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> Non
     await harness.leadership.remove_leftovers()
     assert not harness.records._partitions
     assert await harness.leases.read([RESOURCE]) == [None]
->>>>>>> w-session
 
 
 async def test_logs_of_topics_that_are_there_stay(harness: Harness) -> None:

@@ -423,15 +423,10 @@ async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -
         assert acquire(share_partition, other) == [(offset, offset)]
     say(share_partition, me, 0, 4, RELEASE)
     say(share_partition, other, 6, 6, RELEASE)
-<<<<<<< HEAD
-    await eventually(lambda: world.persister.written)
-    tail = share_partition._log._state.hot_cache
-=======
     await eventually(lambda: harness.persister.written)
-    tail = share_partition._log._view.tail
->>>>>>> w-session
-    tail.drop_before(5)
-    tail.start = 0
+    cache = share_partition._log._state.hot_cache
+    cache.drop_before(5)
+    cache.start = 0
     assert acquire(share_partition, me) == [(6, 6)]
     assert share_partition.core.start_offset == 5
 
