@@ -13,7 +13,7 @@ _COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckTyp
 
 
 class Counts:
-    """Shared by the share-partitions of a group and a topic.
+    """Counters that the share-partitions of a group and a topic share.
 
     `acknowledged` counts by AckType. Archived records are counted by reason: `rejected`; `exhausted`, which
     reached the delivery limit; `gaps` in the log; `aborted`, of aborted transactions, with markers.

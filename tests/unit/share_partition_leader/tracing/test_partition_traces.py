@@ -1,4 +1,4 @@
-"""Traced records of a led partition and the spans of their appends."""
+"""TracedRecord records of a led partition and the spans of their appends."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
-from sharebroker_server.record_log.traced_records import Traced
+from sharebroker_server.record_log.traced_records import TracedRecord
 from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces, PartitionTraces
 from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans
 
-TRACED = [Traced(1, PARENT)]
+TRACED = [TracedRecord(1, PARENT)]
 
 
 def made() -> tuple[FinishedSpans, PartitionTraces]:
