@@ -16,7 +16,7 @@ from sharebroker_server.redis_link.link.errors import (
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
-    RedisUnfit,
+    RedisMisconfigured,
 )
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
 from sharebroker_server.testkit.proxy import FaultProxy
@@ -70,9 +70,9 @@ async def test_a_cut_in_the_middle_of_a_command_is_an_unknown_outcome(
 
 
 async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link: RedisLink) -> None:
-    wire = link._wire
-    assert wire is not None
-    wire.abort()  # the loop learns of it in its next turn, before it flushes
+    connection = link._connection
+    assert connection is not None
+    connection.abort()  # the loop learns of it in its next turn, before it flushes
     command = link.send("INCR", "n")
     with pytest.raises(RedisUnavailable):
         await command
@@ -83,7 +83,7 @@ async def test_what_had_not_left_yet_is_surely_not_done(proxy: FaultProxy, link:
 async def test_away_fails_at_once_and_works_again_by_itself(proxy: FaultProxy, link: RedisLink) -> None:
     await proxy.refuse()
     await eventually(lambda: not link.connected)
-    with pytest.raises(RedisUnavailable, match="away"):
+    with pytest.raises(RedisUnavailable, match="is unavailable"):
         await link.send("PING")
     with pytest.raises(RedisUnavailable):
         await link.ready(0.05)
@@ -103,8 +103,8 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
 
 
 async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
-    wire = patient._wire
-    assert wire is not None
+    wire = patient._connection
+    assert connection is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
     wire._last_heard -= PATIENT.stall  # the first answer takes that long, and the second has not come then
     assert await first == b"PONG"
@@ -114,22 +114,22 @@ async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: F
     other = await RedisLink.connect(proxy.url, settings=PATIENT)
     await other.send("LPUSH", "list", "a")
     assert await second == [b"list", b"a"]
-    assert patient._wire is wire
+    assert patient._connection is wire
     await other.close()
 
 
 async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
-    wire = link._wire
-    assert wire is not None
+    connection = link._connection
+    assert connection is not None
     await link.send("PING")
     await eventually(lambda: wire._watchdog is None)
-    assert link._wire is wire
+    assert link._connection is wire
     assert await link.send("PING") == b"PONG"
 
 
 async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
-    wire = patient._wire
-    assert wire is not None
+    wire = patient._connection
+    assert connection is not None
     await patient.send("PING")
     assert wire._watchdog is not None
     wire._watchdog.cancel()
@@ -138,7 +138,7 @@ async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patien
     reply = patient.send("PING")
     wire._watch()  # the watchdog of the first command comes while the second is on its way
     assert await reply == b"PONG"
-    assert patient._wire is wire
+    assert patient._connection is wire
 
 
 async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:
@@ -210,7 +210,7 @@ def info(release: str, ping: bytes = b"+PONG\r\n") -> bytes:
 
 async def test_a_server_that_is_too_old_is_refused_in_one_sentence() -> None:
     async with impostor(info("6.2.14")) as url:
-        with pytest.raises(RedisTooOld, match=r"^Redis 6.2.14 is too old: 7.0 or newer is needed$"):
+        with pytest.raises(RedisTooOld, match=r"^Redis 6.2.14 is too old: 7.0 or newer is required$"):
             await RedisLink.connect(url)
 
 
@@ -233,15 +233,15 @@ async def test_it_tells_a_server_that_is_new_from_a_connection_that_is(server: S
     async with FaultProxy(server.port) as proxy:
         link = await RedisLink.connect(proxy.url, settings=QUICK)
         told: list[int] = []
-        link.on_new_server.append(lambda: told.append(link.generation))
-        first = link._wire
+        link.on_new_server.append(lambda: told.append(link.server_incarnation))
+        first = link._connection
         await proxy.cut()
-        await eventually(lambda: link._wire not in (None, first))
-        assert (link.generation, told) == (0, [])
+        await eventually(lambda: link._connection not in (None, first))
+        assert (link.server_incarnation, told) == (0, [])
         server.kill()
         server.restart()
         await eventually(lambda: told)
-        assert (link.generation, told) == (1, [1])
+        assert (link.server_incarnation, told) == (1, [1])
         await link.close()
 
 
@@ -250,7 +250,7 @@ async def test_a_server_that_may_evict_our_keys_is_refused_in_one_sentence(kind:
     with (
         running(kind, "--maxmemory-policy", "allkeys-lru") as server,
         pytest.raises(
-            RedisUnfit, match=r"may evict .* \(maxmemory-policy allkeys-lru\): set it to noeviction$"
+            RedisMisconfigured, match=r"may evict .* \(maxmemory-policy allkeys-lru\): set it to noeviction$"
         ),
     ):
         await RedisLink.connect(server.url)
@@ -280,7 +280,7 @@ async def test_a_primary_that_is_demoted_is_left_for_the_new_one(server: Server)
             proxy.upstream_port = second.port  # as a name or a virtual address follows the primary
             with pytest.raises((RedisRefused, RedisOutcomeUnknown, RedisUnavailable)):
                 await link.call("SET", "k", 1, timeout=5.0)
-            await eventually(lambda: link.generation == 1)
+            await eventually(lambda: link.server_incarnation == 1)
             await link.ready(5.0)
             assert await link.call("SET", "k", 1, timeout=5.0) == b"OK"
             await link.close()

@@ -13,13 +13,13 @@ from sharebroker_server.redis_link.link.errors import (
     RedisPrimaryUnknown,
     RedisRefused,
     RedisUnavailable,
-    RedisUnfit,
+    RedisMisconfigured,
 )
 from sharebroker_server.redis_link.link.link import RedisLink
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.redis_link.topology.sentinel import Named, Sentinels
+from sharebroker_server.redis_link.topology.sentinel import Sentinels, SentinelUrl
 from sharebroker_server.testkit.proxy import FaultProxy
 from sharebroker_server.testkit.sentinels import NAME, Watched, watched
 from sharebroker_server.testkit.servers import binaries, free_port
@@ -68,7 +68,7 @@ async def test_the_promoted_replica_is_found(kind: str) -> None:
         link = await connect(servers.url, timeout=30.0)
         try:
             renewed: list[int] = []
-            link.on_new_server.append(lambda: renewed.append(link.generation))
+            link.on_new_server.append(lambda: renewed.append(link.server_incarnation))
             assert await counted(link) == 1
             until(servers.in_step, 60.0)
             victim = servers.primary()
@@ -83,7 +83,7 @@ async def test_the_promoted_replica_is_found(kind: str) -> None:
             await eventually(taken_over, 90.0)
             assert got[0] >= 2
             assert servers.primary() is not victim
-            await eventually(lambda: renewed and renewed[-1] == link.generation > 0)
+            await eventually(lambda: renewed and renewed[-1] == link.server_incarnation > 0)
         finally:
             await link.close()
 
@@ -92,7 +92,7 @@ async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None
     async with FaultProxy(servers.sentinels[0].port) as proxy:
         port = servers.sentinels[1].port
         sentinels = Sentinels(
-            Named.parse(f"redis+sentinel://{proxy.host}:{proxy.port},127.0.0.1:{port}/{NAME}")
+            SentinelUrl.parse(f"redis+sentinel://{proxy.host}:{proxy.port},127.0.0.1:{port}/{NAME}")
         )
         proxy.black_hole()
         found = await told(sentinels)
@@ -104,30 +104,30 @@ async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None
 
 
 async def test_sentinels_that_know_no_such_name(servers: Watched) -> None:
-    with pytest.raises(RedisPrimaryUnknown, match="knows a primary 'other': name it as"):
+    with pytest.raises(RedisPrimaryUnknown, match="has a primary 'other': use the name"):
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
 
 async def test_one_that_is_away_may_know_the_name(servers: Watched) -> None:
     url = f"redis+sentinel://127.0.0.1:{servers.sentinels[0].port},127.0.0.1:{free_port()}/other"
-    with pytest.raises(RedisUnavailable, match="knows no 'other'"):
+    with pytest.raises(RedisUnavailable, match="has no primary 'other'"):
         await connect(url, timeout=3.0)
 
 
 async def test_nobody_there() -> None:
-    with pytest.raises(RedisUnavailable, match="no sentinel tells where the primary is"):
+    with pytest.raises(RedisUnavailable, match="no sentinel has the address of the primary"):
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
 
 async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Watched) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
-    with pytest.raises(RedisUnfit, match=r"it is a sentinel: name the primary, as in redis\+sentinel://"):
+    with pytest.raises(RedisMisconfigured, match=r"it is a sentinel: name the primary, as in redis\+sentinel://"):
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 
 async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Watched) -> None:
-    sentinels = Sentinels(Named.parse(servers.url.replace("://", "://me:hush@")))
+    sentinels = Sentinels(SentinelUrl.parse(servers.url.replace("://", "://me:hush@")))
     assert (await told(sentinels)).user == "me"
 
 
@@ -163,7 +163,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Watched) -> 
         await eventually(lambda: servers.primary() is not old, 90.0)
 
         async def written() -> bool:
-            return await counted(link) is not None and link.generation > 0
+            return await counted(link) is not None and link.server_incarnation > 0
 
         await eventually(written, 90.0)
     finally:

@@ -45,7 +45,7 @@ class RedisLeaseStore:
         self._timeout = timeout
         self._link = link
         claim = lua(HERE, "now", "succeeds", "claim", flags="allow-oom")
-        self._claim = (writes or link).script(claim, lasting=True)
+        self._claim = (writes or link).script(claim, replicated=True)
         self._renew = link.script(lua(HERE, "now", "renew", flags="allow-oom"))
         self._release = link.script(lua(HERE, "release", flags="allow-oom"))
         self._read = link.script(lua(HERE, "now", "read", flags="no-writes"))

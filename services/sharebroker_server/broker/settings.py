@@ -14,7 +14,7 @@ from sharebroker_protocol.tracing.settings import OFF, TracingSettings
 from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.redis_link.link.errors import RedisUrlInvalid
-from sharebroker_server.redis_link.topology.host_names import nameable
+from sharebroker_server.redis_link.topology.host_names import is_resolvable
 from sharebroker_server.redis_link.topology.sentinel import addresses
 from sharebroker_server.rpc.tls import TlsFiles
 
@@ -80,7 +80,7 @@ def parse_roles(text: str) -> frozenset[str]:
 def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
     """HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
-    if not host or not nameable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
+    if not host or not is_resolvable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_server.redis_link.link.errors import RedisUrlInvalid
-from sharebroker_server.redis_link.topology.sentinel import Named, addresses, by_sentinels
+from sharebroker_server.redis_link.topology.sentinel import SentinelUrl, addresses, is_sentinel_url
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from sharebroker_server.redis_link.topology.sentinel import Named, addresses, by
     ],
 )
 def test_urls(url: str, shown: str) -> None:
-    assert by_sentinels(url)
+    assert is_sentinel_url(url)
     assert addresses(url) == [shown]
 
 
 def test_who_logs_in_where() -> None:
-    named = Named.parse("rediss+sentinel://me:p%40ss@a,b/m/3")
+    named = SentinelUrl.parse("rediss+sentinel://me:p%40ss@a,b/m/3")
     assert named.name == "m"
     assert named.primary.greeting() == [("AUTH", "me", "p@ss"), ("SELECT", 3)]
     assert [one.greeting() for one in named.sentinels] == [[("AUTH", "me", "p@ss")]] * 2
@@ -55,5 +55,5 @@ def test_urls_that_lead_nowhere(url: str, said: str) -> None:
 
 
 def test_others_are_none() -> None:
-    assert not by_sentinels("redis://a/m")
+    assert not is_sentinel_url("redis://a/m")
     assert addresses("redis://:hush@a:1,b:2") == ["a:1", "b:2"]

@@ -71,6 +71,6 @@ def test_what_is_not_redis() -> None:
 )
 def test_a_password_is_never_told(url: str) -> None:
     with pytest.raises(RedisUrlInvalid) as refused:
-        Target.several(url)
+        Target.parse_nodes(url)
     assert "hu" not in str(refused.value)
     assert "***@here" in str(refused.value)
