@@ -67,7 +67,7 @@ async def test_a_member_is_known_with_all_it_says(stage: Stage) -> None:
     await stage.store.announce(said, 60.0)
     await stage.store.announce(member("2/1"), 60.0)
     assert await stage.store.members() == [said, member("2/1")]
-    assert (said.on_leave().version, said.on_leave().kafka) == ("0.1.0", "")
+    assert (said.as_leaving().version, said.as_leaving().kafka) == ("0.1.0", "")
 
 
 async def test_a_free_lease_goes_to_who_asks_first(stage: Stage) -> None:
@@ -226,20 +226,20 @@ async def test_who_is_silent_is_known_and_may_be_deposed(stage: Stage) -> None:
     await stage.store.announce(other, 90.0)
     assert await stage.store.silent(60.0, 30.0) == []
     assert await stage.store.silent(90.0, 30.0) == [silent]
-    assert not await stage.store.depose(silent, 60.0, 30.0)
-    assert not await stage.store.depose(member("1/2"), 90.0, 30.0)
-    assert not await stage.store.depose(member("3/1"), 90.0, 30.0)
+    assert not await stage.store.mark_dead(silent, 60.0, 30.0)
+    assert not await stage.store.mark_dead(member("1/2"), 90.0, 30.0)
+    assert not await stage.store.mark_dead(member("3/1"), 90.0, 30.0)
     assert await stage.store.members() == [silent, other]
-    assert await stage.store.depose(silent, 90.0, 30.0)
+    assert await stage.store.mark_dead(silent, 90.0, 30.0)
     gone, _ = await stage.store.members()
-    assert gone.gone
+    assert gone.is_dead
     assert gone.owner == silent.owner
 
 
 async def test_who_was_deposed_is_told_when_it_comes_back(stage: Stage) -> None:
     silent = member("1/1")
     assert not await stage.store.announce(silent, 60.0)
-    await stage.store.depose(silent, 90.0, 30.0)
+    await stage.store.mark_dead(silent, 90.0, 30.0)
     assert await stage.store.announce(silent, 60.0)
     assert not await stage.store.announce(silent, 60.0)
     assert await stage.store.members() == [silent]
@@ -247,7 +247,7 @@ async def test_who_was_deposed_is_told_when_it_comes_back(stage: Stage) -> None:
 
 async def test_who_is_started_again_was_not_deposed(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
-    await stage.store.depose(member("1/1"), 90.0, 30.0)
+    await stage.store.mark_dead(member("1/1"), 90.0, 30.0)
     assert not await stage.store.announce(member("1/2"), 60.0)
     assert await stage.store.members() == [member("1/2")]
 
@@ -256,4 +256,4 @@ async def test_an_announcement_that_ran_out_is_not_silent(stage: Stage) -> None:
     await stage.store.announce(member("1/1"), 60.0)
     await stage.expire()
     assert await stage.store.silent(60.0, 0.0) == []
-    assert not await stage.store.depose(member("1/1"), 60.0, 0.0)
+    assert not await stage.store.mark_dead(member("1/1"), 60.0, 0.0)

@@ -19,7 +19,7 @@ class Node:
         member = Member(f"{node_id}/1", node_id, frozenset({ROLE}), f"node{node_id}:9090")
         self.owned: dict[str, int] = {}
         self.holder = LeaseHolder(RedisLeaseStore(link, timeout=0.2), member, TTL)
-        self.holder.watch(ROLE, lambda: SHARDS, ROLE, self.acquired, self.lost)
+        self.holder.register(ROLE, lambda: SHARDS, ROLE, self.acquired, self.lost)
 
     async def acquired(self, resource: str, epoch: int) -> None:
         self.owned[resource] = epoch

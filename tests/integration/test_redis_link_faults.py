@@ -103,18 +103,18 @@ async def test_silence_breaks_the_connection(proxy: FaultProxy, link: RedisLink)
 
 
 async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: FaultProxy) -> None:
-    wire = patient._connection
+    connection = patient._connection
     assert connection is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
-    wire._last_heard -= PATIENT.stall  # the first answer takes that long, and the second has not come then
+    connection._last_received -= PATIENT.stall  # the first answer takes that long, and the second has not come then
     assert await first == b"PONG"
-    assert wire._watchdog is not None
-    wire._watchdog.cancel()
-    wire._watch()
+    assert connection._watchdog is not None
+    connection._watchdog.cancel()
+    connection._watch()
     other = await RedisLink.connect(proxy.url, settings=PATIENT)
     await other.send("LPUSH", "list", "a")
     assert await second == [b"list", b"a"]
-    assert patient._connection is wire
+    assert patient._connection is connection
     await other.close()
 
 
@@ -122,23 +122,23 @@ async def test_an_idle_link_is_left_alone(link: RedisLink) -> None:
     connection = link._connection
     assert connection is not None
     await link.send("PING")
-    await eventually(lambda: wire._watchdog is None)
-    assert link._connection is wire
+    await eventually(lambda: connection._watchdog is None)
+    assert link._connection is connection
     assert await link.send("PING") == b"PONG"
 
 
 async def test_idleness_before_a_command_is_no_silence(proxy: FaultProxy, patient: RedisLink) -> None:
-    wire = patient._connection
+    connection = patient._connection
     assert connection is not None
     await patient.send("PING")
-    assert wire._watchdog is not None
-    wire._watchdog.cancel()
-    wire._last_heard -= PATIENT.stall  # nobody asked for anything for so long
+    assert connection._watchdog is not None
+    connection._watchdog.cancel()
+    connection._last_received -= PATIENT.stall  # nobody asked for anything for so long
     proxy.delay = 0.05
     reply = patient.send("PING")
-    wire._watch()  # the watchdog of the first command comes while the second is on its way
+    connection._watch()  # the watchdog of the first command comes while the second is on its way
     assert await reply == b"PONG"
-    assert patient._connection is wire
+    assert patient._connection is connection
 
 
 async def test_scripts_are_there_again_after_a_restart(server: Server) -> None:

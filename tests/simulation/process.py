@@ -17,7 +17,7 @@ from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.catalog.metadata_cache import CatalogFollower
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.leases.failure_detector import Deaths
+from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
@@ -215,7 +215,7 @@ class Process:
         for drain in base.drains:
             stack.push_async_callback(drain)
         await base.holder.start()
-        stack.push_async_callback(base.holder.give_notice)
+        stack.push_async_callback(base.holder.announce_leaving)
         self.ready.set()
         await self._stopping.wait()
 
@@ -228,9 +228,9 @@ class Process:
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
         config = configured(around.plan.shards)
         self.catalog = catalog = CatalogFollower(log, config, poll=_FOLLOW)
-        deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
+        detector = FailureDetector(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
-            leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions
+            leases, member, LEASE, clock=clock.monotonic, failure_detector=detector, partitions=catalog.partitions
         )
         await catalog.start()
         stack.push_async_callback(catalog.stop)

@@ -30,7 +30,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.tracing import otlp_http, setup
 from sharebroker_protocol.tracing.settings import TracingSettings
-from sharebroker_server.aio.threads import aside
+from sharebroker_server.aio.threads import run_in_daemon_thread
 from sharebroker_server.telemetry.exposition import Exposition
 from sharebroker_server.telemetry.metrics import TURN, Family, Kind, Metrics, Sample
 
@@ -78,7 +78,7 @@ class MetricsExport:
             try:
                 await self._exposition.refresh()
                 data = _data(await self._read(), self._resource)
-                await aside(partial(self._exporter.export, data), "metrics")
+                await run_in_daemon_thread(partial(self._exporter.export, data), "metrics")
             except Exception:  # the next time may fare better
                 _log.exception("metrics could not be told by OTLP")
 

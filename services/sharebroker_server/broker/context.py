@@ -16,7 +16,7 @@ from sharebroker_server.catalog.metadata_cache import CatalogFollower
 from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
-from sharebroker_server.leases.failure_detector import Deaths
+from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.identity import Identity, at_address, persistent, temporary
 from sharebroker_server.leases.port import LeaseStore, Member
@@ -106,7 +106,7 @@ async def lay(
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
     catalog = CatalogFollower(log, settings.config)
-    holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl), partitions=catalog.partitions)
+    holder = LeaseHolder(leases, member, ttl, failure_detector=FailureDetector(leases, ttl), partitions=catalog.partitions)
     try:
         await catalog.start()
     except LogUnavailable as error:

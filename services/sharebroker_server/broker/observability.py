@@ -12,7 +12,7 @@ from sharebroker_server.broker.tracing_setup import attributes, undelivered
 from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.metrics import lease_families
+from sharebroker_server.leases.observe import lease_families
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.metrics import link_families, unreachable
 from sharebroker_server.telemetry.appends import Appends

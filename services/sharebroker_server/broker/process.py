@@ -22,7 +22,7 @@ from sharebroker_server.broker.observability import Watching
 from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.tidings import Tidings
+from sharebroker_server.leases.observe import MembershipLogger
 from sharebroker_server.rpc.limits import UnderWay
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
@@ -84,8 +84,8 @@ class Process:
         kafka = self._bind_kafka(self.address, tls)
         base = await lay(self._settings, self.address, Edge(kafka, tls), watching, self._stack)
         follow_level(base.catalog)
-        tidings = Tidings(base.holder)
-        self._stack.push_async_callback(tidings.stop)
+        membership_log = MembershipLogger(base.holder)
+        self._stack.push_async_callback(membership_log.stop)
         watching.metrics.add(server.counts.families)
         for role in (name for name in roles.ORDER if name in self._settings.roles):
             for service in await roles.ORDER[role](base, self._stack):
@@ -100,7 +100,7 @@ class Process:
             metrics=self.watched_at,
             roles=sorted(self._settings.roles),
         )
-        tidings.start()
+        membership_log.start()
 
     def _reachable(self, host: str) -> str:
         """What other processes can use: a host that stands for every address names no machine."""
@@ -129,7 +129,7 @@ class Process:
         if base.kafka is not None:
             await base.kafka.start()
             self._stack.push_async_callback(base.kafka.stop, GRACE, hang_up=False)
-        self._stack.push_async_callback(base.holder.give_notice)
+        self._stack.push_async_callback(base.holder.announce_leaving)
         await server.ready()
         base.watching.health.started()
         self._stack.callback(base.watching.health.stop)

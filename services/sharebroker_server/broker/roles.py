@@ -41,7 +41,7 @@ from sharebroker_server.group_coordinator.service.servicer import Ports as Group
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.transaction_shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
-from sharebroker_server.leases.failure_detector import Doors
+from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.leftovers import Leftovers
@@ -199,7 +199,7 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
         def partitions(topic_id: str) -> int:
             return internal.get(topic_id) or base.catalog.partitions(topic_id)
 
-        announced = Announced(lambda: router.members, Doors().refused)
+        announced = Announced(lambda: router.members, PortProbe().is_refused)
         brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
         kafka = Door(door, brokers, base.settings.features)
         base.kafka.open(kafka, base.settings.config)

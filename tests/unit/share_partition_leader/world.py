@@ -239,7 +239,7 @@ class World:
             if preferred(resource, "share-partition-leader", [ME, other]) is other:
                 break
         await self.leases.announce(other, 1e6)
-        await self.holder.round()
+        await self.holder.reconcile()
         await eventually(lambda: self.holder.holds(resource) is None)
 
     async def chill(self, partition: int = 0) -> None:

@@ -84,7 +84,7 @@ class Leadership:
         self.load_time = Histogram()
         self._turns = Turns(ports.persister)
         self._traces = leader_traces()
-        ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
+        ports.holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
         """The partition, claimed and opened if need be.

@@ -427,7 +427,7 @@ async def test_a_lease_that_another_took_ends_the_work(world: World) -> None:
     lease = world.leases._leases[RESOURCE]
     world.leases._leases[RESOURCE] = type(lease)("9/1", lease.epoch + 1, lease.expires_at)
     world.holder._renew_at = 0.0
-    await world.holder.round()
+    await world.holder.reconcile()
     await eventually(lambda: share_partition.retired)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         await led.log.append(batch(1))

@@ -8,32 +8,32 @@ from typing import Any
 
 import pytest
 
-from sharebroker_server.leases.failure_detector import Doors
+from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.testkit.servers import free_port
 from sharebroker_server.testkit.waiting import eventually
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_an_address_where_nobody_listens_is_refused(host: str) -> None:
-    doors, port = Doors(), free_port()
+async def test_address_without_a_listener_is_refused(host: str) -> None:
+    probe, port = PortProbe(), free_port()
 
     async def refused() -> bool:
-        return await doors.refused(f"{host}:{port}")
+        return await probe.is_refused(f"{host}:{port}")
 
     await eventually(refused)  # a lookup may take longer than one try
 
 
-async def test_a_process_that_stands_still_is_not_refused() -> None:
-    """Its machine takes connections for it."""
+async def test_frozen_process_is_not_refused() -> None:
+    """Its machine accepts connections for it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert not await Doors().refused(f"127.0.0.1:{server.getsockname()[1]}")
+        assert not await PortProbe().is_refused(f"127.0.0.1:{server.getsockname()[1]}")
 
 
-async def test_a_machine_that_is_not_known_does_not_refuse() -> None:
-    assert not await Doors().refused("nobody.invalid:9090")
+async def test_unknown_host_is_not_refused() -> None:
+    assert not await PortProbe().is_refused("nobody.invalid:9090")
 
 
-async def test_a_slow_lookup_is_made_once_and_waited_for_only_so_long(
+async def test_slow_host_lookup_runs_once_and_times_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked, answered = list[str](), Event()
@@ -44,10 +44,10 @@ async def test_a_slow_lookup_is_made_once_and_waited_for_only_so_long(
         answered.wait(60.0)
         return known
 
-    doors, port = Doors(), free_port()
+    probe, port = PortProbe(), free_port()
     monkeypatch.setattr(socket, "getaddrinfo", slow)
-    assert not await doors.refused(f"slow.invalid:{port}")
-    assert not await doors.refused(f"slow.invalid:{port}")
+    assert not await probe.is_refused(f"slow.invalid:{port}")
+    assert not await probe.is_refused(f"slow.invalid:{port}")
     assert asked == ["slow.invalid"]
     answered.set()
-    await eventually(lambda: not doors._lookups)
+    await eventually(lambda: not probe._lookups)
