@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.broker.tracing_setup import attributes, undelivered
+from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
 from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
@@ -70,7 +70,7 @@ class Watching:
         from sharebroker_server.telemetry.otlp import MetricsExport  # brings OpenTelemetry in
 
         who = attributes(settings.roles, address)
-        export = MetricsExport(self.metrics, self._exposition, settings.telemetry, who, undelivered)
+        export = MetricsExport(self.metrics, self._exposition, settings.telemetry, who, log_export_failure)
         export.start()
         stack.push_async_callback(export.stop)
 

@@ -25,7 +25,7 @@ TIMEOUT: Final = 1.0
 
 
 @asynccontextmanager
-async def one_shot(target: Target) -> AsyncIterator[Redis]:
+async def one_shot(target: Target) -> AsyncIterator[Any]:
     """Opens a client that ends after `TIMEOUT` seconds.
 
     Raises RedisRefused for an error response, RedisUnavailable for any other failure of the client,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from redis.connection import parse_url
@@ -20,6 +20,8 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUrlInvalid,
 )
 from sharebroker_server.redis_link.topology.host_names import is_resolvable
+
+_parse_url: Final[Callable[[str], Mapping[str, Any]]] = parse_url
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -47,7 +49,7 @@ class Target:
                 "begin with redis://, rediss://, redis+sentinel:// or unix://"
             )
         try:
-            options = parse_url(url)
+            options = _parse_url(url)
             path = urlsplit(url).path.strip("/")
         except ValueError as error:
             raise RedisUrlInvalid(

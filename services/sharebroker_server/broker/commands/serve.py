@@ -26,7 +26,7 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.broker.tracing_setup import tell_unknown
+from sharebroker_server.broker.tracing_setup import log_unknown_variables
 from sharebroker_server.gateway.kafka.dispatch.features import parse_features
 
 _EXAMPLES = (
@@ -156,7 +156,7 @@ def serve(
             tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
             config=config,
         )
-        tell_unknown(settings.telemetry)
+        log_unknown_variables()
         if print_config:
             typer.echo(describe(settings))
             return
