@@ -7,10 +7,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from sharebroker_server.share_calls.values import AckBatch
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
@@ -72,7 +70,7 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
 def _write(encode: bool) -> Callable[[], None]:
     """Writes that alternately leave a gap and close it, as acknowledgements out of order do."""
     machine, codec = ShareCoordinatorMachine(Rules()), ShareRecordCodec()
-    key = ShareKey("group", "A" * 22, 0)
+    key = SharePartitionKey("group", "A" * 22, 0)
     position = 0
 
     def commit(records: tuple[ShareRecord, ...]) -> None:

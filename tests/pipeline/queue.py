@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sharebroker.aio.admin import Admin
-from sharebroker.consumer.config import TopicPartition
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1.share_pb2 import ShareRecord
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_server.flights.core.flight import Answer, Flight, judge
 from sharebroker_server.flights.fleet import Job
 from sharebroker_server.flights.publish import Publisher

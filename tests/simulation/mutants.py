@@ -13,22 +13,21 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from sharebroker_protocol import clock
+from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import CatalogFollower
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.group_coordinator.service import lag
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.share_calls.values import AckBatch
 from sharebroker_server.share_coordinator.core import checks, machine, recording
-from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
 from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_partition_leader.config import share_partition_settings
 from sharebroker_server.share_partition_leader.core import acknowledge, locks, partition
 from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
-from sharebroker_server.share_partition_leader.core.states import Event, RecordState
+from sharebroker_server.share_partition_leader.core.states import Event
 from sharebroker_server.share_partition_leader.core.values import (
     LoadedState,
     LostLock,
@@ -126,7 +125,7 @@ def never_asked_again(command: Initialize, state: ShareState) -> bool:
 def forgetful_checkpoint(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    return [batch for batch in added if batch.first_offset >= start_offset]
+    return [batch for batch in added if batch.first >= start_offset]
 
 
 def no_expiry(self: LeaseHolder) -> None:
@@ -173,7 +172,7 @@ def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
 def side_by_side(
     runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int
 ) -> list[StateBatch]:
-    return [batch for batch in (*runs, *added) if batch.first_offset >= start_offset]
+    return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
 def every_other_number(state: ShareState, rules: recording.Rules) -> int:

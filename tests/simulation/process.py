@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.context import Foundation
 from sharebroker_server.broker.settings import ServeSettings
@@ -22,7 +23,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes, ShareKey, StateChange
+from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.server import Service
@@ -129,7 +130,7 @@ class WatchedPersister(DefaultPersister):
             if not isinstance(outcome, KafkaError):
                 self._history.write_ended(number)
 
-    async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
+    async def _write(self, key: SharePartitionKey, change: StateWrite, peer: Peer[Any]) -> None:
         number = self._history.write_began(key, change)
         await super()._write(key, change, peer)
         self._history.write_ended(number)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sharebroker.aio.admin import Admin
-from sharebroker.consumer.config import TopicPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_server.flights.core.ledger import Place
 from sharebroker_server.flights.core.verdict import PartitionState, finished_places
 

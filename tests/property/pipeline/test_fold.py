@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing, fold
 from sharebroker_server.pipeline.core.verification import check
-from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
 from sharebroker_server.share_coordinator.core.state import ShareState
@@ -29,9 +28,7 @@ def said(value: int) -> int | None:
 
 
 def runs(batches: tuple[StateBatch, ...] | list[StateBatch]) -> tuple[Run, ...]:
-    return tuple(
-        Run(b.first_offset, b.last_offset, Standing(b.delivery_count, b.delivery_state)) for b in batches
-    )
+    return tuple(Run(b.first, b.last, Standing(b.delivery_count, b.state)) for b in batches)
 
 
 def entry(position: int, record: ShareRecord) -> Entry:
@@ -60,7 +57,7 @@ def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
     return shard
 
 
-def entries(shard: Shard, key: ShareKey) -> list[Entry]:
+def entries(shard: Shard, key: SharePartitionKey) -> list[Entry]:
     log = [entry(position, record) for position, record in shard.log if record.key == key]
     state = shard.state(key)
     return log if state is None else [*log, answer(state)]

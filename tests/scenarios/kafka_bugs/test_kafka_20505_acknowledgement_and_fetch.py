@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from sharebroker.admin_model import GroupListing
 from sharebroker.blocking.admin import Admin
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_server.pipeline.command import _working_on
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
@@ -14,7 +13,7 @@ from sharebroker_server.share_coordinator.core.state import ShareState
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 OTHER_TOPIC = "EBAPDg0MCwoJCAcGBQQDAg"
-KEY = ShareKey("G1", TOPIC, 0)
+KEY = SharePartitionKey("G1", TOPIC, 0)
 NOW = 1_000_000.0
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
@@ -65,7 +64,7 @@ class Shard:
         before = self.machine.trim_before()
         self.log = [(position, record) for position, record in self.log if position >= before]
 
-    def state(self, key: ShareKey = KEY) -> ShareState | None:
+    def state(self, key: SharePartitionKey = KEY) -> ShareState | None:
         """The live value of a key."""
         reply = self.machine.decide(Inspect(key), self.now).reply
         assert isinstance(reply, Inspection)
@@ -80,7 +79,7 @@ class Shard:
         return Shard(self.rules, self.log, self.end)
 
 
-def same(left: Shard, right: Shard, keys: Iterable[ShareKey]) -> bool:
+def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
     """Whether two shards hold the same state and have the same things to do."""
     far = 1e12
     return (
@@ -98,7 +97,7 @@ def batch(first: int, last: int, state: int = ACKNOWLEDGED, count: int = 1) -> S
 def write(
     *batches: StateBatch,
     start: int = -1,
-    key: ShareKey = KEY,
+    key: SharePartitionKey = KEY,
     state_epoch: int = 1,
     leader_epoch: int = 1,
     count: int = -1,

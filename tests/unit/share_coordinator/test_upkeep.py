@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import Delete, DeleteTopic, Initialize
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import RECORDS_A_DEADLINE
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import (
@@ -18,7 +18,7 @@ from sharebroker_server.share_coordinator.core.records import (
 from tests.unit.share_coordinator.harness import KEY, NOW, TOPIC, Shard, batch, same, write
 
 NOW_MS = int(NOW * 1000)
-KEYS = [ShareKey("g", TOPIC, n) for n in range(4)]
+KEYS = [SharePartitionKey("g", TOPIC, n) for n in range(4)]
 
 
 def delta(epoch: int, index: int = 0, first: int = 5) -> ShareDelta:
@@ -60,7 +60,7 @@ def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
 ) -> None:
     shard = Shard(log=enumerate(records, 1))
     state = shard.state()
-    assert (None if state is None else [run.first_offset for run in state.runs]) == firsts
+    assert (None if state is None else [run.first for run in state.runs]) == firsts
 
 
 def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
@@ -116,7 +116,7 @@ def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
 
 def test_one_deadline_makes_a_bounded_number_of_records() -> None:
     shard = Shard()
-    keys = [ShareKey("g", TOPIC, n) for n in range(2 * RECORDS_A_DEADLINE + 5)]
+    keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * RECORDS_A_DEADLINE + 5)]
     for key in keys:
         shard.run(Initialize(key, 1, 0))
     assert len(shard.machine.on_deadline(NOW + 400)) == RECORDS_A_DEADLINE

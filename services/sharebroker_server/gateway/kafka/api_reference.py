@@ -1,4 +1,4 @@
-"""Generates the table of served Kafka APIs: `python -m sharebroker_server.gateway.kafka.api_reference`."""
+"""Renews the API table of docs/kafka-compatibility.md: `python -m services.gateway.kafka.readme`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from sharebroker_server.gateway.kafka.dispatch.api_table import served
 from sharebroker_server.gateway.kafka.dispatch.call import Api
 from sharebroker_server.kafka_wire.schema import api_schema
 
-README: Final = Path(__file__).parents[4] / "README.md"
+DOCUMENT: Final = Path(__file__).parents[4] / "docs" / "kafka-compatibility.md"
 _TABLE: Final = re.compile(r"(?<=<!-- what is served -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def with_table(text: str) -> str:
-    """The README with the table of now."""
+    """Returns the document with the table of the APIs that are served."""
     rows = [_row(key, one) for key, one in sorted(served().items())]
     table = "\n".join(["| Key | API | Versions | |", "|---|---|---|---|", *rows])
     return _TABLE.sub(lambda _: f"{table}\n", text)
@@ -31,4 +31,4 @@ def _row(key: int, one: Api) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text()))
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read, Write
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
@@ -86,23 +85,23 @@ def _invalid(field: str, description: str) -> KafkaError:
     )
 
 
-def _not_initialized(operation: str, key: ShareKey) -> KafkaError:
+def _not_initialized(operation: str, key: SharePartitionKey) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_REQUEST,
         f"{operation} operation on uninitialized share partition not allowed.",
-        metadata={"key": key.text},
+        metadata={"key": str(key)},
     )
 
 
-def _fenced_leader(key: ShareKey, stored: int, given: int) -> KafkaError:
+def _fenced_leader(key: SharePartitionKey, stored: int, given: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_LEADER_EPOCH,
-        metadata={"key": key.text, "stored_leader_epoch": str(stored), "leader_epoch": str(given)},
+        metadata={"key": str(key), "stored_leader_epoch": str(stored), "leader_epoch": str(given)},
     )
 
 
-def _fenced_state(key: ShareKey, stored: int, given: int) -> KafkaError:
+def _fenced_state(key: SharePartitionKey, stored: int, given: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_STATE_EPOCH,
-        metadata={"key": key.text, "stored_state_epoch": str(stored), "state_epoch": str(given)},
+        metadata={"key": str(key), "stored_state_epoch": str(stored), "state_epoch": str(given)},
     )

@@ -9,16 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
-
-class StateBatch(NamedTuple):
-    """A run of offsets, both ends inclusive, in one state (0 available, 2 acknowledged, 4 archived)."""
-
-    first_offset: int
-    last_offset: int
-    delivery_state: int
-    delivery_count: int
+from sharebroker_protocol.model import StateBatch
 
 
 def combine(runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:

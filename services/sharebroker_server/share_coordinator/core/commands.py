@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 
@@ -18,7 +17,7 @@ class Initialize(NamedTuple):
     What is older than `since_epoch` was deleted, and a late request brought it back: it never stays.
     """
 
-    key: ShareKey
+    key: SharePartitionKey
     state_epoch: int
     start_offset: int
     keep_existing: bool = False
@@ -33,14 +32,14 @@ class Initialize(NamedTuple):
 class Read(NamedTuple):
     """Read the state and fence leaders of earlier epochs."""
 
-    key: ShareKey
+    key: SharePartitionKey
     leader_epoch: int
 
 
 class Write(NamedTuple):
-    """Combine batches with the state; start offset -1: not changed, delivery complete count -1: not known."""
+    """Combine the batches of a state write with the stored state; the fields of StateWrite follow the key."""
 
-    key: ShareKey
+    key: SharePartitionKey
     state_epoch: int
     leader_epoch: int
     start_offset: int
@@ -51,7 +50,7 @@ class Write(NamedTuple):
 class Delete(NamedTuple):
     """Remove the state, unless it is of a higher epoch (None: of any); success also where there is none."""
 
-    key: ShareKey
+    key: SharePartitionKey
     state_epoch: int | None = None
 
 
@@ -68,13 +67,13 @@ class ListTopics(NamedTuple):
 class Summarize(NamedTuple):
     """Read start offset, epochs and count without raising an epoch."""
 
-    key: ShareKey
+    key: SharePartitionKey
 
 
 class Inspect(NamedTuple):
     """Read the value as it is in memory, with the positions needed to find its records in the log."""
 
-    key: ShareKey
+    key: SharePartitionKey
 
 
 Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summarize | Inspect

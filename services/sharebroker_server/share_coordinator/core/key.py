@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
 
 INT32_MAX: Final = 2**31 - 1
 LONGEST_STRING: Final = 2**15 - 1
@@ -15,20 +16,7 @@ _TOPIC_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 _ZERO_TOPIC_ID: Final = "A" * 22
 
 
-class ShareKey(NamedTuple):
-    """Names one share-partition; `topic_id` is a UUID in base64url without padding (22 characters)."""
-
-    group_id: str
-    topic_id: str
-    partition: int
-
-    @property
-    def text(self) -> str:
-        """`group:topicId:partition`, the text that is hashed to find the shard."""
-        return f"{self.group_id}:{self.topic_id}:{self.partition}"
-
-
-def make_key(group_id: str, topic_id: str, partition: int) -> ShareKey:
+def make_key(group_id: str, topic_id: str, partition: int) -> SharePartitionKey:
     """A checked key; raises INVALID_REQUEST with the field that is wrong."""
     if not 0 < len(group_id.encode()) <= LONGEST_STRING:
         raise _refusal("group_id", f"must have 1 to {LONGEST_STRING} bytes")
@@ -36,7 +24,7 @@ def make_key(group_id: str, topic_id: str, partition: int) -> ShareKey:
         raise _refusal("topic_id", "must be a UUID in base64url, 22 characters, not zero")
     if not 0 <= partition <= INT32_MAX:
         raise _refusal("partition", "must not be negative")
-    return ShareKey(group_id, topic_id, partition)
+    return SharePartitionKey(group_id, topic_id, partition)
 
 
 def _refusal(field: str, description: str) -> KafkaError:

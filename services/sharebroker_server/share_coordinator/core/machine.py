@@ -11,6 +11,7 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.share_coordinator.core.checks import (
     check_delete,
@@ -33,7 +34,6 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summary,
     Write,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.recording import (
     Rules,
     change,
@@ -61,7 +61,7 @@ class ShareCoordinatorMachine:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._states: States = States()
-        self._deletions: dict[ShareKey, Deletion] = {}
+        self._deletions: dict[SharePartitionKey, Deletion] = {}
         self._warm = 0  # keys whose latest checkpoint is not a cold one
         self._last_position = 0
         self._deciders: dict[type, Callable[[Any, float], _Decision]] = {
@@ -158,14 +158,14 @@ class ShareCoordinatorMachine:
     def _inspect(self, command: Inspect, _: float) -> _Decision:
         return Decision((), Inspection(deepcopy(self._states.get(command.key)), self._last_position))
 
-    def _tombstones(self, key: ShareKey, now: float) -> tuple[ShareRecord, ...]:
+    def _tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         state = self._states.get(key)
         if state is None:
             return self._rest_of_delete(key, now)
         # the checkpoint's first: it alone says that the delete has begun
         return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, state.delta_indices, now))
 
-    def _rest_of_delete(self, key: ShareKey, now: float) -> tuple[ShareRecord, ...]:
+    def _rest_of_delete(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         deletion = self._deletions.get(key)
         return () if deletion is None else tuple(_tombstones(key, deletion.delta_indices, now))
 
@@ -214,7 +214,7 @@ class ShareCoordinatorMachine:
             del self._deletions[record.key]
 
 
-def _tombstones(key: ShareKey, delta_indices: Iterable[int], now: float) -> Iterator[DeltaTombstone]:
+def _tombstones(key: SharePartitionKey, delta_indices: Iterable[int], now: float) -> Iterator[DeltaTombstone]:
     return (DeltaTombstone(key, index, int(now * 1000)) for index in delta_indices)
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, count_below
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.combine import combine, count_below
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
-from sharebroker_server.share_coordinator.core.key import INT32_MAX, ShareKey
+from sharebroker_server.share_coordinator.core.key import INT32_MAX
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.core.state import ShareState
 
@@ -57,7 +58,7 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
     )
 
 
-def cold_checkpoint(key: ShareKey, state: ShareState, now: float) -> ShareCheckpoint:
+def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
     """The same state again, nearer to the end of the log; it keeps the time it was created."""
     return ShareCheckpoint(
         key,

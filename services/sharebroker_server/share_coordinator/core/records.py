@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 
 
 class ShareCheckpoint(NamedTuple):
     """The whole state; its two times differ after a cold checkpoint."""
 
-    key: ShareKey
+    key: SharePartitionKey
     checkpoint_epoch: int
     state_epoch: int
     leader_epoch: int
@@ -32,7 +31,7 @@ class ShareDelta(NamedTuple):
     complete count always replaces the one before.
     """
 
-    key: ShareKey
+    key: SharePartitionKey
     delta_index: int
     checkpoint_epoch: int
     leader_epoch: int
@@ -45,14 +44,14 @@ class ShareDelta(NamedTuple):
 class CheckpointTombstone(NamedTuple):
     """The share-partition is being deleted; its deltas count no more, their tombstones follow."""
 
-    key: ShareKey
+    key: SharePartitionKey
     write_timestamp_ms: int = 0
 
 
 class DeltaTombstone(NamedTuple):
     """A delta's key holds nothing from here on."""
 
-    key: ShareKey
+    key: SharePartitionKey
     delta_index: int
     write_timestamp_ms: int = 0
 

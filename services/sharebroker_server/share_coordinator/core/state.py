@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, fold
-from sharebroker_server.share_coordinator.core.key import ShareKey
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
+from sharebroker_server.share_coordinator.core.combine import fold
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 
 
@@ -72,5 +72,5 @@ class Deletion:
     delta_indices: list[int]
 
 
-States = OrderedDict[ShareKey, ShareState]
+States = OrderedDict[SharePartitionKey, ShareState]
 """All keys of a shard, ordered by the position of their latest checkpoint (oldest first)."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, cast
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.coordinator_runtime.load_failures import MEND
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import (
@@ -28,7 +28,7 @@ _LOOKS: Final = 3
 """Between the look at memory and the look at the log, a checkpoint may be written, the last trimmed."""
 
 
-async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShareGroupStateResponse:
+async def inspect(shard: Shard, key: SharePartitionKey, timeout: float) -> pb.InspectShareGroupStateResponse:
     """Raises NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, CORRUPT_MESSAGE."""
     for _ in range(_LOOKS):
         live = cast("Inspection", await shard.write(Inspect(key), timeout=timeout))
@@ -44,7 +44,7 @@ async def inspect(shard: Shard, key: ShareKey, timeout: float) -> pb.InspectShar
     )
 
 
-async def _entries(shard: Shard, key: ShareKey, live: Inspection) -> Entries:
+async def _entries(shard: Shard, key: SharePartitionKey, live: Inspection) -> Entries:
     """The latest checkpoint or its tombstone, and what follows of the same key, up to the live position."""
     entries: Entries = []
     after = live.state.checkpoint_position - 1 if live.state else 0
@@ -68,7 +68,7 @@ async def _page(shard: Shard, after: int) -> Entries:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{MEND}") from error
 
 
-def _fold(key: ShareKey, entries: Entries) -> ShareState | None:
+def _fold(key: SharePartitionKey, entries: Entries) -> ShareState | None:
     machine = ShareCoordinatorMachine(Rules())
     for position, record in entries:
         machine.apply(record, position)

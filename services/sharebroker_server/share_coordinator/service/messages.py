@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from sharebroker_protocol.model import StateBatch
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import ReadReply, Summary
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,

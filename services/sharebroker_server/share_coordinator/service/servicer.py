@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import (
     ShareCoordinatorServiceServicer,
@@ -15,12 +16,10 @@ from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import
 from sharebroker_protocol.tracing import enabled
 from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.coordinator_runtime.host import ShardHost
-from sharebroker_server.persister.port import Begun, Changes, StateChange
-from sharebroker_server.persister.port import ShareKey as PersisterKey
+from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.rpc.partition_errors import refusal
 from sharebroker_server.shard_topic.reading import fetch, find_offset
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -31,7 +30,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey, make_key
+from sharebroker_server.share_coordinator.core.key import make_key
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
@@ -77,19 +76,19 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self._stream_of = stream_of
 
         @lru_cache(_KEYS_REMEMBERED)
-        def route(group_id: str, topic_id: str, partition: int) -> tuple[ShareKey, int]:
+        def route(group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
             key = make_key(group_id, topic_id, partition)
-            return key, shard_of(key.text, config.shards)
+            return key, shard_of(str(key), config.shards)
 
         self._route = route
 
-    def write(self, key: PersisterKey, change: StateChange) -> asyncio.Future[Reply]:
+    def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Reply]:
         """A leader's write from this very process (sharebroker_server.persister.port.LocalStates)."""
-        return self._submit(*key, lambda own: _command(own, change))
+        return self._submit(*key, lambda own: Write(own, *change))
 
     def write_all(self, shard: int, changes: Changes) -> Begun:
         """Leaders' writes to a shard, as above; one that cannot be asked for refuses all."""
-        commands = [_command(self._existing(*key)[0], change) for key, change in changes]
+        commands = [Write(self._existing(*key)[0], *change) for key, change in changes]
         return self._host.shard(shard).submit_all(commands, timeout=self._timeout)
 
     async def InitializeShareGroupState(
@@ -173,7 +172,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         return await find_offset(self._host, kafka_record, request)
 
     async def _each(
-        self, request: Any, command: Callable[[ShareKey, Any], Command], shape: Any, fields: Fields
+        self, request: Any, command: Callable[[SharePartitionKey, Any], Command], shape: Any, fields: Fields
     ) -> Iterable[Any]:
         """One result a partition, in the order asked; all are under way before the first is waited for."""
         if not request.group_id:
@@ -191,7 +190,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         ]
 
     def _ask(
-        self, group_id: str, topic_id: str, asked: Any, command: Callable[[ShareKey, Any], Command]
+        self, group_id: str, topic_id: str, asked: Any, command: Callable[[SharePartitionKey, Any], Command]
     ) -> tuple[int, asyncio.Future[Reply] | KafkaError]:
         partition: int = asked if isinstance(asked, int) else asked.partition
         try:
@@ -201,7 +200,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         return partition, made
 
     def _submit(
-        self, group_id: str, topic_id: str, partition: int, command: Callable[[ShareKey], Command]
+        self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], Command]
     ) -> asyncio.Future[Reply]:
         key, index = self._existing(group_id, topic_id, partition)
         asked = command(key)
@@ -210,11 +209,11 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
             tell_of_write(enabled.on, made, asked)
         return made
 
-    def _existing(self, group_id: str, topic_id: str, partition: int) -> tuple[ShareKey, int]:
+    def _existing(self, group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
         """The key of a partition that there is, and its shard."""
         key, index = self._route(group_id, topic_id, partition)
         if not self._partition_exists(topic_id, partition):
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": key.text})
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": str(key)})
         return key, index
 
 
@@ -229,7 +228,7 @@ async def _result(
         return {"partition": partition, **refusal(error)}
 
 
-def _write(key: ShareKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -> Write:
+def _write(key: SharePartitionKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -> Write:
     return Write(
         key,
         asked.state_epoch,
@@ -237,17 +236,6 @@ def _write(key: ShareKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -
         asked.start_offset,
         asked.delivery_complete_count,
         batches_in(asked.state_batches),
-    )
-
-
-def _command(key: ShareKey, change: StateChange) -> Write:
-    return Write(
-        key,
-        change.state_epoch,
-        change.leader_epoch,
-        change.start_offset,
-        change.delivery_complete_count,
-        tuple(StateBatch(first, last, int(state), count) for first, last, state, count in change.batches),
     )
 
 

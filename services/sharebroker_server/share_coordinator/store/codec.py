@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -44,12 +43,12 @@ class ShareRecordCodec:
         kind = message.WhichOneof("value")
         if kind is None:
             raise ValueError("a share state record without a value that this version knows")
-        key = ShareKey(message.key.group_id, message.key.topic_id, message.key.partition)
+        key = SharePartitionKey(message.key.group_id, message.key.topic_id, message.key.partition)
         return _READERS[kind](key, getattr(message, kind))
 
 
 @lru_cache(_KEYS_REMEMBERED)
-def _key(key: ShareKey) -> bytes:
+def _key(key: SharePartitionKey) -> bytes:
     """A record's first field: the bytes of fields one after the other are those of a message of them all."""
     group_id, topic_id, partition = key
     return pb.ShareStateRecord(
@@ -93,7 +92,7 @@ def _write_delta_tombstone(message: pb.ShareStateRecord, record: DeltaTombstone)
     message.delta_tombstone.write_timestamp_ms = record.write_timestamp_ms
 
 
-def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
+def _read_checkpoint(key: SharePartitionKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
     return ShareCheckpoint(
         key,
         value.checkpoint_epoch,
@@ -107,7 +106,7 @@ def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoin
     )
 
 
-def _read_delta(key: ShareKey, value: pb.ShareDelta) -> ShareDelta:
+def _read_delta(key: SharePartitionKey, value: pb.ShareDelta) -> ShareDelta:
     return ShareDelta(
         key,
         value.delta_index,
@@ -141,7 +140,7 @@ _WRITERS: Final[Mapping[type, Callable[[pb.ShareStateRecord, Any], None]]] = {
     DeltaTombstone: _write_delta_tombstone,
 }
 
-_READERS: Final[Mapping[str, Callable[[ShareKey, Any], ShareRecord]]] = {
+_READERS: Final[Mapping[str, Callable[[SharePartitionKey, Any], ShareRecord]]] = {
     "checkpoint": _read_checkpoint,
     "delta": _read_delta,
     "checkpoint_tombstone": lambda key, value: CheckpointTombstone(key, value.write_timestamp_ms),

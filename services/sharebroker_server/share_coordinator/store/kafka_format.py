@@ -12,11 +12,10 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.kafka_wire.encoder import put_uvarint
 from sharebroker_server.kafka_wire.topic_ids import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -46,7 +45,7 @@ def kafka_record(record: ShareRecord) -> KafkaRecord:
     return KafkaRecord(record.write_timestamp_ms, _key(record_type, record.key), value(record))
 
 
-def _key(record_type: int, key: ShareKey) -> bytes:
+def _key(record_type: int, key: SharePartitionKey) -> bytes:
     group_id = key.group_id.encode()
     return b"".join(
         (

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch, AckType, RecordState
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
@@ -26,9 +26,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
 from sharebroker_server.share_partition_leader.core.states import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    AckType,
     Event,
-    RecordState,
     after_failed_delivery,
 )
 from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings

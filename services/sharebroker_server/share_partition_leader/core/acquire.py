@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
 
-from sharebroker_server.share_calls.values import Acquired, AcquireMode
+from sharebroker_protocol.model import AcquiredRange, AcquireMode
 from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED, AVAILABLE, Batch, InFlight, Run
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
@@ -61,7 +61,7 @@ class Acquisition:
         self._settings = settings
         self._request = request
         self._log = log_batches
-        self._taken: list[Acquired] = []
+        self._taken: list[AcquiredRange] = []
         self.count = 0
         # What the log skipped between the asked offset and the first batch is gone from it.
         if log_batches[0][0] > fetch_offset:
@@ -71,7 +71,7 @@ class Acquisition:
             in_flight, request, settings.max_record_locks, fetch_offset, log_batches[-1][1]
         )
 
-    def run(self, locks: Locks, now: float) -> list[Acquired]:
+    def run(self, locks: Locks, now: float) -> list[AcquiredRange]:
         """Acquire; [] when there is nothing to be had. Ranges ascend, each within one batch."""
         if self._room <= 0 or self._last < self._base:
             return []
@@ -190,7 +190,7 @@ class Acquisition:
             self._taken.pop()
             first = previous.first
         self._taken.append(
-            Acquired(first, run.last, run.delivery_count, self._lock.token, self._lock.deadline)
+            AcquiredRange(first, run.last, run.delivery_count, self._lock.token, self._lock.deadline)
         )
         self.count += run.size
 
@@ -253,7 +253,7 @@ class Acquisition:
         return [taken, Run(cut + 1, batch.last, AVAILABLE, 0, batch)]
 
 
-def exclude(acquired: Sequence[Acquired], ranges: Sequence[LogBatch]) -> list[Acquired]:
+def exclude(acquired: Sequence[AcquiredRange], ranges: Sequence[LogBatch]) -> list[AcquiredRange]:
     """Cut ascending ranges of offsets (records of aborted transactions) out of what was acquired."""
     kept = []
     for piece in acquired:

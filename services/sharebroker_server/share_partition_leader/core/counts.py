@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from sharebroker_server.share_calls.values import AckBatch, Acquired
+from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.states import AckType, RecordState
 from sharebroker_server.share_partition_leader.core.values import Freed, LostLock
 
 SAID: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
@@ -48,7 +47,7 @@ class Counts:
         self.gaps = 0
         self.aborted = 0
 
-    def acquire(self, acquired: Sequence[Acquired]) -> None:
+    def acquire(self, acquired: Sequence[AcquiredRange]) -> None:
         """Records were handed out."""
         for piece in acquired:
             size = piece.last - piece.first + 1

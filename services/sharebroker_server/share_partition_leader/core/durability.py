@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from sharebroker_protocol.model import StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -18,13 +19,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.values import (
-    Freed,
-    LoadedState,
-    LostLock,
-    StateBatch,
-    StateWrite,
-)
+from sharebroker_server.share_partition_leader.core.values import Freed, LoadedState, LostLock
 
 
 def batches_of(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
@@ -42,7 +37,7 @@ def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
         previous = batches[-1]
         if (
             previous.last + 1 == first
-            and previous.state is state
+            and previous.state == state
             and previous.delivery_count == delivery_count
         ):
             batches[-1] = StateBatch(previous.first, last, state, delivery_count)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final, NamedTuple
 
-from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event, RecordState
-from sharebroker_server.share_partition_leader.core.values import StateBatch
+from sharebroker_protocol.model import RecordState, StateBatch
+from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
 
 AVAILABLE = RecordState.AVAILABLE
 ACQUIRED = RecordState.ACQUIRED

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
+from sharebroker_protocol.model import RecordState
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight, Lock, Run
-from sharebroker_server.share_partition_leader.core.states import Event, RecordState, after_failed_delivery
+from sharebroker_server.share_partition_leader.core.states import Event, after_failed_delivery
 from sharebroker_server.share_partition_leader.core.values import LostLock
 
 

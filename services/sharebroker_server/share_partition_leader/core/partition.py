@@ -15,7 +15,7 @@ from itertools import islice, takewhile
 from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch, Acquired
+from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
 from sharebroker_server.share_partition_leader.core.acknowledge import (
     Acknowledgement,
     validate_batches,
@@ -46,7 +46,6 @@ from sharebroker_server.share_partition_leader.core.values import (
     LoadedState,
     LostLock,
     SharePartitionSettings,
-    StateWrite,
 )
 
 
@@ -128,7 +127,7 @@ class SharePartition:
 
     def acquire(
         self, request: AcquireRequest, fetch_offset: int, log_batches: Sequence[LogBatch], now: float
-    ) -> list[Acquired]:
+    ) -> list[AcquiredRange]:
         """Hand records to a member under a lock of `settings.lock_duration`.
 
         `log_batches` is what the log gave for `fetch_offset`: (base, last) of record batches, ascending.
@@ -141,7 +140,9 @@ class SharePartition:
         self.counts.acquire(acquired)
         return acquired
 
-    def archive_aborted(self, acquired: Sequence[Acquired], aborted: Sequence[LogBatch]) -> list[Acquired]:
+    def archive_aborted(
+        self, acquired: Sequence[AcquiredRange], aborted: Sequence[LogBatch]
+    ) -> list[AcquiredRange]:
         """Take markers, and records of aborted transactions (read_committed), out of what was just acquired.
 
         `aborted` holds (first, last) of their batches, ascending. What remains is returned. In memory until a
@@ -226,7 +227,7 @@ class SharePartition:
         if held and self.settings.renew_enabled:
             self._renew(held, now + self.settings.lock_duration)
 
-    def held_by(self, member: str) -> list[Acquired]:
+    def held_by(self, member: str) -> list[AcquiredRange]:
         """What a member holds and has not answered for, in order."""
         return held_by(self._in_flight, member)
 
@@ -384,5 +385,5 @@ class SharePartition:
         self._in_flight.rejoin([run for run, _ in renewed])
 
 
-def _offsets(acquired: Sequence[Acquired]) -> int:
+def _offsets(acquired: Sequence[AcquiredRange]) -> int:
     return sum(piece.last - piece.first + 1 for piece in acquired)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.share_calls.values import AckBatch, Acquired, Left, LeftReason
+from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState, StateBatch
+from sharebroker_server.share_calls.values import Left, LeftReason
 from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -26,12 +27,9 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
 from sharebroker_server.share_partition_leader.core.states import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    AckType,
     Event,
-    RecordState,
     after_failed_delivery,
 )
-from sharebroker_server.share_partition_leader.core.values import StateBatch
 
 _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)
@@ -154,13 +152,13 @@ class Settlement:
         self.left.append(Left(first, last, reason))
 
 
-def held_by(in_flight: InFlight, member: str) -> list[Acquired]:
+def held_by(in_flight: InFlight, member: str) -> list[AcquiredRange]:
     """What a member holds and has not answered for, neighbours of one acquisition as one run."""
-    held: list[Acquired] = []
+    held: list[AcquiredRange] = []
     for run in in_flight.runs:
         if run.lock is None or run.pending is not None or run.lock.member != member:
             continue
-        one = Acquired(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
+        one = AcquiredRange(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
         if held and held[-1].last + 1 == one.first and held[-1][2:] == one[2:]:
             one = one._replace(first=held.pop().first)
         held.append(one)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from sharebroker_protocol.model import AckType
 from sharebroker_server.share_partition_leader.core.counts import Counts
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.states import AckType
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.telemetry.metrics import OTHER, TURN, Family, Kind, Sample, counter, gauge, seconds_of
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
+from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.share_calls.values import Acquired
 
 
 class Taken(NamedTuple):
     """Runs acquired for a member, and the record batches that hold them."""
 
-    acquired: Sequence[Acquired]
+    acquired: Sequence[AcquiredRange]
     records: bytes
 
     @property
@@ -31,13 +31,13 @@ class Nothing(Enum):
     """The records are no longer in memory; `acquire_cold` reads them."""
 
 
-def bytes_of(batches: Sequence[StoredBatch], acquired: Sequence[Acquired]) -> bytes:
+def bytes_of(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
     """The batches that have a record among what was acquired; both ascend."""
     needed = list(_holding(batches, acquired))
     return needed[0] if len(needed) == 1 else b"".join(needed)
 
 
-def _holding(batches: Sequence[StoredBatch], acquired: Sequence[Acquired]) -> Iterator[bytes]:
+def _holding(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> Iterator[bytes]:
     runs = iter(acquired)
     run = next(runs)
     for batch in batches:

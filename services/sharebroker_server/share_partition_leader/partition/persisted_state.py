@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.leases import names
-from sharebroker_server.persister.port import Persister, ShareKey
+from sharebroker_server.persister.port import Persister
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.states import RecordState
-from sharebroker_server.share_partition_leader.core.values import LoadedState, StateBatch, StateWrite
+from sharebroker_server.share_partition_leader.core.values import LoadedState
 from sharebroker_server.share_partition_leader.partition.state_writes import Turns, Writes
 
 _SEEN_BY_CONSUMERS = {
@@ -41,13 +41,10 @@ async def load_state(
     except KafkaError as error:
         raise _translated(error, uninitialised=ErrorCode.LEADER_NOT_AVAILABLE) from error
     start = state.start_offset if state.start_offset >= 0 else await _reset(log, config)
-    batches = tuple(
-        StateBatch(b.first, b.last, RecordState(b.state), b.delivery_count) for b in state.batches
-    )
-    return LoadedState(state.state_epoch, log.epoch, start, batches)
+    return LoadedState(state.state_epoch, log.epoch, start, state.batches)
 
 
-async def is_changed(persister: Persister, key: ShareKey, loaded_under: tuple[int, int]) -> bool:
+async def is_changed(persister: Persister, key: SharePartitionKey, loaded_under: tuple[int, int]) -> bool:
     """Whether the stored state is another than was loaded under this state epoch and leader epoch.
 
     A state that was made anew has been loaded by no leader. False where nobody can tell: what is written on
@@ -84,9 +81,9 @@ class PersistedState:
             raise _translated(error, uninitialised=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) from error
 
 
-def share_key(group_id: str, log: PartitionLog) -> ShareKey:
+def share_key(group_id: str, log: PartitionLog) -> SharePartitionKey:
     """The key of a group's state of a log's partition."""
-    return ShareKey(group_id, *names.topic_partition(log.partition))
+    return SharePartitionKey(group_id, *names.topic_partition(log.partition))
 
 
 async def _reset(log: PartitionLog, config: GroupConfig) -> int:

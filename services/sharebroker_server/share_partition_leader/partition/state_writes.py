@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.persister.port import Begun, Changes, Persister, ShareKey
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
+from sharebroker_server.persister.port import Begun, Changes, Persister
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.values import StateWrite
 
 _log = structlog.get_logger()
 
@@ -154,9 +154,9 @@ class Turns:
 
     def __init__(self, persister: Persister) -> None:
         self._persister = persister
-        self._due: dict[int, list[tuple[ShareKey, Writes]]] = {}
+        self._due: dict[int, list[tuple[SharePartitionKey, Writes]]] = {}
 
-    def add(self, shard: int, key: ShareKey, writes: Writes) -> None:
+    def add(self, shard: int, key: SharePartitionKey, writes: Writes) -> None:
         """The state of a share-partition, which this shard keeps, is to be written."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._go)

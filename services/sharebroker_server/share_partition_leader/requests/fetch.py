@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.share_calls.values import AcquireCall, Acquisition, TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.share_calls.values import AcquireCall, Acquisition
 from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition import lock_holders
@@ -53,9 +54,9 @@ class Fetch:
         self._partitions = partitions
         self._bytes = 0
         self._cold = False
-        self._answers: dict[TopicPartition, list[Taken]] = {}
-        self._failed: dict[TopicPartition, KafkaError] = {}
-        self._found: dict[TopicPartition, ShareGroupPartition] = {}
+        self._answers: dict[TopicIdPartition, list[Taken]] = {}
+        self._failed: dict[TopicIdPartition, KafkaError] = {}
+        self._found: dict[TopicIdPartition, ShareGroupPartition] = {}
         self._waits: dict[ShareGroupPartition, None] = {}
         self._again = asyncio.Event()
 
@@ -126,7 +127,7 @@ class Fetch:
         """Bytes that may still come; 0 without a limit."""
         return self._asked.max_bytes and self._asked.max_bytes - self._bytes
 
-    async def _ask(self, part: TopicPartition) -> None:
+    async def _ask(self, part: TopicIdPartition) -> None:
         group_id = self._asked.group_id
         try:
             share_partition = self._found.pop(part, None) or self._partitions.loaded(group_id, *part)
@@ -148,7 +149,7 @@ class Fetch:
             self._waits[share_partition] = None
             share_partition.wait(self)
 
-    def _take(self, part: TopicPartition, taken: Taken) -> None:
+    def _take(self, part: TopicIdPartition, taken: Taken) -> None:
         kept = Taken(taken.acquired, b"") if self._asked.without_records else taken
         self._answers.setdefault(part, []).append(kept)
         asked = self._request
@@ -156,7 +157,7 @@ class Fetch:
         self._bytes += len(taken.records)
         self._again.set()  # there may be more
 
-    def _answer(self, part: TopicPartition) -> Acquisition:
+    def _answer(self, part: TopicIdPartition) -> Acquisition:
         """A failure after records is met by the next fetch."""
         taken = self._answers.get(part)
         if taken is not None:
@@ -165,7 +166,7 @@ class Fetch:
         return Acquisition(*part) if error is None else Acquisition(*part, error.code, error.message)
 
 
-def _together(part: TopicPartition, taken: Sequence[Taken]) -> Acquisition:
+def _together(part: TopicIdPartition, taken: Sequence[Taken]) -> Acquisition:
     if len(taken) == 1:
         return Acquisition(*part, records=taken[0].records, acquired=taken[0].acquired)
     records = b"".join(one.records for one in taken)

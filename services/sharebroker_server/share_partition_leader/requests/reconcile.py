@@ -10,7 +10,8 @@ from typing import Protocol
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import Acquired, Left, SettleCall, Settlement
+from sharebroker_protocol.model import AcquiredRange
+from sharebroker_server.share_calls.values import Left, SettleCall, Settlement
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
@@ -122,7 +123,7 @@ class _Settling:
         if not self._waits:
             self._durable.set()
 
-    def _held(self, share_partition: ShareGroupPartition) -> list[Acquired]:
+    def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:
             share_partition.core.renew_all(self._holder, now())
         return share_partition.core.held_by(self._holder)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AcquireMode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceServicer,
@@ -22,7 +23,6 @@ from sharebroker_server.share_calls.messages import (
     settle_answers,
     settle_call,
 )
-from sharebroker_server.share_calls.values import AcquireMode
 from sharebroker_server.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests

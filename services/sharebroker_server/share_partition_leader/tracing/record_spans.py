@@ -8,14 +8,13 @@ from typing import Final, NamedTuple
 from opentelemetry.trace import Span, SpanKind
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquiredRange, RecordState, StateBatch
 from sharebroker_protocol.tracing import names
 from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_protocol.tracing.tracer import context_of, fail, link
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.share_calls.values import AckBatch, Acquired
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.states import RecordState
-from sharebroker_server.share_partition_leader.core.values import LostLock, StateBatch
+from sharebroker_server.share_partition_leader.core.values import LostLock
 from sharebroker_server.share_partition_leader.partition.lock_holders import member_of
 from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
 
@@ -45,7 +44,9 @@ class Story:
         self._held: dict[int, TraceContext] = {}
         self._open: dict[Transition, list[Ending]] = {}
 
-    def acquired(self, holder: str, acquired: Sequence[Acquired], batches: Sequence[StoredBatch]) -> None:
+    def acquired(
+        self, holder: str, acquired: Sequence[AcquiredRange], batches: Sequence[StoredBatch]
+    ) -> None:
         """Records were handed out."""
         self._traces.look_into(batches)
         if not self._traces.offsets:
@@ -126,7 +127,7 @@ class Story:
     def _ended(self, verdict: str, batch: StateBatch) -> Iterator[Ending]:
         for offset, context in self._traces.offsets.within(batch.first, batch.last):
             told = self._about(verdict, names.SETTLE, offset, batch.delivery_count)
-            told |= {names.SETTLED: verdict, names.STATE: batch.state.name.lower()}
+            told |= {names.SETTLED: verdict, names.STATE: RecordState(batch.state).name.lower()}
             of = self._held.get(offset, context)
             span = self._traces.start(verdict, of, told)
             if span is not None:

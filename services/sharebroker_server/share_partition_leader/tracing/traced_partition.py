@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, AckType, StateWrite
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
-from sharebroker_server.share_calls.values import AckBatch
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.states import AckType
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest, StateWrite
+from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.partition.state_writes import Done, StateWriter, Writes

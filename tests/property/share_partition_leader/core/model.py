@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sharebroker_server.share_calls.values import AckBatch, AcquireMode
+from sharebroker_protocol.model import AckBatch, AcquireMode
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,

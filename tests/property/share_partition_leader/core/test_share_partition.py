@@ -10,14 +10,13 @@ from hypothesis import settings as profile
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch, Acquired, AcquireMode
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
-    StateWrite,
 )
 from tests.property.share_partition_leader.core.model import (
     ACQUIRED,
@@ -74,7 +73,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self.number = 0
         self.waiting: list[Transition] = []
         self.sent: list[tuple[list[Transition], bool]] = []
-        self.handed: list[tuple[str, Acquired]] = []
+        self.handed: list[tuple[str, AcquiredRange]] = []
 
     def _queue(self, transition: Transition | None, expected: bool) -> None:
         assert (transition is not None) is expected

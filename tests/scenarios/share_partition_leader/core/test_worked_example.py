@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import pytest
 
+from sharebroker_protocol.model import StateWrite
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.values import StateWrite
 from tests.unit.share_partition_leader.core.support import (
     RELEASE,
     Store,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
 from sharebroker_server.share_coordinator.core.recording import Rules
 from sharebroker_server.share_coordinator.core.records import (

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sharebroker_server.share_calls.values import AckBatch, Acquired, AcquireMode
+from sharebroker_protocol.model import (
+    AckBatch,
+    AcquiredRange,
+    AcquireMode,
+    RecordState,
+    StateBatch,
+    StateWrite,
+)
 from sharebroker_server.share_partition_leader.core.acquire import LogBatch
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.states import Event, RecordState
+from sharebroker_server.share_partition_leader.core.states import Event
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
-    StateBatch,
-    StateWrite,
 )
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
@@ -60,7 +65,7 @@ def fetch(
     size: int = 500,
     mode: AcquireMode = OPTIMIZED,
     now: float = 0.0,
-) -> list[Acquired]:
+) -> list[AcquiredRange]:
     """Acquire at the next fetch offset what `log` gives from there on."""
     read = log_of(log) if isinstance(log, str) else log
     offset = share.next_fetch_offset()
@@ -70,12 +75,12 @@ def fetch(
     return acquired
 
 
-def ranges(acquired: Iterable[Acquired]) -> str:
+def ranges(acquired: Iterable[AcquiredRange]) -> str:
     """What was acquired as "0-9 x1, 12 x2" (x: delivery count)."""
     return ", ".join(f"{_span(a.first, a.last)} x{a.delivery_count}" for a in acquired)
 
 
-def offsets(acquired: Iterable[Acquired]) -> list[int]:
+def offsets(acquired: Iterable[AcquiredRange]) -> list[int]:
     """Every acquired offset."""
     return [offset for a in acquired for offset in range(a.first, a.last + 1)]
 
@@ -129,7 +134,7 @@ def picture(share: SharePartition, members: bool = False) -> str:
 
 
 def _text(b: StateBatch) -> str:
-    return f"{_span(b.first, b.last)} {b.state.name.lower()} {b.delivery_count}"
+    return f"{_span(b.first, b.last)} {RecordState(b.state).name.lower()} {b.delivery_count}"
 
 
 def _span(first: int, last: int) -> str:
@@ -196,7 +201,7 @@ class Store:
         self.start = max(self.start, written.start_offset)
         for piece in written.batches:
             for offset in range(piece.first, piece.last + 1):
-                value = (piece.delivery_count, piece.state)
+                value = (piece.delivery_count, RecordState(piece.state))
                 self.records[offset] = max(self.records.get(offset, value), value)
         self.records = {offset: value for offset, value in self.records.items() if offset >= self.start}
 

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import (

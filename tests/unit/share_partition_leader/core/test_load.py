@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
-    StateBatch,
 )
 from tests.unit.share_partition_leader.core.support import (
     ACQUIRED,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch, LeftReason
+from sharebroker_protocol.model import AckBatch
+from sharebroker_server.share_calls.values import LeftReason
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LostLock,

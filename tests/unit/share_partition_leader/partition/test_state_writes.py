@@ -9,16 +9,16 @@ from typing import Any, cast
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.persister.port import Begun, Changes, ShareKey
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
+from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LoadedState, StateWrite
+from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LoadedState
 from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings as Settings
 from sharebroker_server.share_partition_leader.partition.state_writes import Turns, Writes, Written
 from tests.unit.share_partition_leader.virtual_time import settle as turns
 
-KEY = ShareKey("g", "T" * 22, 3)
+KEY = SharePartitionKey("g", "T" * 22, 3)
 AWAY = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 

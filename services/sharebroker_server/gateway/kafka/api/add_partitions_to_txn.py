@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as Part
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.error_versions import told
 from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, known_partitions
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(24)
 _MANY: Final = 4
 """From here on a request has several transactions."""
 
-_Named = Mapping[tuple[str, int], TopicPartition]
+_Named = Mapping[tuple[str, int], TopicIdPartition]
 
 
 async def handle(call: Call) -> Message:
@@ -58,7 +58,7 @@ def _request(name: str, producer_id: int, epoch: int, verify_only: bool) -> pb.A
 
 async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: Any) -> list[Message]:
     codes: dict[tuple[str, int], int] = {}
-    named: dict[tuple[str, int], TopicPartition] = {}
+    named: dict[tuple[str, int], TopicIdPartition] = {}
     for topic in topics:
         for index in topic.partitions:
             try:

@@ -6,11 +6,11 @@ from typing import Any
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as Part
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.helpers.topics import Refused, is_internal, part_of
 from sharebroker_server.gateway.produce.transactions import Producers, describe_producers
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(61)
 
@@ -35,7 +35,7 @@ async def _one(call: Call, name: str, index: int) -> Message:
     if is_internal(part.topic):  # nobody's producer writes to it
         return _R.PartitionResponse(partition_index=index)
     try:
-        return _partition(index, await _ask(call, TopicPartition(part.topic.topic_id, index)))
+        return _partition(index, await _ask(call, TopicIdPartition(part.topic.topic_id, index)))
     except KafkaError as error:
         return _failed(index, error)
 
@@ -44,7 +44,7 @@ def _failed(index: int, error: KafkaError) -> Message:
     return _R.PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
 
 
-async def _ask(call: Call, partition: TopicPartition) -> Producers:
+async def _ask(call: Call, partition: TopicIdPartition) -> Producers:
     part = Part(topic_id=partition.topic_id, partition=partition.partition)
     (answer,) = await describe_producers(call.gateway, [part], call.deadline())
     return answer

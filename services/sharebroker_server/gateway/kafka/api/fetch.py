@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     LED_ELSEWHERE,
     current_leader,
@@ -18,7 +19,6 @@ from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.helpers.partition_fetch import LogReading, failed
 from sharebroker_server.gateway.kafka.helpers.topics import Part, Refused, answers, by_topic, part_of, parts
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(1)
 
@@ -58,11 +58,11 @@ def _refused(call: Call, one: Refused) -> Message:
     return failed(one.asked.partition, one.error.code, call.version, current_leader=leader)
 
 
-def _elsewhere(one: Part | Refused) -> TopicPartition | None:
+def _elsewhere(one: Part | Refused) -> TopicIdPartition | None:
     """The partition, where it was asked for at the wrong broker."""
     if isinstance(one, Part) or one.topic is None or one.error.code not in LED_ELSEWHERE:
         return None
-    return TopicPartition(one.topic.topic_id, one.asked.partition)
+    return TopicIdPartition(one.topic.topic_id, one.asked.partition)
 
 
 def _response(call: Call, given: Iterable[Message], **more: Any) -> Message:

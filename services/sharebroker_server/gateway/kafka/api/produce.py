@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_leader, node_endpoints
@@ -17,7 +18,6 @@ from sharebroker_server.gateway.produce.append import Answer, Part, append
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(0)
 _ACKS: Final = (-1, 0, 1)
@@ -40,13 +40,13 @@ class _Asked:
     refused: KafkaError | None
 
     @property
-    def moved(self) -> TopicPartition | None:
+    def moved(self) -> TopicIdPartition | None:
         """The partition where the client has to ask another broker for it."""
         if self.topic is None or self.refused is None:
             return None
         if self.refused.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return None
-        return TopicPartition(self.topic.topic_id, self.index)
+        return TopicIdPartition(self.topic.topic_id, self.index)
 
 
 async def handle(call: Call) -> Message | None:

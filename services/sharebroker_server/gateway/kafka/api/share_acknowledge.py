@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     LED_ELSEWHERE,
@@ -15,7 +16,6 @@ from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
 from sharebroker_server.gateway.kafka.helpers.share_session import asked, caller
 from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(79)
 
@@ -51,7 +51,7 @@ def _topics(call: Call, results: AckResults) -> list[Message]:
     return list(topics.values())
 
 
-def _partition(call: Call, part: TopicPartition, error: KafkaError | None) -> Message:
+def _partition(call: Call, part: TopicIdPartition, error: KafkaError | None) -> Message:
     if error is None:
         return _R.PartitionData(partition_index=part.partition)
     more: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
@@ -18,7 +19,6 @@ from sharebroker_server.gateway.kafka.helpers.share_session import asked, caller
 from sharebroker_server.gateway.kafka.idle.share_fetch import SHARE_FETCH, quiet_fetch
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-from sharebroker_server.share_calls.values import TopicPartition
 
 _R = response_shapes(SHARE_FETCH)
 
@@ -43,7 +43,7 @@ def _request(call: Call) -> ShareFetch:
         request.share_session_epoch,
         asked(request.topics),
         [
-            TopicPartition(topic.topic_id, index)
+            TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],

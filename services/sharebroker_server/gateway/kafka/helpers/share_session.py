@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.share.acknowledge import Caller
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 
 
 def caller(call: Call) -> Caller:
@@ -15,12 +15,12 @@ def caller(call: Call) -> Caller:
     return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
-def asked(topics: Iterable[Any]) -> dict[TopicPartition, list[AckBatch]]:
+def asked(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
     """Partitions by first mention, with their acknowledgements: librdkafka names a topic more than once."""
-    batches: dict[TopicPartition, list[AckBatch]] = {}
+    batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for topic in topics:
         for part in topic.partitions:
-            of_part = batches.setdefault(TopicPartition(topic.topic_id, part.partition_index), [])
+            of_part = batches.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), [])
             for batch in part.acknowledgement_batches:
                 of_part.append(AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types))
     return batches
