@@ -69,8 +69,8 @@ async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, sta
     lost = await start(
         of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
     )
-    assert lost.watched_at is not None
-    status, said = await ask(f"http://{lost.watched_at}/readyz")
+    assert lost.metrics_address is not None
+    status, said = await ask(f"http://{lost.metrics_address}/readyz")
     assert status == 503
     assert "a process with the role group-coordinator in its cluster" in said
     found = await start(
@@ -78,7 +78,7 @@ async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, sta
     )
 
     async def ready() -> bool:
-        return (await ask(f"http://{found.watched_at}/readyz"))[0] == 200
+        return (await ask(f"http://{found.metrics_address}/readyz"))[0] == 200
 
     await eventually(ready, 60)
 
@@ -93,7 +93,7 @@ def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
 
 async def test_everything_tells_its_metrics(redis: Server, start: Start) -> None:
     process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
-    status, text = await ask(f"http://{process.watched_at}/metrics")
+    status, text = await ask(f"http://{process.metrics_address}/metrics")
     assert status == 200
     for told in (
         'sharebroker_leases_held{kind="share-coordinator"} 50',

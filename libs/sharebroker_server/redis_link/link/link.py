@@ -235,12 +235,12 @@ class RedisLink(Link):
         if self.closed:
             return
         self.why_down = "the connection broke"
-        _log.warning("redis connection lost", address=str(self._locator))
+        _log.warning("Redis connection lost", address=str(self._locator))
         self._reconnecting = self._loop.create_task(self._reconnect())
 
     async def _reconnect(self) -> None:
         await self._establish(retry_refused=True)
-        _log.info("redis reconnected", address=str(self._locator))
+        _log.info("Redis reconnected", address=str(self._locator))
 
 
 class LinkScript(Script):

@@ -60,7 +60,7 @@ class ClusterLink(Link):
         self._past_incarnations = 0
         self._scripts: list[ClusterScript] = []
         self._refresh = asyncio.Event()
-        self._tasks = Tasks(lambda error: _log.error("redis cluster refresh failed", error=repr(error)))
+        self._tasks = Tasks(lambda error: _log.error("Redis Cluster refresh failed", error=repr(error)))
         self._why_down = "no node responds"
 
     @classmethod
@@ -226,7 +226,7 @@ class ClusterLink(Link):
         for link in unused:
             self._tasks.spawn(link.close())
         if moved:
-            _log.warning("redis cluster slots moved", cluster=str(self))
+            _log.warning("Redis Cluster slots moved", cluster=str(self))
             self._notify_new_incarnation()
 
     def _open(self, target: Target) -> RedisLink:

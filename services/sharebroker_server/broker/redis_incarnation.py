@@ -1,4 +1,4 @@
-"""Has everything in memory compared with Redis when that may have lost what it had."""
+"""Verifies the state in memory against Redis after a change of the server incarnation."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ _log = structlog.get_logger()
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
 
-Recheck = Callable[[], Awaitable[None]]
+VerifyState = Callable[[], Awaitable[None]]
 
 
-class Rechecks:
-    """After a restart or a fail-over Redis may lack the newest writes; a process that lived on has them.
+class StateVerifier:
+    """Runs `checks` when a link detects a restart or a fail-over of Redis.
 
-    Each of `checks` looks for that, and is asked again until Redis has answered it.
+    Redis may then lack its newest writes, which this process still has in memory. A check is retried until
+    Redis responds.
     """
 
-    def __init__(self, links: Iterable[Link], checks: Sequence[Recheck]) -> None:
+    def __init__(self, links: Iterable[Link], checks: Sequence[VerifyState]) -> None:
         self._checks = checks
-        self._tasks = Tasks(lambda error: _log.error("a recheck failed", error=repr(error)))
+        self._tasks = Tasks(lambda error: _log.error("state verification failed", error=repr(error)))
         for link in links:
             link.on_new_server.append(self._start)
 
     async def stop(self) -> None:
-        """Look no further."""
+        """Cancels running checks."""
         await self._tasks.stop()
 
     def _start(self) -> None:
-        _log.warning("Redis is another than before, or was restarted: what is in memory is compared with it")
+        _log.warning("Redis restarted or failed over; verifying in-memory state against it")
         for check in self._checks:
-            self._tasks.spawn(_persistently(check))
+            self._tasks.spawn(_retry(check))
 
 
-async def _persistently(check: Recheck) -> None:
+async def _retry(check: VerifyState) -> None:
     pauses = doubling(_FIRST_PAUSE, _LONGEST_PAUSE)
     while True:
         try:
