@@ -19,7 +19,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.rpc.deserializers import MAX_MESSAGE
-from sharebroker_server.rpc.limits import UnderWay
+from sharebroker_server.rpc.limits import CallLimits
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.remote import NOT_SENT, RemoteStub
 from sharebroker_server.rpc.server import GrpcServer, Service
@@ -119,7 +119,7 @@ async def caught(call: Awaitable[object]) -> KafkaError:
 
 
 async def test_what_is_too_much_at_a_time_is_refused_and_may_be_tried_again() -> None:
-    server = GrpcServer(UnderWay(most_calls=2, most_bytes=1000))
+    server = GrpcServer(CallLimits(max_calls=2, max_bytes=1000))
     port = server.bind("127.0.0.1:0")
     server.add(Service(SERVICE, Leader(), register))
     await server.start()

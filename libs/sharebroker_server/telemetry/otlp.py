@@ -35,7 +35,7 @@ from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_protocol.tracing.settings import TracingSettings
 from sharebroker_server.aio.threads import run_in_daemon_thread
 from sharebroker_server.telemetry.exposition import Exposition
-from sharebroker_server.telemetry.metrics import TURN, Family, Kind, Metrics, Sample
+from sharebroker_server.telemetry.metrics import YIELD, Family, Kind, Metrics, Sample
 
 _log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class MetricsExport:
         for family in self._metrics.families():
             samples = []
             for sample in family.samples:
-                if sample is not TURN:
+                if sample is not YIELD:
                     samples.append(sample)
                 if loop.time() > turn_ends:
                     await asyncio.sleep(0)

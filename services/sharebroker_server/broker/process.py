@@ -23,7 +23,7 @@ from sharebroker_server.broker.settings import ServeSettings, parse_address
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.observe import MembershipLogger
-from sharebroker_server.rpc.limits import UnderWay
+from sharebroker_server.rpc.limits import CallLimits
 from sharebroker_server.rpc.server import GrpcServer
 from sharebroker_server.rpc.tls import Tls
 
@@ -79,7 +79,7 @@ class Process:
         host, _ = parse_address(self._settings.grpc, "--grpc")
         config = self._settings.config
         tls = None if self._settings.tls is None else Tls(self._settings.tls)
-        server = GrpcServer(UnderWay(config.grpc_max_calls, config.queued_max_request_bytes), tls)
+        server = GrpcServer(CallLimits(config.grpc_max_calls, config.queued_max_request_bytes), tls)
         port = server.bind(self._settings.grpc)
         self.address = self._settings.advertise or f"{self._reachable(host)}:{port}"
         tracing_setup.begin(self._settings, self.address, self._stack)

@@ -73,7 +73,7 @@ async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: py
         for question in ("started", "ready"):
             asked = await probe(question, f"http://{watching}")
             assert asked.returncode == 1
-            assert asked.stderr == f"sharebroker probe: not {question}: it has just been started\n"
+            assert asked.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
     finally:
         await end([starting])
 

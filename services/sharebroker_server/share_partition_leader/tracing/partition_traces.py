@@ -22,7 +22,7 @@ from sharebroker_protocol.tracing.tracer import Attributes, Tracer
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
 from sharebroker_server.record_log.traced_records import LOOKED_INTO, Finder, Traced
-from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
+from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit
 
 
 class LeaderTraces:
@@ -31,7 +31,7 @@ class LeaderTraces:
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
         self.finder = Finder(tracer, SpanLimit(LOOKED_INTO, LOOKED_INTO, clock))
-        self._remembered = Remembered()
+        self._remembered = TracedRecordLimit()
 
     def of(self, topic: str, partition: int, log_end_offset: int) -> PartitionTraces:
         """A partition's, from here on led by this process."""
