@@ -81,7 +81,7 @@ async def test_a_leader_that_is_silent_delays_no_other() -> None:
 async def test_whoever_changed_state_waits_for_leaders_that_hear_of_it_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cleanup, "SOON", 0.05)
+    monkeypatch.setattr(cleanup, "RELOAD_TIMEOUT", 0.05)
     owners = Owners(ME)
     departed = Cleanup(cast("Router", owners))
     await departed.state_changed("g", [])

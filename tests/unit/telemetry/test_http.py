@@ -74,7 +74,7 @@ async def test_a_body_is_as_long_as_its_head_says(port: int) -> None:
 async def test_a_page_that_fails_fails_alone(port: int) -> None:
     with capture_logs() as said:
         assert b" 500 " in await ask(port, b"GET /broken HTTP/1.1\r\n\r\n")
-    assert [entry["event"] for entry in said] == ["a page failed"]
+    assert [entry["event"] for entry in said] == ["page failed"]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
 
 
