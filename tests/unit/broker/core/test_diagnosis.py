@@ -25,7 +25,7 @@ EVERY = {"1/1": frozenset(ROLES)}
     ("facts", "found"),
     [
         (RedisFacts("r", SAFE, 1, 0.5), []),
-        (RedisFacts("r", {}, 1, 0.0), [(Level.WARNING, "does not tell")]),
+        (RedisFacts("r", {}, 1, 0.0), [(Level.WARNING, "rejects CONFIG GET")]),
         (RedisFacts("r", {"appendonly": "no"}, 1, 0.0), [(Level.ERROR, "no append-only file")]),
         (RedisFacts("r", SAFE | {"appendfsync": "everysec"}, 1, 0.0), [(Level.WARNING, "the last second")]),
         (RedisFacts("r", SAFE | {"appendfsync": "no"}, 1, 0.0), [(Level.WARNING, "the last half minute")]),
