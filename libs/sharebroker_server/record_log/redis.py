@@ -57,7 +57,10 @@ class RedisRecordStore:
         notes: Mapping[str, bytes] = NO_NOTES,
     ) -> None:
         """As the port says; where another server answers than before, it looks first where the log ends."""
-        while self._seen.setdefault(partition, self._writes.server_incarnation) != self._writes.server_incarnation:
+        while (
+            self._seen.setdefault(partition, self._writes.server_incarnation)
+            != self._writes.server_incarnation
+        ):
             await self._check_end(partition, batches[0].base_offset)
         args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
         for batch in batches:
@@ -94,7 +97,10 @@ class RedisRecordStore:
 
     async def bounds(self, partition: str) -> Bounds:
         """As the port says."""
-        keys, generation = (self._keys.log(partition), self._keys.meta(partition)), self._writes.server_incarnation
+        keys, generation = (
+            (self._keys.log(partition), self._keys.meta(partition)),
+            self._writes.server_incarnation,
+        )
         log_start, log_end = await _answered(partition, self._bounds.send(keys, ()))
         self._seen[partition] = generation
         return Bounds(int(log_start), log_end)

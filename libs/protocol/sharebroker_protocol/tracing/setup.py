@@ -33,6 +33,8 @@ FLUSH_TIMEOUT: Final = 2.0
 QUIET_PERIOD: Final = 60.0
 """Minimum seconds between two warnings about failed exports."""
 
+_HTTP_EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
+
 Warn = Callable[[str, str], None]
 """Receives the logger's name and the reason of a failed export."""
 
@@ -120,13 +122,18 @@ class _RateLimited(logging.Handler):
         super().__init__(logging.WARNING)
         self._warn = warn
         self._next = 0.0
+        self._cause = ""
 
     @override
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith(_HTTP_EXPORTER) and record.getMessage().startswith("Transient error"):
+            self._cause = record.getMessage()  # a retry follows; its failure is logged as well
+            return
         if clock.now() < self._next:
             return
         self._next = clock.now() + QUIET_PERIOD
-        self._warn(record.name, record.getMessage())
+        cause, self._cause = self._cause, ""
+        self._warn(record.name, f"{record.getMessage()} {cause}".rstrip())
 
 
 class _Ids(IdGenerator):

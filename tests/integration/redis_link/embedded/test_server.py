@@ -195,8 +195,8 @@ async def test_a_damaged_file_is_told_in_one_sentence_and_lets_the_directory_go(
 @pytest.mark.parametrize(
     ("answer", "error", "sentence"),
     [
-        ("Redis server v=6.2.14 sha=0", RedisTooOld, "Redis 6.2.14 is too old: 7.0 or newer is needed"),
-        ("Valkey server v=7.2.8 sha=0", RedisTooOld, "Valkey 7.2.8 is too old: 8.0 or newer is needed"),
+        ("Redis server v=6.2.14 sha=0", RedisTooOld, "Redis 6.2.14 is too old: 7.0 or newer is required"),
+        ("Valkey server v=7.2.8 sha=0", RedisTooOld, "Valkey 7.2.8 is too old: 8.0 or newer is required"),
         ("something else", EmbeddedRedisFailed, "is neither a redis-server nor a valkey-server"),
     ],
 )
@@ -211,7 +211,7 @@ async def test_programs_that_will_not_do(
 
 
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedRedisFailed, match="cannot be run: No such file"):
+    with pytest.raises(EmbeddedRedisFailed, match="cannot be executed: No such file"):
         await EmbeddedRedis(tmp_path / "data", binary=tmp_path / "nothing").start()
 
 

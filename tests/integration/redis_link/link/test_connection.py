@@ -12,11 +12,11 @@ import pytest
 import redis
 
 from sharebroker_server.redis_link.link.errors import (
+    RedisMisconfigured,
     RedisOutcomeUnknown,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
-    RedisMisconfigured,
 )
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
 from sharebroker_server.testkit.proxy import FaultProxy
@@ -106,7 +106,9 @@ async def test_slow_answers_that_keep_coming_do_not(patient: RedisLink, proxy: F
     connection = patient._connection
     assert connection is not None
     first, second = patient.send("PING"), patient.send("BLPOP", "list", "0")
-    connection._last_received -= PATIENT.stall  # the first answer takes that long, and the second has not come then
+    connection._last_received -= (
+        PATIENT.stall
+    )  # the first answer takes that long, and the second has not come then
     assert await first == b"PONG"
     assert connection._watchdog is not None
     connection._watchdog.cancel()

@@ -10,10 +10,10 @@ import redis
 
 from sharebroker_server.redis_link.link.errors import (
     RedisError,
+    RedisMisconfigured,
     RedisPrimaryUnknown,
     RedisRefused,
     RedisUnavailable,
-    RedisMisconfigured,
 )
 from sharebroker_server.redis_link.link.link import RedisLink
 from sharebroker_server.redis_link.link.port import Link
@@ -122,7 +122,9 @@ async def test_nobody_there() -> None:
 async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Watched) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
-    with pytest.raises(RedisMisconfigured, match=r"it is a sentinel: name the primary, as in redis\+sentinel://"):
+    with pytest.raises(
+        RedisMisconfigured, match=r"it is a sentinel: name the primary, as in redis\+sentinel://"
+    ):
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 

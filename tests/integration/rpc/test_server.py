@@ -149,7 +149,7 @@ async def test_what_is_too_much_at_a_time_is_refused_and_may_be_tried_again() ->
 
 
 async def _says_calls(refused: Callable[[], Awaitable[str]]) -> bool:
-    return "2 calls are under way" in await refused()
+    return "2 calls are in flight" in await refused()
 
 
 async def _served(refused: Callable[[], Awaitable[str]]) -> bool:
@@ -193,7 +193,7 @@ async def test_a_server_that_is_too_slow_says_so_itself(address: str) -> None:
         stub: Any = RemoteStub(pb_grpc.SharePartitionLeaderServiceStub(channel))
         error = await caught(stub.DeleteRecords(pb.DeleteRecordsRequest(), timeout=1))
     assert error.code is ErrorCode.REQUEST_TIMED_OUT
-    assert "may or may not have done" in error.message
+    assert "may or may not have been executed" in error.message
 
 
 async def test_status_and_details_are_those_of_the_table(address: str) -> None:

@@ -110,9 +110,9 @@ def start(certificate: Path | None, key: Path | None, ca: Path | None) -> Tls:
         ("broker.crt", None, None, "both --tls-cert and --tls-key"),
         (None, None, "ca.crt", "both --tls-cert and --tls-key"),
         ("absent.crt", "broker.key", None, "absent.crt: No such file"),
-        ("broker.crt", "other.key", None, "the key is another certificate's"),
-        ("broker.key", "broker.key", None, "no certificate"),
-        ("broker.crt", "broker.key", "broker.key", "no certificate"),
+        ("broker.crt", "other.key", None, "the key belongs to another certificate"),
+        ("broker.key", "broker.key", None, "not a certificate"),
+        ("broker.crt", "broker.key", "broker.key", "not a certificate"),
     ],
 )
 def test_what_cannot_be_used_is_named(
@@ -130,7 +130,7 @@ def test_what_cannot_be_used_is_named(
 
 def test_certificates_of_clients_need_an_authority() -> None:
     config = BrokerConfig.parse(["ssl.client.auth=required"])
-    with pytest.raises(KafkaError, match="needs --tls-ca: who signs"):
+    with pytest.raises(KafkaError, match="needs --tls-ca: the authority"):
         parse_tls(Path("broker.crt"), Path("broker.key"), None, None, config)
 
 
