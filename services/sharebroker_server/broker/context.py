@@ -15,7 +15,7 @@ from sharebroker_server.broker.redis_connections import open_redis
 from sharebroker_server.broker.redis_incarnation import StateVerifier, VerifyState
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.broker.storage import Storage, open_storage
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
@@ -23,6 +23,7 @@ from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.persister.default import DefaultPersister
+from sharebroker_server.persister.no_op import NoOpPersister
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.tls import Tls
@@ -41,9 +42,9 @@ class BrokerContext:
     settings: ServeSettings
     storage: Storage
     holder: LeaseHolder
-    catalog: CatalogFollower
+    catalog: MetadataCache
     router: Router
-    persister: DefaultPersister
+    persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[VerifyState] = field(default_factory=list)
@@ -100,7 +101,7 @@ async def build_context(
     storage = open_storage(redis, keys, observability.appends if settings.watched else None)
     identity = node_identity(settings, address)
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
-    catalog = CatalogFollower(storage.log, settings.config)
+    catalog = MetadataCache(storage.log, settings.config)
     kafka_address = listeners.kafka.address if listeners.kafka else ""
     member = Member(identity.owner, identity.node_id, settings.roles, address, kafka_address, release())
     ttl = settings.config.broker_session_timeout_ms / 1000
@@ -122,11 +123,16 @@ async def build_context(
         holder,
         catalog,
         router,
-        DefaultPersister(router),
+        _persister(settings.config.group_share_persister_class_name, router),
         listeners.kafka,
         rechecks=rechecks,
         observability=observability,
     )
+
+
+def _persister(class_name: str, router: Router) -> DefaultPersister | NoOpPersister:
+    """Returns the persister that `group.share.persister.class.name` names."""
+    return NoOpPersister() if class_name.endswith("NoOpStatePersister") else DefaultPersister(router)
 
 
 def _router(settings: ServeSettings, holder: LeaseHolder, tls: Tls | None, stack: AsyncExitStack) -> Router:
