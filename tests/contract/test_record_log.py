@@ -443,7 +443,7 @@ async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap
     await link.call("UNLINK", "sharebroker:{partition:7f3c:0}:log", timeout=5.0)
     server.kill()
     server.restart()
-    await eventually(lambda: link.generation == 1)
+    await eventually(lambda: link.server_incarnation == 1)
     with pytest.raises(KafkaError) as refused:
         await log.append(batch(3))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

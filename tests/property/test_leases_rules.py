@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import FREE, Held, claimed, preferred, spread
+from sharebroker_server.leases.rules import FREE, StoredLease, claimed, preferred, spread
 
 OWNERS = st.builds(lambda node, incarnation: f"{node}/{incarnation}", st.integers(1, 3), st.integers(1, 3))
 CLAIMS = st.lists(st.tuples(OWNERS, st.floats(0.0, 20.0), st.booleans(), st.booleans()))
@@ -26,7 +26,7 @@ def test_epochs_only_rise_and_each_names_one_owner(history: list[tuple[str, floa
         assert owners.setdefault(after.epoch, after.owner) == after.owner
         if after.owner != owner:
             assert after == lease
-        lease = Held("", after.epoch, 0.0) if release and after.owner == owner else after
+        lease = StoredLease("", after.epoch, 0.0) if release and after.owner == owner else after
 
 
 def members(nodes: set[int]) -> list[Member]:
@@ -77,4 +77,4 @@ def test_who_hands_over_is_given_nothing(nodes: set[int], data: st.DataObject) -
     leaving = data.draw(st.sampled_from(some))
     others = [member for member in some if member is not leaving]
     resources = [f"share-coordinator:{index}" for index in range(20)]
-    assert spread(resources, "leader", [*others, leaving.on_leave()]) == spread(resources, "leader", others)
+    assert spread(resources, "leader", [*others, leaving.as_leaving()]) == spread(resources, "leader", others)

@@ -109,8 +109,8 @@ def no_holder_compare(
 
 
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
-    holding = self._held.get(resource)
-    return None if holding is None else holding.epoch
+    lease = self._held.get(resource)
+    return None if lease is None else lease.epoch
 
 
 def no_epoch_check(command: Write, state: ShareState | None) -> ShareState:

@@ -13,12 +13,13 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
-from sharebroker_server.broker.context import Foundation
+from sharebroker_server.broker.context import BrokerContext
 from sharebroker_server.broker.settings import ServeSettings
+from sharebroker_server.broker.storage import Storage
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.leases.failure_detector import Deaths
+from sharebroker_server.leases.failure_detector import FailureDetector
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
@@ -205,8 +206,8 @@ class Process:
                 await asyncio.sleep(_RESTART)
 
     async def _serve(self, life: int, stack: contextlib.AsyncExitStack) -> None:
-        """As services/sharebroker_server/broker/process.py does, from the foundation on."""
-        base = await self._foundation(life, stack)
+        """As services/sharebroker_server/broker/process.py does, from the context on."""
+        base = await self._context(life, stack)
         services: list[Service] = []
         for role, start in roles.ORDER.items():
             services += await start(base, stack) if role in self.roles else []
@@ -216,11 +217,11 @@ class Process:
         for drain in base.drains:
             stack.push_async_callback(drain)
         await base.holder.start()
-        stack.push_async_callback(base.holder.give_notice)
+        stack.push_async_callback(base.holder.announce_leaving)
         self.ready.set()
         await self._stopping.wait()
 
-    async def _foundation(self, life: int, stack: contextlib.AsyncExitStack) -> Foundation:
+    async def _context(self, life: int, stack: contextlib.AsyncExitStack) -> BrokerContext:
         around, stores = self._around, self._around.stores
         self._connection = connection = Connection(around.loop, around.faults, self.address, around.history)
         log = SimulatedStreamLog(stores.log, connection)
@@ -229,9 +230,14 @@ class Process:
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
         config = configured(around.plan.shards)
         self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW)
-        deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
+        detector = FailureDetector(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
-            leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions
+            leases,
+            member,
+            LEASE,
+            clock=clock.monotonic,
+            failure_detector=detector,
+            partitions=catalog.partitions,
         )
         await catalog.start()
         stack.push_async_callback(catalog.stop)
@@ -246,8 +252,8 @@ class Process:
         settings = ServeSettings(config=config, roles=self.roles)
         patience = replace(_PERSISTER, call_timeout=around.plan.patience)
         persister = WatchedPersister(router, patience, around.history)
-        return Foundation(
-            settings, Keys(), log, records, leases, holder, catalog, router, persister, kafka=None
+        return BrokerContext(
+            settings, Storage(Keys(), log, records, leases), holder, catalog, router, persister, kafka=None
         )
 
 

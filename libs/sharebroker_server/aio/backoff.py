@@ -1,4 +1,4 @@
-"""Pauses between tries."""
+"""Pauses between attempts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 def doubling(first: float, longest: float) -> Iterator[float]:
-    """Seconds to wait before the next try: `first`, then twice as long each time, `longest` at most."""
+    """Returns pauses in seconds: `first`, then doubled for each attempt, up to `longest`."""
     pause = first
     while True:
         yield pause

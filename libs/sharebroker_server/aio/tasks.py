@@ -1,4 +1,4 @@
-"""Tasks that live no longer than whoever started them."""
+"""Tasks with the lifetime of their owner."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharebroker_protocol.cancellation import end
 
 
 class Tasks:
-    """Starts tasks and ends them together; `failed` gets what one of them raised."""
+    """Starts tasks and cancels them together; `failed` receives the exception of a task."""
 
     __slots__ = ("_failed", "_running")
 
@@ -19,14 +19,14 @@ class Tasks:
         self._running: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run `work` beside the rest."""
+        """Starts `work` as a task."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def stop(self) -> None:
-        """Cancel what runs, and wait for it."""
+        """Cancels all tasks and waits for them."""
         await end(self._running)
 
     def _done(self, task: asyncio.Task[None]) -> None:

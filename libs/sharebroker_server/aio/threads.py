@@ -1,4 +1,4 @@
-"""Work that blocks, in threads that a process does not wait for when it ends."""
+"""Blocking work in threads that the process does not wait for at shutdown."""
 
 from __future__ import annotations
 
@@ -11,27 +11,30 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def aside(work: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """What `work` gives or raises: asyncio's own threads would hold a process up for as long as it takes."""
+def run_in_daemon_thread(work: Callable[[], T], name: str) -> asyncio.Future[T]:
+    """Returns a future of the result of `work`.
+
+    asyncio's own threads would delay the shutdown of the process.
+    """
     loop = asyncio.get_running_loop()
-    ended: asyncio.Future[T] = loop.create_future()
+    result: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
         try:
             outcome: T | Exception = work()
-        except Exception as error:  # whoever waits is told
+        except Exception as error:  # raised by the future
             outcome = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(_tell, ended, outcome)
+        with suppress(RuntimeError):  # the loop closed meanwhile
+            loop.call_soon_threadsafe(_resolve, result, outcome)
 
     Thread(target=run, name=name, daemon=True).start()
-    return ended
+    return result
 
 
-def _tell(ended: asyncio.Future[T], outcome: T | Exception) -> None:
-    if ended.done():  # given up
+def _resolve(result: asyncio.Future[T], outcome: T | Exception) -> None:
+    if result.done():  # cancelled
         return
     if isinstance(outcome, Exception):
-        ended.set_exception(outcome)
+        result.set_exception(outcome)
     else:
-        ended.set_result(outcome)
+        result.set_result(outcome)

@@ -77,7 +77,7 @@ class ShardHost(Generic[C, R, A]):
             await self._close(indices[resource])
 
         indices = {self.resource(index): index for index in range(self.shards or 1)}
-        holder.watch(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
+        holder.register(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
 
     async def recheck(self) -> None:
         """Load anew what the log has less of than memory. Raises LogUnavailable."""

@@ -1,1 +1,4 @@
-"""Who owns which shard or partition: rules, port, memory twin, Redis, and the holder of a process."""
+"""Leases of shards and partitions:
+
+rules, store port, stores in memory and Redis, membership, and the holder.
+"""

@@ -1,8 +1,9 @@
-"""Finds processes that died long before their leases run out.
+"""Failure detector: finds dead members before their leases expire.
 
-Dead is who has fallen silent and has nobody listening at its address. Who stands still still listens, and
-who is cut off does not refuse: they keep their leases until those run out. What a process writes that was
-taken for dead and is not is fenced, as its leases are another's.
+A member is dead if its heartbeats stopped and its port refuses connections. A frozen process still accepts
+connections, and an unreachable host does not refuse them: such members keep their leases until the leases
+expire. The detector may be wrong about a member. Its writes are then fenced, because another broker has
+claimed its leases with a higher epoch.
 """
 
 from __future__ import annotations
@@ -15,82 +16,86 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
-from sharebroker_server.aio.threads import aside
+from sharebroker_server.aio.threads import run_in_daemon_thread
 from sharebroker_server.leases.port import LeaseStore, Member
 
-BEAT: Final = 0.3
-"""Seconds between two announcements of a process, at most."""
+HEARTBEAT_INTERVAL: Final = 0.3
+"""Maximum seconds between two announcements of a member."""
 
-SILENCE: Final = 0.7
-"""Seconds without an announcement after which a process may have died."""
+SILENCE_TIMEOUT: Final = 0.7
+"""Seconds without an announcement after which a member is probed."""
 
-_AGAIN: Final = 0.2
-_ANSWER: Final = 0.5
+_SECOND_PROBE_DELAY: Final = 0.2
+_PROBE_TIMEOUT: Final = 0.5
 
-Refused = Callable[[str], Awaitable[bool]]
+IsRefused = Callable[[str], Awaitable[bool]]
 
 
-class Doors:
-    """Asks machines whether anybody listens at an address.
+class PortProbe:
+    """Distinguishes a dead process from a frozen or unreachable one by a connection attempt.
 
-    Names are looked up in threads of their own, one a name: that may take longer than anybody here waits, and
-    asyncio waits for its own threads when it ends.
+    Names are resolved in daemon threads, one per name: a lookup may take longer than a probe, and asyncio
+    waits for the threads of its own executor at shutdown.
     """
 
     def __init__(self) -> None:
         self._lookups: dict[str, asyncio.Future[str]] = {}
 
-    async def refused(self, address: str) -> bool:
-        """Whether the machine at HOST:PORT answers, and says that nobody listens there."""
+    async def is_refused(self, address: str) -> bool:
+        """Returns whether the machine at HOST:PORT responds and refuses the connection."""
         host, _, port = address.rpartition(":")
         try:
-            async with asyncio.timeout(_ANSWER):
-                _, writer = await asyncio.open_connection(await self._found(host.strip("[]")), int(port))
+            async with asyncio.timeout(_PROBE_TIMEOUT):
+                _, writer = await asyncio.open_connection(await self._resolve(host.strip("[]")), int(port))
         except ConnectionRefusedError:
             return True
-        except OSError:  # TimeoutError is one
+        except OSError:  # TimeoutError is an OSError
             return False
         writer.close()
         return False
 
-    async def _found(self, host: str) -> str:
-        """The machine's IP address. Raises OSError."""
+    async def _resolve(self, host: str) -> str:
+        """Returns the machine's IP address. Raises OSError."""
         with contextlib.suppress(ValueError):
             return str(ip_address(host))
         lookup = self._lookups.get(host)
         if lookup is None:
-            lookup = self._lookups[host] = aside(partial(_address, host), "look-up")
+            lookup = self._lookups[host] = run_in_daemon_thread(partial(_look_up, host), "host-lookup")
             lookup.add_done_callback(lambda _: self._lookups.pop(host))
-        found = await asyncio.shield(lookup)
-        if not found:
-            raise OSError(f"nobody knows {host}")
-        return found
+        address = await asyncio.shield(lookup)
+        if not address:
+            raise OSError(f"unknown host {host}")
+        return address
 
 
-def _address(host: str) -> str:
-    """Nothing where nobody knows the host: who asked may have gone, and then an error would be nobody's."""
+def _look_up(host: str) -> str:
+    """Returns "" for an unknown host: an exception would be unhandled if the caller timed out before."""
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError):
         return ""
 
 
-class Deaths:
-    """Looks for members that died and has them known as gone; `ttl` in seconds, as announcements have it."""
+class FailureDetector:
+    """Marks dead members in the store. `ttl` is the life of an announcement in seconds."""
 
-    def __init__(self, store: LeaseStore, ttl: float, refused: Refused | None = None) -> None:
+    def __init__(self, store: LeaseStore, ttl: float, is_refused: IsRefused | None = None) -> None:
         self._store = store
         self._ttl = ttl
-        self._refused = refused or Doors().refused
+        self._is_refused = is_refused or PortProbe().is_refused
 
-    async def find(self, searcher: str) -> bool:
-        """Whether any member but the searcher was found dead. Raises LeasesUnavailable."""
-        silent = [member for member in await self._store.silent(self._ttl, SILENCE) if not member.gone]
-        found = await asyncio.gather(*(self._died(member) for member in silent if member.owner != searcher))
-        return any(found)
+    async def detect(self, me: str) -> bool:
+        """Probes silent members other than `me`; returns whether any is dead. Raises LeasesUnavailable."""
+        silent = [
+            member for member in await self._store.silent(self._ttl, SILENCE_TIMEOUT) if not member.is_dead
+        ]
+        results = await asyncio.gather(*(self._check(member) for member in silent if member.owner != me))
+        return any(results)
 
-    async def _died(self, member: Member) -> bool:
-        if not await self._refused(member.address):
+    async def _check(self, member: Member) -> bool:
+        if not await self._is_refused(member.address):
             return False
-        await asyncio.sleep(_AGAIN)  # a process that is started again there will have announced itself
-        return await self._refused(member.address) and await self._store.depose(member, self._ttl, SILENCE)
+        await asyncio.sleep(_SECOND_PROBE_DELAY)  # a process that restarts there announces itself meanwhile
+        return await self._is_refused(member.address) and await self._store.mark_dead(
+            member, self._ttl, SILENCE_TIMEOUT
+        )

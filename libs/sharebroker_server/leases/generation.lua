@@ -1,4 +1,4 @@
--- KEYS generation; ARGV digest. Returns the generation's number, one higher when the digest is another.
+-- KEYS generation; ARGV digest. Returns the generation; increases it if the digest changed.
 if redis.call('HGET', KEYS[1], 'digest') == ARGV[1] then
   return tonumber(redis.call('HGET', KEYS[1], 'number'))
 end

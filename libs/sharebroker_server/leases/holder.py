@@ -1,47 +1,95 @@
-"""Keeps the leases of one process: announces it, claims what it should own, renews, hands over.
+"""Holds the leases of one broker: claims, renews, hands over and loses them.
 
-All steps of one resource (claim, acquired, lost, hand-over) run one after another in the order they were
-decided; steps of different resources, and the renewals, do not wait for each other.
+Theory of operation
+===================
+
+Model.  A resource (a coordinator shard, a topic partition, the catalog) has at most one owner at a time. The
+lease store keeps one lease per resource: owner, epoch, expiry. Time in the store is the store's own clock. A
+lease is *held* here from a claim until it is released, lost to another owner, or no longer surely valid by
+our clock.
+
+Epochs.  Every change of owner increases the epoch, and so does a re-claim by the same owner. Each write to a
+log carries the epoch of its writer, and the store rejects a write with an older epoch (fencing). So
+correctness never depends on clocks: the writes of a former owner that has not detected its loss are rejected.
+Clocks only decide how soon a dead owner is replaced, and how long an owner may serve reads from memory.
+
+Validity.  A lease counts as valid for `ttl` seconds from *before* the claim or renewal was sent. It therefore
+ends here before it ends in the store, and two brokers never serve the resource at the same time.
+
+Reconciliation.  The loop calls `reconcile` every interval, and earlier when it is woken:
+  1. drop leases that are no longer surely valid;
+  2. renew all leases (every third of `ttl`), or send a heartbeat;
+  3. read the members; their change moves preferred owners (see `placement`);
+  4. hand over leases that another member should own;
+  5. claim leases that this member should own, unless a peer still holds them (`PendingTakeovers`).
+Step 1 comes first because an expired lease must not be renewed: its epoch may be another owner's past.
+
+Failure detection.  `Membership` marks peers dead whose heartbeats stopped and whose ports refuse connections.
+Their leases count as free: the successor releases them in the dead member's name, then claims them. A member
+that was marked dead by mistake detects it at its next heartbeat and loses all of its leases at once.
+
+Hand-over.  `on_lost` runs first, while the lease is still held, so that pending writes complete. Then the
+lease is released, and the successor claims it at its next round. A shutdown announces its leave first, so
+that peers are ready, and hands over the kinds in reverse order of registration: leaders finish their writes
+while the coordinators that persist them are still available.
+
+Order.  All steps of one resource (claim, `on_acquired`, `on_lost`, release) run one after another in the
+order of their decisions. Steps of different resources, and renewals, run concurrently.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
+import structlog
+
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.leases.awaited import Awaited
-from sharebroker_server.leases.failure_detector import BEAT, Deaths
-from sharebroker_server.leases.holdings import Holding, Watch
-from sharebroker_server.leases.names import PARTITION, ROLES, kind_of, partitions, topic_partition
-from sharebroker_server.leases.outage import Outage, tell_expired
+from sharebroker_server.aio.serial_executor import SerialExecutor
+from sharebroker_server.leases.failure_detector import FailureDetector
+from sharebroker_server.leases.membership import Membership
+from sharebroker_server.leases.names import kind_of
+from sharebroker_server.leases.observe import OutageLog, log_expired
+from sharebroker_server.leases.placement import Placement, ResourceKind
 from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
-from sharebroker_server.leases.rules import preferred, spread, succeeds
-from sharebroker_server.leases.steps import Steps
+from sharebroker_server.leases.rules import succeeds
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
-_NOTICE: Final = 4
-"""Rounds in which every process hears of another's leave, and its clients do."""
+_TAKEOVER_DELAY: Final = 0.2
+"""Fraction of the interval after which a pending takeover is checked again."""
 
 
 class LeaseLost(Exception):
-    """The resource belongs to another owner now."""
+    """Another owner holds the lease now."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease that this broker holds: its epoch, and until when it is surely valid by our clock."""
+
+    epoch: int
+    valid_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceOwner(ResourceKind):
+    """The callbacks of the code that works with the resources of one kind."""
+
+    on_acquired: Callable[[str, int], Awaitable[None]]
+    on_lost: Callable[[str], Awaitable[None]]
 
 
 class LeaseHolder:
-    """One a process. `ttl` (seconds) is the life of a lease; `clock` counts seconds and never goes back.
+    """The leases of one broker. `ttl` is the life of a lease in seconds; `clock` is monotonic.
 
-    `deaths` finds others that died; without it their leases run out. `partitions` tells how many a topic has,
-    by its id: they are spread evenly; those of a topic it does not know (0) by their hashes.
-
-    Validity is counted from before a claim or renewal was sent, so it ends here before it ends in the store.
-    `taken` and `given` count leases by kind that came and went.
+    `partitions` returns the number of partitions of a topic id (see `Placement`). `acquired` and `released`
+    count leases by kind.
     """
 
     def __init__(
@@ -51,37 +99,30 @@ class LeaseHolder:
         ttl: float = 10.0,
         *,
         clock: Callable[[], float] = monotonic,
-        deaths: Deaths | None = None,
+        failure_detector: FailureDetector | None = None,
         partitions: Callable[[str], int] = lambda _: 0,
     ) -> None:
         self.member = member
+        self.membership = Membership(store, member, ttl, failure_detector)
+        self.acquired: Counter[str] = Counter()
+        self.released: Counter[str] = Counter()
         self._store = store
         self._ttl = ttl
         self._clock = clock
-        self._outage = Outage(clock)
-        self._deaths = deaths
-        self._partitions = partitions
-        self._turn = min(ttl / 10, BEAT)
+        self._outage = OutageLog(clock)
         self._wake = asyncio.Event()
-        self._search: asyncio.Task[None] | None = None
-        self._gone: frozenset[str] = frozenset()
-        self.taken: Counter[str] = Counter()
-        self.given: Counter[str] = Counter()
-        self._watches: dict[str, Watch] = {}
-        self._held: dict[str, Holding] = {}
-        self._members: dict[str, Member] = {}
-        self._announced: tuple[Member, ...] = ()
-        self._owners: dict[str, Member] = {}
-        self._preferences: dict[str, tuple[int, Member | None]] = {}
-        self._leaving: set[str] = set()
-        self._steps = Steps()
+        self._owners_of_kinds: dict[str, ResourceOwner] = {}
+        self._placement = Placement(self.membership, self._owners_of_kinds, partitions)
+        self._held: dict[str, HeldLease] = {}
+        self._handing_over: set[str] = set()
+        self._executor = SerialExecutor()
         self._claims: dict[str, asyncio.Task[Lease]] = {}
-        self._awaited = Awaited(self._wake.set, self._turn)
+        self._takeovers = PendingTakeovers(self._wake.set, self.membership.interval)
+        self._owner_cache: dict[str, Member] = {}
         self._renew_at = 0.0
         self._loop_task: asyncio.Task[None] | None = None
-        self._stopping = False
 
-    def watch(
+    def register(
         self,
         resource_kind: str,
         resources: Callable[[], Iterable[str]],
@@ -89,88 +130,82 @@ class LeaseHolder:
         on_acquired: Callable[[str, int], Awaitable[None]],
         on_lost: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Own the resources of a kind that are ours by rendezvous hashing; call before `start`.
+        """Registers the owner of a kind of resources; call it before `start`.
 
-        `resources` lists those to claim without being asked (none for kinds claimed at first use).
-        `on_acquired` gets the epoch and should return soon, starting longer work by itself. `on_lost` ends
-        all work on the resource; on a hand-over the lease is still held, and goes when it returns.
+        `resources` lists the resources to claim without a request; it is empty for kinds claimed at first
+        use. `on_acquired` gets the epoch; it should return soon and start longer work in the background.
+        `on_lost` ends all work on the resource. During a hand-over the lease is still held, and is released
+        after `on_lost`.
         """
-        self._watches[resource_kind] = Watch(resources, role, on_acquired, on_lost)
+        self._owners_of_kinds[resource_kind] = ResourceOwner(resources, role, on_acquired, on_lost)
 
     def holds(self, resource: str) -> int | None:
-        """The epoch of a lease that is surely ours now, else None."""
-        holding = self._held.get(resource)
-        return holding.epoch if holding is not None and holding.valid_until > self._clock() else None
+        """Returns the epoch of a lease that is surely valid now, else None."""
+        lease = self._held.get(resource)
+        return lease.epoch if lease is not None and lease.valid_until > self._clock() else None
 
     def held(self) -> list[str]:
-        """Resources whose leases we hold."""
+        """Returns the resources whose leases this broker holds."""
         return list(self._held)
 
     def missing(self) -> list[str]:
-        """Resources that are to be ours at all times and are not, or not yet."""
-        wanted = (resource for watch in self._watches.values() for resource in watch.resources())
-        return [r for r in wanted if self._should_own(r) and self.holds(r) is None]
+        """Returns the resources that this broker should own at all times and does not own."""
+        listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
+        return [r for r in listed if self._placement.is_ours(r) and self.holds(r) is None]
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Processes that are announced, as of the last round."""
-        return self._announced
+        """Live members, as of the last `reconcile`."""
+        return self.membership.live
 
     async def start(self) -> None:
-        """Announce, claim what is free, and keep at it until `stop`."""
-        await self._try_round()
-        await self._steps.settle()
-        self._loop_task = asyncio.create_task(self._keep())
+        """Announces the broker, claims free leases, and keeps them until `stop`."""
+        await self._try_reconcile()
+        await self._executor.drain()
+        self._loop_task = asyncio.create_task(self._run())
 
-    async def give_notice(self) -> None:
-        """Take nothing more, and return when others know that they are to take over; `stop` comes next."""
-        self._stopping = True
-        heirs = (member for member in self._announced if member.owner != self.member.owner)
-        if self._loop_task is None or not any(member.roles & self.member.roles for member in heirs):
-            return
-        try:
-            await self._announce()
-        except LeasesUnavailable:
-            log.info("could not give notice; others will see this member expire")
-        else:
-            await asyncio.sleep(_NOTICE * self._turn)
+    async def announce_leaving(self) -> None:
+        """Claims nothing more, and returns when peers have read the leave notice. Call `stop` next."""
+        await self.membership.announce_leaving(running=self._loop_task is not None)
 
     async def stop(self) -> None:
-        """Hand everything over: tell others, let each resource finish its work, release it, withdraw."""
-        if not self._stopping:
-            await self.give_notice()
-        await end([task for task in (self._loop_task, self._search) if task is not None])
-        await self._steps.settle()
-        # What the later kinds stand on goes last: a leader finishes its writes while there are coordinators.
-        for kind in reversed(self._watches):
+        """Announces the leave, ends the work on each resource, releases its lease, withdraws the
+        announcement.
+        """
+        if not self.membership.leaving:
+            await self.announce_leaving()
+        await end([self._loop_task] if self._loop_task is not None else [])
+        await self.membership.stop_detection()
+        await self._executor.drain()
+        # Later kinds depend on earlier kinds: a leader finishes its writes while there are coordinators.
+        for kind in reversed(self._owners_of_kinds):
             for resource in [resource for resource in self._held if kind_of(resource) == kind]:
-                self._steps.add(resource, self._hand_over(resource))
-            await self._steps.settle()
-        with contextlib.suppress(LeasesUnavailable):
-            await self._store.withdraw(self.member.owner)
+                self._executor.submit(resource, self._hand_over(resource))
+            await self._executor.drain()
+        await self.membership.withdraw()
 
     async def acquire(self, resource: str) -> Lease:
-        """The lease of a resource: ours, claimed if it should be ours and was free, else its holder's.
+        """Returns the lease of a resource: ours, claimed if free and placed here, else that of its owner.
 
-        When nobody holds it and another member should, that member with epoch 0. Raises LeasesUnavailable,
-        and whatever `on_acquired` raised.
+        For a free lease placed elsewhere, returns the preferred owner with epoch 0. Raises LeasesUnavailable,
+        and any exception of `on_acquired`.
         """
-        holding = self._held.get(resource)
-        if holding is not None and holding.valid_until > self._clock() and resource not in self._steps:
-            return Lease(resource, self.member.owner, holding.epoch, holding.valid_until - self._clock())
-        if holding is not None and holding.valid_until <= self._clock():
+        lease = self._held.get(resource)
+        if lease is not None and lease.valid_until > self._clock() and resource not in self._executor:
+            return Lease(resource, self.member.owner, lease.epoch, lease.valid_until - self._clock())
+        if lease is not None and lease.valid_until <= self._clock():
             self._lose(resource)
-        return await asyncio.shield(self._claiming(resource))
+        return await asyncio.shield(self._start_claim(resource))
 
     async def reclaim(self, resource: str) -> int:
-        """Raise the epoch of a lease we hold, so that our own writes of unknown outcome cannot come later.
+        """Increases the epoch of a held lease, which fences our own writes of unknown outcome.
 
-        Raises LeaseLost when it is another's by now, LeasesUnavailable.
+        Raises LeaseLost if another owner holds the lease, LeasesUnavailable.
         """
         sent = self._clock()
         lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner == self.member.owner and resource in self._held:
-            self._held[resource] = Holding(lease.epoch, sent + self._ttl)
+            self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
             return lease.epoch
         if lease.owner == self.member.owner:
             await self._store.release(resource, self.member.owner)
@@ -178,223 +213,235 @@ class LeaseHolder:
         raise LeaseLost(resource)
 
     async def drop(self, resource: str) -> None:
-        """End the work on a resource that is no more, and forget its lease. Raises LeasesUnavailable."""
+        """Ends the work on a deleted resource and deletes its lease. Raises LeasesUnavailable."""
         if resource in self._held:
-            await asyncio.shield(self._steps.add(resource, self._hand_over(resource)))
+            await asyncio.shield(self._executor.submit(resource, self._hand_over(resource)))
         await self._store.remove(resource)
         self.forget(resource)
 
     async def owner_of(self, resource: str) -> Member | None:
-        """Who owns a resource, or should: remembered until `forget`. Raises LeasesUnavailable."""
-        known = self._owners.get(resource)
-        if known is None:
-            known = await self._look_up(resource)
-            if known is not None:
-                self._owners[resource] = known
-        return known
+        """Returns the owner of a resource, or its successor;
+
+        cached until `forget`. Raises LeasesUnavailable.
+        """
+        owner = self._owner_cache.get(resource)
+        if owner is None:
+            owner = await self._look_up(resource)
+            if owner is not None:
+                self._owner_cache[resource] = owner
+        return owner
 
     def known_owner(self, resource: str) -> Member | None:
-        """As `owner_of`, where nobody need be asked; None where that is not so."""
-        return self._owners.get(resource)
+        """Returns the cached owner of a resource, if any."""
+        return self._owner_cache.get(resource)
 
     def forget(self, resource: str) -> None:
-        """Ask the store next time: the remembered owner said that it is not."""
-        self._owners.pop(resource, None)
+        """Removes a cached owner, which rejected a request."""
+        self._owner_cache.pop(resource, None)
 
-    async def round(self) -> None:
-        """One turn of the loop: renew, see who is there, hand over, claim. Raises LeasesUnavailable."""
+    async def reconcile(self) -> None:
+        """Runs one round of the loop (see the module's text). Raises LeasesUnavailable."""
         self._drop_expired()
         if self._clock() >= self._renew_at:
             await self._renew()
-        elif self._deaths is not None:
+        elif self.membership.needs_heartbeats:
             await self._announce()
         await self._refresh_members()
-        given_up = () if self._stopping else self._held
-        for resource in [r for r in given_up if r not in self._steps and not self._should_own(r)]:
-            self._steps.add(resource, self._hand_over(resource))
-        wanted = self._wanted()
-        await self._awaited.look(self._store, wanted, self.member.owner, self._gone)
-        for resource in self._wanted() if wanted else ():
-            if resource not in self._awaited:
-                self._claiming(resource)
-        if self._deaths is not None and (self._search is None or self._search.done()):
-            self._search = asyncio.create_task(self._find_deaths(self._deaths))
+        misplaced = () if self.membership.leaving else self._held
+        for resource in [r for r in misplaced if r not in self._executor and not self._placement.is_ours(r)]:
+            self._executor.submit(resource, self._hand_over(resource))
+        to_claim = self._to_claim()
+        await self._takeovers.refresh(self._store, to_claim, self.member.owner, self.membership.dead)
+        for resource in self._to_claim() if to_claim else ():
+            if resource not in self._takeovers:
+                self._start_claim(resource)
+        self.membership.detect_failures(on_dead=self._wake.set)
 
-    def _wanted(self) -> list[str]:
-        """What should be ours at all times, is not, and nothing is done about yet."""
-        listed = (resource for watch in self._watches.values() for resource in watch.resources())
-        idle = (r for r in listed if r not in self._held and r not in self._steps)
-        return [resource for resource in idle if self._should_own(resource)]
+    def _to_claim(self) -> list[str]:
+        """Returns the resources to own at all times that are placed here, not held, and without a pending
+        step.
+        """
+        listed = (resource for owner in self._owners_of_kinds.values() for resource in owner.resources())
+        idle = (r for r in listed if r not in self._held and r not in self._executor)
+        return [resource for resource in idle if self._placement.is_ours(resource)]
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._turn):
+                async with asyncio.timeout(self.membership.interval):
                     await self._wake.wait()
             self._wake.clear()
-            await self._try_round()
+            await self._try_reconcile()
 
-    async def _find_deaths(self, deaths: Deaths) -> None:
-        with contextlib.suppress(LeasesUnavailable):
-            if await deaths.find(self.member.owner):
-                self._wake.set()
-
-    async def _try_round(self) -> None:
+    async def _try_reconcile(self) -> None:
         try:
-            await self.round()
+            await self.reconcile()
         except LeasesUnavailable as error:
             self._outage.failed(error)
             self._drop_expired()
         except Exception:
-            log.exception("a round of leases failed")
+            _log.exception("lease reconciliation failed")
         else:
-            self._outage.ended()
+            self._outage.succeeded()
 
     async def _announce(self) -> None:
-        me = self.member.on_leave() if self._stopping else self.member
-        if await self._store.announce(me, self._ttl):
-            log.warning("others found this process dead, and may have taken its leases")
+        if await self.membership.announce():
+            _log.warning("declared dead by a peer; leases may have been taken over")
             for resource in list(self._held):
                 self._lose(resource)
 
     async def _renew(self) -> None:
-        """Announce and extend all at once; due again in a third of a lease's life, and on failure at once."""
+        """Announces and extends all leases;
+
+        next after a third of `ttl`, or in the next round after a failure.
+        """
         sent = self._clock()
         await self._announce()
         before = dict(self._held)
-        epochs = {resource: holding.epoch for resource, holding in before.items()}
-        kept = await self._store.renew(epochs, self.member.owner, self._ttl)
-        if None not in kept:
+        epochs = {resource: lease.epoch for resource, lease in before.items()}
+        renewed = await self._store.renew(epochs, self.member.owner, self._ttl)
+        if None not in renewed:
             self._renew_at = sent + self._ttl / 3
-        for (resource, holding), ours in zip(before.items(), kept, strict=True):
+        for (resource, lease), ours in zip(before.items(), renewed, strict=True):
             current = self._held.get(resource)
-            if current is None or current.epoch != holding.epoch:
-                continue  # lost or claimed anew while the renewal was under way
+            if current is None or current.epoch != lease.epoch:
+                continue  # lost or claimed again while the renewal was in flight
             if ours:
-                self._held[resource] = Holding(holding.epoch, sent + self._ttl)
-            elif ours is not None:  # nobody says so of what is kept where nobody answers: its time runs on
+                self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
+            elif ours is not None:  # None: the server of this lease did not respond; the lease runs on
                 self._lose(resource)
 
     async def _refresh_members(self) -> None:
-        known = await self._store.members()
-        members = {member.owner: member for member in known if not member.gone}
-        gone = frozenset(member.owner for member in known if member.gone)
-        if members != self._members or gone != self._gone:
-            self._members, self._gone = members, gone
-            self._announced = tuple(members.values())
-            self._preferences.clear()
-            self._owners = {r: owner for r, owner in self._owners.items() if owner.owner in members}
+        if await self.membership.refresh():
+            self._placement.clear()
+            live = self.membership.by_owner
+            self._owner_cache = {r: owner for r, owner in self._owner_cache.items() if owner.owner in live}
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        expired = [r for r, holding in self._held.items() if holding.valid_until <= now]
-        tell_expired(expired)
+        expired = [r for r, lease in self._held.items() if lease.valid_until <= now]
+        log_expired(expired)
         for resource in expired:
             self._lose(resource)
 
     def _lose(self, resource: str) -> None:
-        if self._held.pop(resource, None) is not None and resource not in self._leaving:
-            self.given[kind_of(resource)] += 1
-            self._steps.add(resource, self._tell_lost(resource))
+        if self._held.pop(resource, None) is not None and resource not in self._handing_over:
+            self.released[kind_of(resource)] += 1
+            self._executor.submit(resource, self._close(resource))
 
-    async def _tell_lost(self, resource: str) -> None:
+    async def _close(self, resource: str) -> None:
         self.forget(resource)
         try:
-            await self._watches[kind_of(resource)].on_lost(resource)
+            await self._owners_of_kinds[kind_of(resource)].on_lost(resource)
         except Exception:
-            log.exception("giving up %s failed", resource)
+            _log.exception("closing a lost resource failed", resource=resource)
 
     async def _hand_over(self, resource: str) -> None:
         if resource not in self._held:
             return
-        self._leaving.add(resource)
-        await self._tell_lost(resource)
-        self._leaving.discard(resource)
-        self.given[kind_of(resource)] += 1
+        self._handing_over.add(resource)
+        await self._close(resource)
+        self._handing_over.discard(resource)
+        self.released[kind_of(resource)] += 1
         self._held.pop(resource, None)
         try:
             await self._store.release(resource, self.member.owner)
         except LeasesUnavailable:
-            log.info("could not release %s; it will expire", resource)
+            _log.info("lease release failed; the lease will expire", resource=resource)
+
+    def _start_claim(self, resource: str) -> asyncio.Task[Lease]:
+        """Returns the claim in flight, or submits a new one after the resource's other steps."""
+        claim = self._claims.get(resource)
+        if claim is None:
+            claim = self._claims[resource] = self._executor.submit(resource, self._claim(resource))
+            claim.add_done_callback(lambda task: self._claim_ended(resource, task))
+        return claim
+
+    def _claim_ended(self, resource: str, claim: asyncio.Task[Lease]) -> None:
+        del self._claims[resource]
+        error = None if claim.cancelled() else claim.exception()
+        if isinstance(error, LeasesUnavailable):
+            self._outage.failed(error)  # every request that needs a lease claims it: one line for all of them
+        elif error is not None:
+            _log.warning("lease claim failed", resource=resource, error=str(error))
 
     async def _claim(self, resource: str) -> Lease:
-        if not self._members:
+        if not self.membership.by_owner:
             await self._refresh_members()
-        if not self._should_own(resource):
-            return await self._elsewhere(resource)
+        if not self._placement.is_ours(resource):
+            return await self._read_elsewhere(resource)
         sent = self._clock()
-        # By force: what we acquire anew gets a new epoch, also where the store still has our old lease.
+        # Forced: a new claim gets a new epoch even if the store still has our former lease.
         lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
-        if lease.owner in self._gone:
+        if lease.owner in self.membership.dead:
             await self._store.release(resource, lease.owner)
             lease = await self._store.claim(resource, self.member.owner, self._ttl, force=True)
         if lease.owner != self.member.owner:
-            self._awaited.add(resource)
+            self._takeovers.add(resource)
             return lease
-        self._held[resource] = Holding(lease.epoch, sent + self._ttl)
+        self._held[resource] = HeldLease(lease.epoch, sent + self._ttl)
         try:
-            await self._watches[kind_of(resource)].on_acquired(resource, lease.epoch)
+            await self._owners_of_kinds[kind_of(resource)].on_acquired(resource, lease.epoch)
         except Exception:
             self._held.pop(resource, None)
             with contextlib.suppress(LeasesUnavailable):
                 await self._store.release(resource, self.member.owner)
             raise
-        self.taken[kind_of(resource)] += 1
+        self.acquired[kind_of(resource)] += 1
         return lease
 
-    async def _elsewhere(self, resource: str) -> Lease:
+    async def _read_elsewhere(self, resource: str) -> Lease:
         [lease] = await self._store.read([resource])
-        if lease is not None and lease.owner not in self._gone:
+        if lease is not None and lease.owner not in self.membership.dead:
             return lease
-        candidate = self._preferred(resource)
-        return Lease(resource, candidate.owner if candidate is not None else "", 0, 0.0)
+        successor = self._placement.owner(resource)
+        return Lease(resource, successor.owner if successor is not None else "", 0, 0.0)
 
     async def _look_up(self, resource: str) -> Member | None:
         [lease] = await self._store.read([resource])
-        # Somebody we do not know yet owns it, or could: processes of a cluster start in any order.
-        if self._preferred(resource) is None or (lease is not None and lease.owner not in self._members):
+        members = self.membership.by_owner
+        # Brokers start in any order: the owner, or the first candidate, may be newer than our view.
+        if self._placement.owner(resource) is None or (lease is not None and lease.owner not in members):
             await self._refresh_members()
-        if lease is not None and lease.owner in self._members:
-            return self._members[lease.owner]
-        heir = self._preferred(resource)
-        # Only a later incarnation of its owner may claim a lease that has not run out.
-        free = lease is None or lease.owner in self._gone
-        free = free or (lease is not None and heir is not None and succeeds(heir.owner, lease.owner))
-        return heir if free else None
+            members = self.membership.by_owner
+        if lease is not None and lease.owner in members:
+            return members[lease.owner]
+        successor = self._placement.owner(resource)
+        # Only a later incarnation of its owner may claim a lease that has not expired.
+        free = lease is None or lease.owner in self.membership.dead
+        free = free or (
+            lease is not None and successor is not None and succeeds(successor.owner, lease.owner)
+        )
+        return successor if free else None
 
-    def _should_own(self, resource: str) -> bool:
-        if self._stopping or kind_of(resource) not in self._watches:
-            return False
-        candidate = self._preferred(resource)
-        return candidate is not None and candidate.owner == self.member.owner
 
-    def _preferred(self, resource: str) -> Member | None:
-        kind = kind_of(resource)
-        topic_id = topic_partition(resource)[0] if kind == PARTITION else ""
-        size = self._partitions(topic_id) if topic_id else 0
-        known = self._preferences.get(resource)
-        if known is None or known[0] != size:
-            watch, members = self._watches.get(kind), self._members.values()
-            role = watch.role if watch is not None else ROLES.get(kind, "")
-            shards = sorted(watch.resources()) if watch is not None else []
-            owners = spread(partitions(topic_id, size) if size else shards, role, members)
-            self._preferences |= {each: (size, member) for each, member in owners.items()}
-            if resource not in owners:
-                self._preferences[resource] = size, preferred(resource, role, members)
-        return self._preferences[resource][1]
+class PendingTakeovers:
+    """Leases that this broker should own and a peer still holds; they make the next round run early.
 
-    def _claiming(self, resource: str) -> asyncio.Task[Lease]:
-        """The claim under way, or a new one behind the resource's other steps."""
-        claim = self._claims.get(resource)
-        if claim is None:
-            claim = self._claims[resource] = self._steps.add(resource, self._claim(resource))
-            claim.add_done_callback(lambda task: self._claimed(resource, task))
-        return claim
+    `interval` is the time between two rounds in seconds.
+    """
 
-    def _claimed(self, resource: str, claim: asyncio.Task[Lease]) -> None:
-        del self._claims[resource]
-        error = None if claim.cancelled() else claim.exception()
-        if isinstance(error, LeasesUnavailable):
-            self._outage.failed(error)  # every call that needs a lease claims it: one line for all of them
-        elif error is not None:
-            log.warning("claiming %s failed: %s", resource, error)
+    def __init__(self, wake: Callable[[], object], interval: float) -> None:
+        self._wake = wake
+        self._delay = interval * _TAKEOVER_DELAY
+        self._resources: set[str] = set()
+
+    def __contains__(self, resource: str) -> bool:
+        return resource in self._resources
+
+    def add(self, resource: str) -> None:
+        """Adds a lease that is being handed over or is about to expire."""
+        if not self._resources:
+            asyncio.get_running_loop().call_later(self._delay, self._wake)
+        self._resources.add(resource)
+
+    async def refresh(self, store: LeaseStore, to_claim: Iterable[str], me: str, dead: Iterable[str]) -> None:
+        """Keeps the leases of `to_claim` that live peers still hold, by one read.
+
+        Raises LeasesUnavailable.
+        """
+        pending = [resource for resource in to_claim if resource in self._resources]
+        self._resources.clear()
+        for lease in await store.read(pending) if pending else ():
+            if lease is not None and lease.owner not in (me, *dead) and not succeeds(me, lease.owner):
+                self.add(lease.resource)

@@ -1,4 +1,4 @@
-"""Names of what is owned, and the role that owns it."""
+"""Names of resources, and the role that owns each kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 CATALOG: Final = "catalog"
-"""The one resource of its kind: topics and configurations."""
+"""The only resource of its kind: topics and configurations."""
 
 TRANSACTIONS: Final = "transaction-coordinator"
 """The kind of the transaction coordinator's shards."""
@@ -21,35 +21,35 @@ ROLES: Final[Mapping[str, str]] = {
     "share-coordinator": "share-coordinator",
     PARTITION: "share-partition-leader",
 }
-"""Which role owns the resources of a kind."""
+"""The role that owns the resources of each kind."""
 
 
 def shard(role: str, index: int) -> str:
-    """The resource of a coordinator's shard: "share-coordinator:7"."""
+    """Returns the resource of a coordinator's shard: "share-coordinator:7"."""
     return f"{role}:{index}"
 
 
 def shards(role: str, count: int) -> list[str]:
-    """The resources of a coordinator's shards, of which there are so many."""
+    """Returns the resources of the `count` shards of a coordinator."""
     return [shard(role, index) for index in range(count)]
 
 
 def partition(topic_id: str, index: int) -> str:
-    """The resource of a partition: "partition:<topic id>:<n>"."""
+    """Returns the resource of a partition: "partition:<topic id>:<n>"."""
     return f"{PARTITION}:{topic_id}:{index}"
 
 
 def topic_partition(resource: str) -> tuple[str, int]:
-    """Topic id and number of a partition's resource."""
+    """Returns the topic id and the partition number of a partition's resource."""
     _, topic_id, index = resource.split(":")
     return topic_id, int(index)
 
 
 def partitions(topic_id: str, count: int) -> list[str]:
-    """The resources of a topic's partitions, of which there are so many."""
+    """Returns the resources of the `count` partitions of a topic."""
     return [partition(topic_id, index) for index in range(count)]
 
 
 def kind_of(resource: str) -> str:
-    """The kind of a resource: what stands before the first colon."""
+    """Returns the kind of a resource: the text before the first colon."""
     return resource.partition(":")[0]

@@ -1,4 +1,4 @@
--- Redis's clock in milliseconds, and a hash's lease as it stands by that clock.
+-- The clock of Redis in milliseconds, and the lease in a hash by that clock.
 local function now_ms()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)

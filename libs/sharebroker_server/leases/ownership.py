@@ -1,28 +1,30 @@
-"""What the owner of a shard or partition needs to know of its lease, and the lease holder as the answer."""
+"""Ports of a lease for the owner of a shard or partition."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
+from typing_extensions import override
+
 
 class Ownership(Protocol):
-    """One lease, seen from its owner."""
+    """One lease, as its owner uses it."""
 
     def holds(self, epoch: int) -> bool:
-        """Whether the lease of this epoch is surely still valid by our clock."""
+        """Returns whether the lease of this epoch is surely valid now."""
 
     async def reclaim(self) -> int:
-        """A higher epoch of the same lease, which fences our own writes of unknown outcome.
+        """Increases the epoch of the lease, which fences our own writes of unknown outcome.
 
-        Raises LeaseLost when another owner has it, LeasesUnavailable when that cannot be known yet.
+        Raises LeaseLost if another owner holds the lease, LeasesUnavailable if the store does not respond.
         """
 
 
 class Holder(Protocol):
-    """What the hosts of shards and partitions need of `sharebroker_server.leases.holder.LeaseHolder`."""
+    """The part of `sharebroker_server.leases.holder.LeaseHolder` that hosts of shards and partitions use."""
 
-    def watch(
+    def register(
         self,
         resource_kind: str,
         resources: Callable[[], Iterable[str]],
@@ -30,26 +32,26 @@ class Holder(Protocol):
         on_acquired: Callable[[str, int], Awaitable[None]],
         on_lost: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Claim these resources whenever they fall to us."""
+        """Registers the owner of a kind of resources."""
 
     def holds(self, resource: str) -> int | None:
-        """The epoch while the lease is surely valid by our clock."""
+        """Returns the epoch while the lease is surely valid, else None."""
 
     async def reclaim(self, resource: str) -> int:
-        """Force a higher epoch of a lease that is ours."""
+        """Increases the epoch of a held lease."""
 
 
-class LeaseOwnership:
-    """One lease of the process's holder."""
+class LeaseOwnership(Ownership):
+    """One lease of the broker's holder."""
 
     def __init__(self, holder: Holder, resource: str) -> None:
         self._holder = holder
         self._resource = resource
 
+    @override
     def holds(self, epoch: int) -> bool:
-        """As the port says."""
         return self._holder.holds(self._resource) == epoch
 
+    @override
     async def reclaim(self) -> int:
-        """As the port says."""
         return await self._holder.reclaim(self._resource)

@@ -1,7 +1,7 @@
-"""Leases: what a store of them promises.
+"""Port of a lease store.
 
 A lease belongs to one owner, "node id/incarnation", until it expires by the store's clock. Its epoch only
-rises, over releases and expiries too: what carries an older epoch comes from a past owner.
+increases, also over releases and expiries: a request with an older epoch comes from a former owner.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 LEAVING: Final = "leaving"
-"""Stands among the roles of a member that is handing over."""
+"""Marks a member that is shutting down, among its roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it stood when the store answered; `expires_in` in seconds from then."""
+    """A lease at the time of the store's response; `expires_in` in seconds from then."""
 
     resource: str
     owner: str
@@ -26,10 +26,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A process of the cluster: `address` is the gRPC host:port others reach it at.
+    """A broker of the cluster. `address` is the host:port of its gRPC listener for peers.
 
-    `kafka` is the host:port of its Kafka door for clients, "" where it has none; `version` that of its
-    program, "" where it does not say; `skew` the seconds by which its clock is ahead of the store's.
+    `kafka` is the advertised host:port of its Kafka listener, or "". `version` is its release, "" if unknown.
+    `skew` is the time in seconds by which its clock is ahead of the store's.
     """
 
     owner: str
@@ -41,72 +41,75 @@ class Member:
     skew: float = field(default=0.0, compare=False)
 
     @property
-    def gone(self) -> bool:
-        """Whether it was found dead: what it still holds is free."""
+    def is_dead(self) -> bool:
+        """Whether a peer marked it dead: its leases are free."""
         return not self.address and not self.roles
 
     @property
-    def leaving(self) -> bool:
-        """Whether it is handing over: it serves what it holds, and takes nothing more."""
+    def is_leaving(self) -> bool:
+        """Whether it is shutting down: it serves the leases it holds, and claims no more."""
         return LEAVING in self.roles
 
-    def left(self) -> Member:
-        """How it is announced once it is dead."""
+    def as_dead(self) -> Member:
+        """Returns the announcement of this member as dead."""
         return Member(self.owner, self.node_id, frozenset(), "")
 
-    def on_leave(self) -> Member:
-        """How it announces that it hands over; Kafka clients are to go elsewhere."""
+    def as_leaving(self) -> Member:
+        """Returns its leave notice. Without a Kafka address, Kafka clients use other brokers."""
         return replace(self, roles=self.roles | {LEAVING}, kafka="")
 
 
 class LeasesUnavailable(Exception):
-    """The store did not answer; what was asked may or may not have happened, and asking again is harmless."""
+    """The store did not respond. The request may have been executed; repeating it is harmless."""
 
 
 class LeaseStore(Protocol):
-    """Leases by resource name, and the announcements of members. Every method raises LeasesUnavailable."""
+    """Leases by resource name, and announcements of members. Every method raises LeasesUnavailable."""
 
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
-        """The lease as it stands after: ours, or the one of another owner who still holds it.
+        """Claims a lease; returns it as it is afterwards: ours, or that of an owner that still holds it.
 
-        It becomes ours with the epoch raised by one when it was free, expired, or held by an earlier
-        incarnation of our node. Our own live lease is extended with its epoch kept; with `force` its epoch
-        rises too, which fences our own writes of unknown outcome. `ttl` in seconds.
+        A free or expired lease, or one of an earlier incarnation of our node, becomes ours; its epoch
+        increases by one. Our own live lease is extended and keeps its epoch. With `force` its epoch increases
+        too, which fences our own writes of unknown outcome. `ttl` in seconds.
         """
 
     async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
-        """Extend leases, by resource with the epochs that their owner knows.
+        """Extends leases, given by resource with their epochs.
 
-        False for each that it does not own any more, or not at this epoch: what it writes would be refused.
-        None for each that is kept where nobody answers, if others are.
+        Returns False for each that `owner` does not hold at this epoch: its writes would be fenced. Returns
+        None for each whose server does not respond, if other servers do.
         """
 
     async def release(self, resource: str, owner: str) -> None:
-        """Free the lease if `owner` owns it; the epoch stays for the next one to raise."""
+        """Releases the lease if `owner` holds it; its epoch stays."""
 
     async def remove(self, resource: str) -> None:
-        """Forget the lease of a resource that is no more, its epoch too."""
+        """Deletes the lease of a deleted resource, with its epoch."""
 
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
-        """The live leases, None for each that is free or expired."""
+        """Returns the live leases, None for each that is free or expired."""
 
     async def announce(self, member: Member, ttl: float) -> bool:
-        """Make a member known for `ttl` seconds; a newer incarnation replaces older ones of its node.
+        """Announces a member for `ttl` seconds; a newer incarnation replaces older ones of its node.
 
-        Whether it had been deposed: others may have taken its leases.
+        Returns whether it had been marked dead: peers may have claimed its leases.
         """
 
     async def members(self) -> list[Member]:
-        """Members announced and not yet expired, by node id."""
+        """Returns the members that are announced and not expired, by node id."""
 
     async def silent(self, ttl: float, since: float) -> list[Member]:
-        """Members that announced themselves for `ttl` seconds, and not again in the last `since` seconds."""
+        """Returns members without an announcement in the last `since` seconds;
 
-    async def depose(self, member: Member, ttl: float, since: float) -> bool:
-        """Make a silent member known as gone for `ttl` seconds, unless it was heard of meanwhile."""
+        `ttl` is that of announcements.
+        """
+
+    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+        """Marks a silent member dead for `ttl` seconds, unless it announced itself meanwhile."""
 
     async def withdraw(self, owner: str) -> None:
-        """Take back an announcement, if it is still this incarnation's."""
+        """Removes an announcement if it is still that of this incarnation."""
 
     async def generation(self, name: str, digest: str) -> int:
-        """How often what `name` stands for has changed: one more when `digest` is not the last one told."""
+        """Returns the number of changes of `name`; increases it if `digest` is not the last one stored."""

@@ -1,7 +1,8 @@
-"""Leases in Redis: a hash {owner, epoch, expires_ms} each, on Redis's own clock.
+"""Lease store in Redis: a hash {owner, epoch, expires_ms} per lease, on the clock of Redis.
 
-Every change is one script of one key, so that a claim is atomic and a cluster may spread the leases; a call
-about many leases sends all of them at once. Leases go on when Redis's memory is full: reads need owners.
+Every change is one script of one key, so claims are atomic and a Redis Cluster may distribute the leases. A
+request for many leases sends all scripts at once. The scripts run even when the memory of Redis is full,
+because reads of records need owners.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import orjson
+from typing_extensions import override
 
 from sharebroker_protocol.clock import now
-from sharebroker_server.leases.port import Lease, LeasesUnavailable, Member
+from sharebroker_server.leases.port import Lease, LeaseStore, LeasesUnavailable, Member
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link.errors import RedisError, RedisOutcomeUnknown
 from sharebroker_server.redis_link.link.lua import lua
@@ -23,14 +25,15 @@ from sharebroker_server.redis_link.link.port import Link, Part, Script, within
 
 HERE: Final = Path(__file__).parent
 
-_PROMPT: Final = 0.5
-"""Seconds; an answer that took longer tells no time worth comparing."""
+_MAX_ROUND_TRIP: Final = 0.5
+"""Seconds; the clock skew is not computed from slower responses."""
 
 
-class RedisLeaseStore:
-    """Leases and announcements in Redis; `timeout` in seconds bounds each call.
+class RedisLeaseStore(LeaseStore):
+    """Leases and announcements in Redis; `timeout` in seconds bounds each request.
 
-    Claims go by `writes`, by default the same link: who waits for replicas there begins with what they have.
+    Claims use the link `writes`, by default `link`. If `writes` waits for replicas, an owner starts with a
+    claim that the replicas have.
     """
 
     def __init__(
@@ -45,25 +48,25 @@ class RedisLeaseStore:
         self._timeout = timeout
         self._link = link
         claim = lua(HERE, "now", "succeeds", "claim", flags="allow-oom")
-        self._claim = (writes or link).script(claim, lasting=True)
+        self._claim = (writes or link).script(claim, replicated=True)
         self._renew = link.script(lua(HERE, "now", "renew", flags="allow-oom"))
         self._release = link.script(lua(HERE, "release", flags="allow-oom"))
         self._read = link.script(lua(HERE, "now", "read", flags="no-writes"))
         self._announce = link.script(lua(HERE, "now", "succeeds", "announce", flags="allow-oom"))
         self._members = link.script(lua(HERE, "now", "members", flags="no-writes"))
         self._silent = link.script(lua(HERE, "now", "silent", flags="no-writes"))
-        self._depose = link.script(lua(HERE, "now", "depose", flags="allow-oom"))
+        self._mark_dead = link.script(lua(HERE, "now", "mark_dead", flags="allow-oom"))
         self._withdraw = link.script(lua(HERE, "withdraw", flags="allow-oom"))
         self._generation = link.script(lua(HERE, "generation", flags="allow-oom"))
         self._skew = 0.0
 
+    @override
     async def claim(self, resource: str, owner: str, ttl: float, *, force: bool = False) -> Lease:
-        """As the port says."""
         [reply] = await self._run(self._claim, [self._keys.lease(resource)], owner, _ms(ttl), int(force))
         return _lease(resource, reply)
 
+    @override
     async def renew(self, epochs: Mapping[str, int], owner: str, ttl: float) -> Sequence[bool | None]:
-        """As the port says."""
         sent = [
             self._renew.send((self._keys.lease(resource),), (owner, epoch, _ms(ttl)))
             for resource, epoch in epochs.items()
@@ -76,66 +79,66 @@ class RedisLeaseStore:
             raise LeasesUnavailable(str(failures[0])) from failures[0]
         return [None if isinstance(reply, RedisError) else reply == 1 for reply in replies]
 
+    @override
     async def release(self, resource: str, owner: str) -> None:
-        """As the port says."""
         await self._run(self._release, [self._keys.lease(resource)], owner)
 
+    @override
     async def remove(self, resource: str) -> None:
-        """As the port says."""
         try:
             await within(self._timeout, self._link.send("UNLINK", self._keys.lease(resource)))
         except RedisError as error:
             raise LeasesUnavailable(str(error)) from error
 
+    @override
     async def read(self, resources: Sequence[str]) -> list[Lease | None]:
-        """As the port says."""
         replies = await self._run(self._read, map(self._keys.lease, resources))
         return [
             _lease(resource, reply) if reply else None
             for resource, reply in zip(resources, replies, strict=True)
         ]
 
+    @override
     async def announce(self, member: Member, ttl: float) -> bool:
-        """As the port says."""
-        said = replace(member, skew=self._skew)
-        facts = (member.node_id, member.owner, _ms(ttl), _facts(said), _facts(member.left()))
+        announced = replace(member, skew=self._skew)
+        args = (member.node_id, member.owner, _ms(ttl), _encode(announced), _encode(member.as_dead()))
         sent = now()
-        [[deposed, theirs]] = await self._run(self._announce, [self._keys.members()], *facts)
-        if (took := now() - sent) < _PROMPT:
-            self._skew = round(sent + took / 2 - theirs / 1000, 1)
-        return bool(deposed)
+        [[was_dead, redis_ms]] = await self._run(self._announce, [self._keys.members()], *args)
+        if (round_trip := now() - sent) < _MAX_ROUND_TRIP:
+            self._skew = round(sent + round_trip / 2 - redis_ms / 1000, 1)
+        return bool(was_dead)
 
+    @override
     async def members(self) -> list[Member]:
-        """As the port says."""
         [reply] = await self._run(self._members, [self._keys.members()])
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
+    @override
     async def silent(self, ttl: float, since: float) -> list[Member]:
-        """As the port says."""
         [reply] = await self._run(self._silent, [self._keys.members()], _ms(ttl - since))
         return sorted(map(_member, reply), key=lambda member: member.node_id)
 
-    async def depose(self, member: Member, ttl: float, since: float) -> bool:
-        """As the port says."""
-        facts = (member.node_id, member.owner, _ms(ttl - since), _facts(member.left()), _ms(ttl))
-        [reply] = await self._run(self._depose, [self._keys.members()], *facts)
+    @override
+    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
+        args = (member.node_id, member.owner, _ms(ttl - since), _encode(member.as_dead()), _ms(ttl))
+        [reply] = await self._run(self._mark_dead, [self._keys.members()], *args)
         return bool(reply)
 
+    @override
     async def withdraw(self, owner: str) -> None:
-        """As the port says."""
         await self._run(self._withdraw, [self._keys.members()], owner.partition("/")[0], owner)
 
+    @override
     async def generation(self, name: str, digest: str) -> int:
-        """As the port says."""
         [reply] = await self._run(self._generation, [self._keys.generation(name)], digest)
         return int(reply)
 
     async def _run(self, script: Script, keys: Sequence[str] | map[str], *args: Part) -> list[Any]:
-        """Run a script once a key."""
+        """Runs a script once per key."""
         return await self._all(script.send((key,), args) for key in keys)
 
     async def _all(self, replies: Iterable[Awaitable[Any]]) -> list[Any]:
-        """Wait for all of them, under one deadline."""
+        """Awaits all replies under one deadline."""
         try:
             return list(await within(self._timeout, asyncio.gather(*replies)))
         except RedisError as error:
@@ -143,10 +146,10 @@ class RedisLeaseStore:
 
 
 def _outcome(reply: asyncio.Future[Any]) -> Any:
-    """What was answered, or the RedisError; no answer yet is one."""
+    """Returns the result of a reply, or its RedisError; a reply that is not done is one."""
     if not reply.done():
         reply.cancel()
-        return RedisOutcomeUnknown("no answer from Redis in time")
+        return RedisOutcomeUnknown("no reply from Redis in time")
     error = reply.exception()
     if error is not None and not isinstance(error, RedisError):
         raise error
@@ -158,16 +161,16 @@ def _ms(seconds: float) -> int:
 
 
 def _lease(resource: str, reply: list[Any]) -> Lease:
-    owner, epoch, left = reply
-    return Lease(resource, owner.decode(), epoch, left / 1000)
+    owner, epoch, remaining_ms = reply
+    return Lease(resource, owner.decode(), epoch, remaining_ms / 1000)
 
 
-def _facts(member: Member) -> bytes:
-    facts = [member.owner, member.node_id, sorted(member.roles), member.address, member.kafka]
-    return orjson.dumps([*facts, member.version, member.skew] if member.version else facts)
+def _encode(member: Member) -> bytes:
+    fields = [member.owner, member.node_id, sorted(member.roles), member.address, member.kafka]
+    return orjson.dumps([*fields, member.version, member.skew] if member.version else fields)
 
 
 def _member(announcement: bytes) -> Member:
-    # What later versions add comes behind.
+    # Later versions append fields.
     owner, node_id, roles, address, kafka, *more = orjson.loads(announcement)
     return Member(owner, node_id, frozenset(roles), address, kafka, *more[:2])

@@ -1,6 +1,6 @@
-"""Rules of ownership: who may take a lease, who should have it, what to do next. Pure.
+"""Pure rules of ownership: which claim succeeds, and which member should own a resource.
 
-Time is an argument, in seconds of whatever clock the caller keeps. May not know: stores, tasks, clocks.
+Time is an argument, in seconds of the caller's clock.
 """
 
 from __future__ import annotations
@@ -13,57 +13,58 @@ from sharebroker_server.leases.port import Member
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A lease as a store keeps it; `owner` is "" when released, `expires_at` is on the store's clock."""
+class StoredLease:
+    """A lease in a store; `owner` is "" after a release, `expires_at` is on the store's clock."""
 
     owner: str
     epoch: int
     expires_at: float
 
     def live(self, now: float) -> bool:
-        """Whether it has an owner and has not expired."""
+        """Returns whether it has an owner and has not expired."""
         return bool(self.owner) and self.expires_at > now
 
 
-FREE = Held("", 0, 0.0)
-"""A lease nobody ever had."""
+FREE = StoredLease("", 0, 0.0)
+"""A lease that was never claimed."""
 
 
 def succeeds(owner: str, earlier: str) -> bool:
-    """Whether `owner` is a later incarnation of the node of `earlier` (owners are "node id/incarnation")."""
+    """Returns whether `owner` is a later incarnation of the node of `earlier` ("node id/incarnation")."""
     node, _, incarnation = owner.partition("/")
     earlier_node, _, earlier_incarnation = earlier.partition("/")
     return node == earlier_node and int(incarnation) > int(earlier_incarnation)
 
 
-def claimed(lease: Held, owner: str, now: float, ttl: float, *, force: bool = False) -> Held:
-    """The lease after `owner` claimed it at `now`: unchanged when another owner has it."""
+def claimed(lease: StoredLease, owner: str, now: float, ttl: float, *, force: bool = False) -> StoredLease:
+    """Returns the lease after a claim by `owner` at `now`: unchanged if another owner holds it."""
     if not lease.live(now) or succeeds(owner, lease.owner):
-        return Held(owner, lease.epoch + 1, now + ttl)
+        return StoredLease(owner, lease.epoch + 1, now + ttl)
     if lease.owner == owner:
-        return Held(owner, lease.epoch + force, now + ttl)
+        return StoredLease(owner, lease.epoch + force, now + ttl)
     return lease
 
 
 def preferred(resource: str, role: str, members: Iterable[Member]) -> Member | None:
-    """The member that should own a resource: rendezvous hashing over those of the role that stay.
+    """Returns the member that should own a resource, by rendezvous hashing over the members of the role.
 
-    When a member comes or goes, only the resources it gains or had change their owner.
+    Leaving members are excluded. When a member joins or leaves, only the resources it gains or had change
+    owner.
     """
-    candidates = [member for member in members if role in member.roles and not member.leaving]
+    candidates = [member for member in members if role in member.roles and not member.is_leaving]
     return max(
         candidates, key=lambda member: (_weight(resource, member.node_id), member.node_id), default=None
     )
 
 
 def spread(resources: Sequence[str], role: str, members: Iterable[Member]) -> dict[str, Member]:
-    """Who should own each resource of a kind: as `preferred`, but nobody gets more than its share.
+    """Returns the member that should own each resource of a kind: as `preferred`, with equal shares.
 
-    Hashing alone gives one of three processes half as many shards again as another; here none has more than
-    one above the rest. It takes the same members and the same resources to come to the same end. When a
-    member comes or goes, a few in a hundred of the others' resources move as well.
+    With plain hashing, one of three members may own 1.5 times as many shards as another; here the shares
+    differ by at most one. All members compute the same result from the same members and resources. When a
+    member joins or leaves, a few percent of the other members' resources move as well.
     """
-    candidates = [member for member in members if role in member.roles and not member.leaving]
+    candidates = [member for member in members if role in member.roles and not member.is_leaving]
     if not candidates:
         return {}
     owned = dict.fromkeys((member.node_id for member in candidates), 0)

@@ -49,10 +49,10 @@ class RedisRecordStore(RecordStore):
         self._link = link
         self._writes = writes or link
         self._keys = keys or Keys()
-        self._append = self._writes.script(APPEND, lasting=True)
+        self._append = self._writes.script(APPEND, replicated=True)
         self._trim = link.script(TRIM)
         self._bounds = self._writes.script(BOUNDS)
-        self._checked_generation: dict[str, int] = {}
+        self._checked_incarnation: dict[str, int] = {}
 
     async def append(
         self,
@@ -64,7 +64,8 @@ class RedisRecordStore(RecordStore):
     ) -> None:
         """Appends; after a change of the server incarnation, checks the log end first."""
         while (
-            self._checked_generation.setdefault(partition, self._writes.generation) != self._writes.generation
+            self._checked_incarnation.setdefault(partition, self._writes.server_incarnation)
+            != self._writes.server_incarnation
         ):
             await self._check_end(partition, batches[0].base_offset)
         args: list[Part] = [epoch, batches[0].base_offset, len(batches), len(segments)]
@@ -102,9 +103,12 @@ class RedisRecordStore(RecordStore):
 
     @override
     async def bounds(self, partition: str) -> Bounds:
-        keys, generation = (self._keys.log(partition), self._keys.meta(partition)), self._writes.generation
+        keys, incarnation = (
+            (self._keys.log(partition), self._keys.meta(partition)),
+            self._writes.server_incarnation,
+        )
         log_start, log_end = await _await_read(partition, self._bounds.send(keys, ()))
-        self._checked_generation[partition] = generation
+        self._checked_incarnation[partition] = incarnation
         return Bounds(int(log_start), log_end)
 
     @override
@@ -152,7 +156,7 @@ class RedisRecordStore(RecordStore):
             self._keys.meta(partition),
             self._snapshots(partition),
         )
-        self._checked_generation.pop(partition, None)
+        self._checked_incarnation.pop(partition, None)
         await _await_write(partition, self._link.send("UNLINK", *keys))
 
     async def _check_end(self, partition: str, base_offset: int) -> None:

@@ -1,1 +1,1 @@
-"""Redis as this project uses it: one pipelined connection, scripts, key names, an embedded server."""
+"""Access to Redis: the pipelined link, its topologies, Lua scripts, key names, and the embedded server."""

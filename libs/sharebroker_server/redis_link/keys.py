@@ -1,7 +1,7 @@
 """Names of all keys in Redis.
 
-Everything of one resource shares the hash tag `{resource}`: in a cluster its keys lie in one slot, so that a
-script can compare the lease and append to the log in one step.
+All keys of one resource share the hash tag `{resource}`. In a cluster they have the same slot, so that a
+script can compare the lease epoch and append to the log atomically.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Keys:
 
     @staticmethod
     def of_cluster(cluster_id: str) -> Keys:
-        """Those of the cluster of this name; "" is a name, too."""
+        """Returns the keys of the named cluster; the default cluster's name is ""."""
         return Keys(f"{Keys().prefix}.{cluster_id}" if cluster_id else Keys().prefix)
 
     def lease(self, resource: str) -> str:
-        """Hash {owner, epoch, expires_ms}: who owns the resource."""
+        """Hash {owner, epoch, expires_ms}: the lease of the resource."""
         return f"{self.prefix}:{{{resource}}}:lease"
 
     def log(self, resource: str) -> str:
@@ -29,22 +29,22 @@ class Keys:
         return f"{self.prefix}:{{{resource}}}:log"
 
     def meta(self, resource: str) -> str:
-        """Hash: small facts kept beside the log."""
+        """Hash: metadata of the log."""
         return f"{self.prefix}:{{{resource}}}:meta"
 
     def all_of(self, kind: str) -> str:
-        """A pattern for every key of the resources of a kind."""
+        """Returns the pattern of all keys of the resources of a kind."""
         return f"{self.prefix}:{{{kind}:*}}:*"
 
     @staticmethod
     def resource_of(key: str) -> str:
-        """The resource a key belongs to."""
+        """Returns the resource that a key belongs to."""
         return key.partition("{")[2].partition("}")[0]
 
     def members(self) -> str:
-        """Hash node id -> announcement: the processes of the cluster."""
+        """Hash node id -> announcement: the members of the cluster."""
         return f"{self.prefix}:members"
 
     def generation(self, name: str) -> str:
-        """Hash {digest, number}: how often what is named has changed."""
+        """Hash {digest, number}: the number of changes of the named digest."""
         return f"{self.prefix}:{name}:generation"

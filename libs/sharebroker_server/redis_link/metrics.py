@@ -1,4 +1,4 @@
-"""What a link to Redis tells of itself."""
+"""Metrics of the links to Redis, and the readiness check."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from sharebroker_server.redis_link.link.link import RedisLink
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.telemetry.metrics import Family, counter, gauge
 
-_ANSWERS_WITHIN: Final = 0.8
-"""Seconds; kubelet's probes wait for one."""
+_PROBE_TIMEOUT: Final = 0.8
+"""Seconds; a kubelet probe waits for one second."""
 
 
 def link_families(links: Mapping[str, Link]) -> Iterable[Family]:
-    """See Collector; `links` by what they are for."""
+    """Returns the metric families of the links, by their purpose."""
     named = [(("link", name), link) for name, link in links.items()]
     yield gauge(
         "sharebroker_redis_connected",
-        "Whether Redis can be asked now.",
+        "Whether the connection to Redis is open.",
         ((label, link.connected) for label, link in named),
     )
     yield counter(
         "sharebroker_redis_changes_total",
-        "How often another Redis answered than before, or the same one after a restart.",
-        ((label, link.generation) for label, link in named),
+        "Restarts and fail-overs of Redis that this link detected.",
+        ((label, link.server_incarnation) for label, link in named),
     )
     yield gauge(
         "sharebroker_redis_servers",
-        "Servers that have keys, by what they are.",
+        "Redis servers that have keys, by product and version.",
         (
             ((*label, "product", product, "version", version), count)
             for label, link in named
@@ -46,11 +46,11 @@ def _servers(link: Link) -> Counter[tuple[str, str]]:
 
 
 async def unreachable(link: Link) -> str:
-    """Why Redis cannot be reached, or some of its keys; "" where every server answers."""
+    """Returns why a server of Redis is unreachable, or "" if all respond."""
     try:
         if not link.connected:
-            await link.ready(_ANSWERS_WITHIN)
-        await asyncio.gather(*(node.call("PING", timeout=_ANSWERS_WITHIN) for node in link.nodes))
+            await link.ready(_PROBE_TIMEOUT)
+        await asyncio.gather(*(node.call("PING", timeout=_PROBE_TIMEOUT) for node in link.nodes))
     except RedisError as error:
         return str(error)
     return ""

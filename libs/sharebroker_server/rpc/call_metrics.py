@@ -1,4 +1,4 @@
-"""Rate, errors and duration of the calls that a server answers, by method."""
+"""Rate, errors and duration of gRPC calls, by method."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ CANCELLED: Final = "CANCELLED"
 
 
 class MethodCounts:
-    """Calls of one method. Durations are of unary calls: of a stream it would say how long clients stay."""
+    """Calls of one method. Durations are of unary calls only; streams last as long as clients stay."""
 
-    __slots__ = ("codes", "errors", "method", "path", "seconds", "under_way")
+    __slots__ = ("codes", "errors", "in_flight", "method", "path", "seconds")
 
     def __init__(self, method: str, path: str) -> None:
         self.method = method
         self.path = path
-        self.under_way = 0
+        self.in_flight = 0
         self.codes: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
         self.seconds = Histogram()
 
     def ended(self, outcome: str) -> None:
-        """A call ended; how, unless `failed` was told."""
-        self.under_way -= 1
+        """Counts the end of a call; `outcome` is "" if `failed` counted it."""
+        self.in_flight -= 1
         if outcome:
             self.codes[outcome] += 1
 
     def failed(self, failure: Exception) -> None:
-        """A call ended with a status that is not OK."""
+        """Counts a status other than OK."""
         if isinstance(failure, KafkaError):
             self.codes[status_code(failure).name] += 1
             self.errors[failure.code.name] += 1
@@ -43,13 +43,13 @@ class MethodCounts:
 
 
 class CallCounts:
-    """Of all methods of a server; a method is there from its first call on."""
+    """Calls of all methods of a server; a method is listed from its first call on."""
 
     def __init__(self) -> None:
         self._methods: dict[str, MethodCounts] = {}
 
     def of(self, method: str) -> MethodCounts:
-        """One method's numbers; `method` as gRPC names it, /package.Service/Method."""
+        """Returns the counts of a method, given as /package.Service/Method."""
         short = method.rpartition(".")[2]
         found = self._methods.get(short)
         if found is None:
@@ -57,11 +57,11 @@ class CallCounts:
         return found
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Returns the metric families."""
         methods = [self._methods[name] for name in sorted(self._methods)]
         yield counter(
             "sharebroker_rpc_calls_total",
-            "gRPC calls and streams that ended, by status. Calls within one process are not among them.",
+            "Finished gRPC calls and streams, by status, without calls within one process.",
             (
                 (("method", each.method, "code", code), count)
                 for each in methods
@@ -70,7 +70,7 @@ class CallCounts:
         )
         yield counter(
             "sharebroker_rpc_errors_total",
-            "gRPC calls that were refused, by Kafka's error.",
+            "Rejected gRPC calls, by Kafka error.",
             (
                 (("method", each.method, "error", error), count)
                 for each in methods
@@ -79,12 +79,12 @@ class CallCounts:
         )
         yield gauge(
             "sharebroker_rpc_under_way",
-            "gRPC calls and streams under way.",
-            ((("method", each.method), each.under_way) for each in methods),
+            "gRPC calls and streams in flight.",
+            ((("method", each.method), each.in_flight) for each in methods),
         )
         yield seconds_of(
             "sharebroker_rpc_seconds",
-            "Time that unary gRPC calls took here, the waits that clients ask for included.",
+            "Duration of unary gRPC calls, including the waits that clients request.",
             "method",
             {each.method: each.seconds for each in methods if each.seconds.sum},
         )

@@ -1,4 +1,4 @@
-"""Requests as they come off the wire: what cannot be read is refused with a KafkaError, as all else is."""
+"""Deserializers of requests, which reject invalid bytes with a KafkaError."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 Read = Callable[[bytes], Any]
 
 MAX_MESSAGE: Final = 64 * 1024 * 1024
-"""Bytes of the largest request that is served."""
+"""Maximum bytes of a served request."""
 
 MAX_READ: Final = 2 * MAX_MESSAGE
-"""Bytes of the largest request that is read, to be refused with details; above, gRPC refuses without any."""
+"""Maximum bytes of a request that is read and rejected with details;
+
+gRPC rejects larger ones without details.
+"""
 
 
-def reading(parse: Read) -> Read:
-    """`parse` with refusals: MESSAGE_TOO_LARGE, and INVALID_REQUEST for bytes that are no such message."""
+def raising_kafka_errors(parse: Read) -> Read:
+    """Returns `parse` that raises MESSAGE_TOO_LARGE, and INVALID_REQUEST for bytes of no such message."""
 
     def read(data: bytes) -> Any:
         if len(data) > MAX_MESSAGE:
@@ -38,13 +41,16 @@ def reading(parse: Read) -> Read:
     return read
 
 
-def holding(read: Read) -> Read:
-    """`read` that returns its refusal: a unary request is read where nobody can give the error details."""
+def returning_errors(read: Read) -> Read:
+    """Returns `read` that returns its error:
 
-    def hold(data: bytes) -> Any:
+    where gRPC reads unary requests, an error cannot carry details.
+    """
+
+    def read_or_error(data: bytes) -> Any:
         try:
             return read(data)
-        except KafkaError as refusal:
-            return refusal
+        except KafkaError as error:
+            return error
 
-    return hold
+    return read_or_error

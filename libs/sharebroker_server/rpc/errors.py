@@ -1,4 +1,4 @@
-"""The edge of every server: a KafkaError ends the call with its status; what else goes wrong is logged."""
+"""Error handling of every server: a KafkaError ends the call with its status; other exceptions are logged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, Final, cast
 
 import grpc
 import structlog
+from typing_extensions import override
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.rpc_status import status_code, status_message, trailing_metadata
 from sharebroker_protocol.tracing import enabled
 from sharebroker_server.rpc.call_metrics import CANCELLED, OK, CallCounts, MethodCounts
-from sharebroker_server.rpc.deserializers import holding, reading
-from sharebroker_server.rpc.limits import UnderWay
+from sharebroker_server.rpc.deserializers import raising_kafka_errors, returning_errors
+from sharebroker_server.rpc.limits import CallLimits
 
 _log = structlog.get_logger()
 
@@ -23,22 +24,22 @@ _RESERVE: Final = 0.05
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Turns what a servicer raises into a gRPC status with details. Handlers are wrapped once a method.
+    """Converts exceptions of servicers to a gRPC status with details. A handler is wrapped once per method.
 
-    What would be more than `limits` allow is refused before a servicer hears of it.
+    Calls beyond `limits` are rejected before they reach the servicer.
     """
 
-    def __init__(self, limits: UnderWay | None = None, counts: CallCounts | None = None) -> None:
-        self._limits = limits or UnderWay()
+    def __init__(self, limits: CallLimits | None = None, counts: CallCounts | None = None) -> None:
+        self._limits = limits or CallLimits()
         self._counts = counts or CallCounts()
         self._wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
 
+    @override
     async def intercept_service(
         self,
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler[Any, Any] | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> grpc.RpcMethodHandler[Any, Any] | None:
-        """See grpc.aio.ServerInterceptor."""
         method = handler_call_details.method
         if method not in self._wrapped:
             handler = await continuation(handler_call_details)
@@ -49,9 +50,9 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _wrap(
-    handler: grpc.RpcMethodHandler[Any, Any], limits: UnderWay, counts: MethodCounts
+    handler: grpc.RpcMethodHandler[Any, Any], limits: CallLimits, counts: MethodCounts
 ) -> grpc.RpcMethodHandler[Any, Any]:
-    read = reading(cast("Callable[[bytes], Any]", handler.request_deserializer))
+    read = raising_kafka_errors(cast("Callable[[bytes], Any]", handler.request_deserializer))
     if handler.stream_stream is not None:
         return grpc.stream_stream_rpc_method_handler(
             _streaming(cast("Callable[..., Any]", handler.stream_stream), limits, counts),
@@ -61,35 +62,35 @@ def _wrap(
     if handler.unary_stream is not None:
         return grpc.unary_stream_rpc_method_handler(
             _streaming(cast("Callable[..., Any]", handler.unary_stream), limits, counts),
-            request_deserializer=holding(read),
+            request_deserializer=returning_errors(read),
             response_serializer=handler.response_serializer,
         )
     return grpc.unary_unary_rpc_method_handler(
         _unary(cast("Callable[..., Any]", handler.unary_unary), limits, counts),
-        request_deserializer=holding(read),
+        request_deserializer=returning_errors(read),
         response_serializer=handler.response_serializer,
     )
 
 
-def _unary(behaviour: Callable[..., Any], limits: UnderWay, counts: MethodCounts) -> Callable[..., Any]:
+def _unary(behaviour: Callable[..., Any], limits: CallLimits, counts: MethodCounts) -> Callable[..., Any]:
     async def handle(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
-        limit = asyncio.timeout(_time_left(context))
-        begun, outcome = perf_counter(), CANCELLED
-        counts.under_way += 1
+        limit = asyncio.timeout(_server_timeout(context))
+        started, outcome = perf_counter(), CANCELLED
+        counts.in_flight += 1
         try:
             if isinstance(request, KafkaError):
                 raise request
             with limits.call(_size(request)):
                 async with limit:
-                    answer = await _served(counts.path, behaviour, request, context)
+                    response = await _served(counts.path, behaviour, request, context)
             outcome = OK
-            return answer
+            return response
         except Exception as failure:
             outcome = ""
-            await _abort(counts, context, _late() if limit.expired() else failure)
+            await _abort(counts, context, _timed_out() if limit.expired() else failure)
         finally:
             counts.ended(outcome)
-            counts.seconds.add_seconds(perf_counter() - begun)
+            counts.seconds.add_seconds(perf_counter() - started)
 
     return handle
 
@@ -99,7 +100,7 @@ def _served(
 ) -> Awaitable[Any]:
     if enabled.on is None:
         return behaviour(request, context)
-    from sharebroker_server.telemetry.tracing import grpc_context  # brings OpenTelemetry in
+    from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
 
     return grpc_context.serve(enabled.on, method, behaviour, request, context)
 
@@ -108,25 +109,25 @@ def _size(request: Any) -> int:
     return len(request) if isinstance(request, bytes) else int(request.ByteSize())
 
 
-def _time_left(context: grpc.aio.ServicerContext[Any, Any]) -> float | None:
-    """Ends just before the caller's own clock does, so that it hears why."""
-    left: float | None = context.time_remaining()
-    return None if left is None else left - min(_RESERVE, left / 20)
+def _server_timeout(context: grpc.aio.ServicerContext[Any, Any]) -> float | None:
+    """Returns a time-out shortly before the caller's deadline, so that the caller receives the reason."""
+    remaining: float | None = context.time_remaining()
+    return None if remaining is None else remaining - min(_RESERVE, remaining / 20)
 
 
-def _late() -> KafkaError:
+def _timed_out() -> KafkaError:
     return KafkaError(
         ErrorCode.REQUEST_TIMED_OUT,
-        "The server could not answer in time; it may or may not have done what was asked.",
+        "The server could not respond in time; the request may or may not have been executed.",
     )
 
 
 def _streaming(
-    behaviour: Callable[..., AsyncIterator[Any]], limits: UnderWay, counts: MethodCounts
+    behaviour: Callable[..., AsyncIterator[Any]], limits: CallLimits, counts: MethodCounts
 ) -> Callable[..., AsyncIterator[Any]]:
     async def handle(requests: Any, context: grpc.aio.ServicerContext[Any, Any]) -> AsyncIterator[Any]:
         outcome = CANCELLED
-        counts.under_way += 1
+        counts.in_flight += 1
         try:
             if isinstance(requests, KafkaError):
                 raise requests
@@ -150,8 +151,6 @@ async def _abort(
     if isinstance(failure, grpc.aio.AbortError):
         raise failure
     if not isinstance(failure, KafkaError):
-        _log.error("unexpected failure of a call", method=counts.method, exc_info=failure)
-        failure = KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; its log says why."
-        )
+        _log.error("unexpected exception in a call", method=counts.method, exc_info=failure)
+        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed unexpectedly; see its log.")
     await context.abort(status_code(failure), status_message(failure), trailing_metadata(failure))

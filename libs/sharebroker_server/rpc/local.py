@@ -1,7 +1,6 @@
-"""Calls to a servicer in the same process: the generated stub's shape, without a socket.
+"""Calls to a servicer in the same process, with the interface of the generated stub.
 
-What a servicer returns reaches the caller as the same message object: neither side changes a message after it
-has handed it over.
+The caller receives the message object that the servicer returned. Neither side changes a message afterwards.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 
 class LocalContext:
-    """What a servicer may ask of a call that has no connection."""
+    """The servicer context of a call without a connection."""
 
     def peer(self) -> str:
-        """Names the caller as gRPC does."""
+        """Returns the caller's address in gRPC's format."""
         return "local:"
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
-        """A local call carries none."""
+        """Returns no metadata."""
         return ()
 
 
 class LocalStub:
-    """Stands for a generated asyncio stub: unary methods take (request, timeout=seconds), others an iterator.
+    """Replaces a generated asyncio stub: unary methods accept (request, timeout=seconds), others an iterator.
 
-    A servicer names its streaming methods in `STREAMING`. Raises KafkaError: what the servicer raised, or
+    A servicer lists its streaming methods in `STREAMING`. Calls raise the servicer's KafkaError, or
     REQUEST_TIMED_OUT.
     """
 
@@ -55,6 +54,6 @@ class LocalStub:
                 async with asyncio.timeout(timeout):
                     return await handler(request, self._context)
             except TimeoutError:
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No answer within {timeout} s.") from None
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"No response within {timeout} s.") from None
 
         return call

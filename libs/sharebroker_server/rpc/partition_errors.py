@@ -1,4 +1,4 @@
-"""Refusals that stand in a message: where a request has several parts, one may be refused alone."""
+"""Errors of single partitions in a response: one part of a request may fail alone."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from sharebroker_protocol.status.v1 import status_pb2
 
 
 def wire(code: ErrorCode) -> status_pb2.ErrorCode.ValueType:
-    """An error code as a field of a message: the number is the same."""
+    """Returns an error code as the value of a message field."""
     return cast("status_pb2.ErrorCode.ValueType", int(code))
 
 
 def refusal(error: KafkaError | None) -> dict[str, Any]:
-    """The fields that say why a part was refused; none for one that was not."""
+    """Returns the error fields of a part; none for a part that succeeded."""
     return {"error_code": wire(error.code), "error_message": error.message} if error else {}

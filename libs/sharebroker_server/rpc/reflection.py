@@ -1,4 +1,4 @@
-"""What the server tells of its protos."""
+"""Descriptors for gRPC's server reflection."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from google.protobuf import descriptor_pool
 
 
-class Described:
-    """Descriptors for gRPC's reflection, which finds methods, too, as its protocol has it (ghz asks so)."""
+class MethodDescriptorPool:
+    """Descriptor pool that also finds methods, as the reflection protocol specifies; ghz queries methods."""
 
     def __init__(self) -> None:
         self._pool = descriptor_pool.Default()
@@ -17,7 +17,7 @@ class Described:
         return getattr(self._pool, name)
 
     def FindFileContainingSymbol(self, symbol: str) -> Any:
-        """The file of a message, a service or `package.Service.Method`. Raises KeyError."""
+        """Returns the file of a message, a service or `package.Service.Method`. Raises KeyError."""
         try:
             return self._pool.FindFileContainingSymbol(symbol)
         except KeyError:

@@ -1,4 +1,4 @@
-"""Calls to a servicer in another process: the generated stub with KafkaError in place of gRPC's errors."""
+"""Calls to a servicer in another process: the generated stub, with KafkaError instead of gRPC's errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sharebroker_server.rpc.deserializers import MAX_MESSAGE
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
-    # A peer that fell silent is given up about when its leases run out: its streams would not break.
+    # A frozen peer is disconnected about when its leases expire; its streams would not end otherwise.
     ("grpc.keepalive_time_ms", 6_000),
     ("grpc.keepalive_timeout_ms", 4_000),
-    ("grpc.http2.ping_timeout_ms", 4_000),  # the one that counts; a minute by default
-    ("grpc.http2.max_pings_without_data", 0),  # no limit: after two pings of an idle stream none would follow
+    ("grpc.http2.ping_timeout_ms", 4_000),  # the effective one; a minute by default
+    ("grpc.http2.max_pings_without_data", 0),  # no limit: the default stops after two pings of an idle stream
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2_000),
@@ -29,7 +29,7 @@ CHANNEL_OPTIONS = (
 _NOTHING: dict[str, Any] = {}
 
 NOT_SENT = "not_sent"
-"""In the metadata of an error: the server was not reached, so nothing can have been done."""
+"""Metadata of an error: the server was not reached, so the request was surely not executed."""
 
 
 class RemoteStub:
@@ -50,7 +50,7 @@ class RemoteStub:
 
     def _streaming(self, callable_: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
         async def call(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
-            stream = _begun(callable_, requests)
+            stream = _start(callable_, requests)
             try:
                 async for response in stream:
                     yield response
@@ -64,29 +64,29 @@ class RemoteStub:
     def _unary(self, callable_: Callable[..., Any]) -> Callable[..., Any]:
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             try:
-                return await _begun(callable_, request, timeout=timeout, **_told())
+                return await _start(callable_, request, timeout=timeout, **_trace_metadata())
             except grpc.aio.AioRpcError as failure:
                 raise _error(failure) from failure
 
         return call
 
 
-def _told() -> dict[str, Any]:
-    """What a call says of the trace that it is made in."""
+def _trace_metadata() -> dict[str, Any]:
+    """Returns the trace context of a call as metadata."""
     if enabled.on is None:
         return _NOTHING
-    from sharebroker_server.telemetry.tracing import grpc_context  # brings OpenTelemetry in
+    from sharebroker_server.telemetry.tracing import grpc_context  # imports OpenTelemetry's API
 
     return {"metadata": grpc_context.outgoing(enabled.on)}
 
 
-def _begun(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:
+def _start(callable_: Callable[..., Any], request: Any, **options: Any) -> Any:
     try:
         return callable_(request, **options)
-    except grpc.aio.UsageError as failure:  # the channel was closed: its process is gone
+    except grpc.aio.UsageError as failure:  # the channel was closed: its broker left
         raise KafkaError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            "The process has left the cluster.",
+            "The broker has left the cluster.",
             metadata={NOT_SENT: "true"},
         ) from failure
 

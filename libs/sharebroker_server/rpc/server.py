@@ -16,8 +16,8 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.rpc.call_metrics import CallCounts
 from sharebroker_server.rpc.deserializers import MAX_MESSAGE, MAX_READ
 from sharebroker_server.rpc.errors import ErrorInterceptor
-from sharebroker_server.rpc.limits import UnderWay
-from sharebroker_server.rpc.reflection import Described
+from sharebroker_server.rpc.limits import CallLimits
+from sharebroker_server.rpc.reflection import MethodDescriptorPool
 from sharebroker_server.rpc.tls import Tls
 
 SERVER_OPTIONS = (
@@ -32,7 +32,7 @@ SERVER_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A servicer, its full name in the protos, and the generated function that adds it to a server."""
+    """A servicer, its full proto name, and the generated function that adds it to a server."""
 
     name: str
     servicer: Any
@@ -40,9 +40,9 @@ class Service:
 
 
 class GrpcServer:
-    """Serves several services on one address: `bind`, `add` them, then `start`."""
+    """Serves several services on one listener. Call `bind`, `add` for each service, then `start`."""
 
-    def __init__(self, limits: UnderWay | None = None, tls: Tls | None = None) -> None:
+    def __init__(self, limits: CallLimits | None = None, tls: Tls | None = None) -> None:
         self.counts = CallCounts()
         interceptor = ErrorInterceptor(limits, self.counts)
         self._server = grpc.aio.server(interceptors=(interceptor,), options=SERVER_OPTIONS)
@@ -51,12 +51,12 @@ class GrpcServer:
         self._tls = tls
 
     def bind(self, address: str) -> int:
-        """Takes the address and returns its port; port 0 takes a free one. Nothing is served before `start`.
+        """Binds the address and returns its port; port 0 selects a free one. Serves nothing before `start`.
 
-        Raises KafkaError INVALID_CONFIG where the address cannot be had.
+        Raises KafkaError INVALID_CONFIG if the address is unavailable.
         """
         try:
-            _try_to_listen(address)
+            _check_address(address)
             if self._tls is not None:
                 return int(self._server.add_secure_port(address, self._tls.server_credentials()))
             return int(self._server.add_insecure_port(address))
@@ -66,15 +66,15 @@ class GrpcServer:
             ) from failure
 
     def add(self, service: Service) -> None:
-        """Adds a service; before `start`."""
+        """Adds a service. Call it before `start`."""
         service.register(service.servicer, self._server)
         self._names.append(service.name)
 
     async def start(self) -> None:
-        """Serves; health says NOT_SERVING until `ready`."""
+        """Starts to serve; health checks report NOT_SERVING until `ready`."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        described = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(described, self._server, pool=Described())
+        names = (*self._names, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server, pool=MethodDescriptorPool())
         await self._report(health_pb2.HealthCheckResponse.NOT_SERVING)
         await self._server.start()
 
@@ -83,7 +83,7 @@ class GrpcServer:
         await self._report(health_pb2.HealthCheckResponse.SERVING)
 
     async def stop(self, grace: float) -> None:
-        """Reports NOT_SERVING, lets running calls end within `grace` seconds, then cuts them."""
+        """Reports NOT_SERVING, waits `grace` seconds for calls in flight, then cancels them."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
 
@@ -92,8 +92,8 @@ class GrpcServer:
             await self._health.set(name, status)
 
 
-def _try_to_listen(address: str) -> None:
-    """Raises OSError that says why not; gRPC itself keeps the reason to its log."""
+def _check_address(address: str) -> None:
+    """Raises OSError with the reason if the address is unavailable; gRPC only logs the reason."""
     host, _, port = address.rpartition(":")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     socket.create_server((host.strip("[]"), int(port)), family=family).close()
@@ -101,5 +101,5 @@ def _try_to_listen(address: str) -> None:
 
 def _reason(failure: OSError | RuntimeError) -> str:
     if isinstance(failure, OSError) and failure.errno is not None and failure.errno > 0:
-        return os.strerror(failure.errno)  # the text of Python's own repeats the address
+        return os.strerror(failure.errno)  # Python's own text repeats the address
     return str(failure)

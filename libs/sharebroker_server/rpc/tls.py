@@ -1,4 +1,4 @@
-"""TLS of our ports and of calls to other processes: one certificate, read again when its files change."""
+"""TLS of the listeners and of calls to peers, with one certificate that is reloaded when its files change."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
 
-EVERY: Final = 10.0
-"""Seconds between two looks at the files."""
+RELOAD_INTERVAL: Final = 10.0
+"""Seconds between two checks of the files."""
 
 Options = Sequence[tuple[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: a certificate with its chain, its key, and authorities (the system's, if None).
+    """PEM files: a certificate with its chain, its key, and authorities (the system's if None).
 
-    `server_name` is what certificates of other processes are for, where it is not the address they have.
+    `server_name` is the name in the certificates of peers, if it is not their address.
     """
 
     certificate: Path
     key: Path
     authorities: Path | None = None
-    clients_need_one: bool = False
+    requires_client_certificates: bool = False
     server_name: str | None = None
 
 
@@ -46,30 +46,30 @@ class _Pems:
 
 
 class Tls:
-    """What gRPC and Kafka's door need. `watch` keeps it current; `changed` are told after a change."""
+    """Credentials of both listeners. `watch` reloads them; the callbacks in `changed` run after a change."""
 
     def __init__(self, files: TlsFiles) -> None:
-        """Raises KafkaError INVALID_CONFIG where a file cannot be used, and says which."""
+        """Raises KafkaError INVALID_CONFIG with the name of an unusable file."""
         self._files = files
         self._pems = _read(files)
         self._context = _context(files)
-        self._seen = _marks(files)
+        self._loaded_marks = _marks(files)
         self._configuration = self._make_configuration()
         self.changed: list[Callable[[], None]] = []
 
     @property
     def context(self) -> ssl.SSLContext:
-        """For a server of asyncio's; it stays the same when the files change."""
+        """The context of asyncio servers; a reload changes this object in place."""
         return self._context
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        """For a server of gRPC's."""
+        """Returns the credentials of gRPC servers."""
         return grpc.dynamic_ssl_server_credentials(
-            self._configuration, lambda: self._configuration, self._files.clients_need_one
+            self._configuration, lambda: self._configuration, self._files.requires_client_certificates
         )
 
     def channel(self, address: str, options: Options) -> grpc.aio.Channel:
-        """A channel to another process of the cluster, with our certificate."""
+        """Returns a channel to a peer, with our certificate."""
         credentials = grpc.ssl_channel_credentials(
             self._pems.authorities, self._pems.key, self._pems.certificate
         )
@@ -77,28 +77,31 @@ class Tls:
         return grpc.aio.secure_channel(address, credentials, options=named)
 
     async def watch(self) -> None:
-        """Until it is cancelled: read the files again when they have changed; what cannot be used is left."""
+        """Reloads changed files until it is cancelled;
+
+        keeps the current certificate if the new one is unusable.
+        """
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(RELOAD_INTERVAL)
             self.refresh()
 
     def refresh(self) -> None:
-        """Read the files again if they have changed."""
+        """Reloads the files if they changed."""
         marks = _marks(self._files)
-        if marks == self._seen:
+        if marks == self._loaded_marks:
             return
-        self._seen = marks
+        self._loaded_marks = marks
         try:
             pems = _read(self._files)
             _load(self._context, self._files)
         except KafkaError as failure:
-            _log.error("the new certificate cannot be used; the old one stays", reason=failure.message)
+            _log.error("certificate reload failed; keeping the current one", reason=failure.message)
             return
         self._pems = pems
         self._configuration = self._make_configuration()
-        _log.info("the certificate was read again", file=str(self._files.certificate))
-        for told in self.changed:
-            told()
+        _log.info("certificate reloaded", file=str(self._files.certificate))
+        for callback in self.changed:
+            callback()
 
     def _make_configuration(self) -> grpc.ServerCertificateConfiguration:
         pems = self._pems
@@ -110,18 +113,19 @@ class Tls:
 def _context(files: TlsFiles) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if files.clients_need_one:
+    if files.requires_client_certificates:
         context.verify_mode = ssl.CERT_REQUIRED
     _load(context, files)
     return context
 
 
 def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Raises INVALID_CONFIG; what the context had it then has still."""
-    # A context whose second file is no good has the first one already.
+    """Loads the files into a context. Raises INVALID_CONFIG and leaves the context unchanged."""
+    # The files are loaded into a new context first: a failure of the second file would leave the first one
+    # loaded.
     for target in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
         try:
-            # An encrypted key would be asked for on a terminal otherwise.
+            # Without a password argument, OpenSSL would ask for one at the terminal.
             target.load_cert_chain(files.certificate, files.key, password="")
         except (OSError, ValueError) as failure:
             raise _unusable(f"{files.certificate} and {files.key}", failure) from failure
@@ -146,16 +150,16 @@ def _read(files: TlsFiles) -> _Pems:
 def _unusable(what: str, failure: Exception) -> KafkaError:
     if isinstance(failure, ssl.SSLError) or not isinstance(failure, OSError):
         reason = {
-            "KEY_VALUES_MISMATCH": "the key is another certificate's",
-            "NO_CERTIFICATE_OR_CRL_FOUND": "there is no certificate in it",
-        }.get(getattr(failure, "reason", None) or "", "no certificate and key in PEM, without a password")
+            "KEY_VALUES_MISMATCH": "the key belongs to another certificate",
+            "NO_CERTIFICATE_OR_CRL_FOUND": "it contains no certificate",
+        }.get(getattr(failure, "reason", None) or "", "not a certificate and key in PEM without a password")
     else:
         reason = failure.strerror or str(failure)
-    return KafkaError(ErrorCode.INVALID_CONFIG, f"TLS cannot be served with {what}: {reason}.")
+    return KafkaError(ErrorCode.INVALID_CONFIG, f"TLS cannot use {what}: {reason}.")
 
 
 def _marks(files: TlsFiles) -> tuple[tuple[int, int], ...]:
-    """Changes when a file is written, or another is put in its place."""
+    """Returns values that change when a file is written or replaced."""
     marks = []
     for path in (files.certificate, files.key, files.authorities):
         with contextlib.suppress(OSError):

@@ -40,7 +40,7 @@ class RedisStreamLog:
     def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
         self._link = link
         self._keys = keys or Keys()
-        self._append = (writes or link).script(APPEND, lasting=True)
+        self._append = (writes or link).script(APPEND, replicated=True)
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
 

@@ -1,1 +1,1 @@
-"""What a process tells of itself: metrics, and whether it is well."""
+"""Metrics, health checks, and their HTTP server."""

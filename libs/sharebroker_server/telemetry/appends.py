@@ -1,4 +1,4 @@
-"""What is appended to the logs, by kind of log: how much at a time, and how long until it was durable."""
+"""Metrics of appends by kind of log: sizes, and times until they were durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sharebroker_server.telemetry.metrics import Family, Histogram, Kind, counte
 
 
 class Appended:
-    """Of one kind of log."""
+    """Appends to one kind of log."""
 
     __slots__ = ("bytes", "failures", "records", "seconds")
 
@@ -23,44 +23,44 @@ class Appended:
 
     @contextmanager
     def timed(self, records: int, size: int) -> Iterator[None]:
-        """Around one append."""
-        begun = perf_counter()
+        """Measures one append."""
+        started = perf_counter()
         try:
             yield
         except Exception as failure:
             self.failures[type(failure).__name__] += 1
             raise
-        self.seconds.add_seconds(perf_counter() - begun)
+        self.seconds.add_seconds(perf_counter() - started)
         self.records.add(records)
         self.bytes += size
 
 
 class Appends:
-    """Of all kinds; a kind is there from its first append on."""
+    """Appends to all kinds of logs; a kind is listed from its first append on."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Appended] = {}
 
     def of(self, kind: str) -> Appended:
-        """One kind's numbers."""
+        """Returns the metrics of one kind."""
         found = self._kinds.get(kind)
         if found is None:
             found = self._kinds[kind] = Appended()
         return found
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Returns the metric families."""
         kinds = sorted(self._kinds.items())
         yield seconds_of(
             "sharebroker_log_append_seconds",
-            "Time until Redis answered an append: with appendfsync always, until it was on disk.",
+            "Time until Redis acknowledged an append; with appendfsync always, until it was on disk.",
             "log",
             {kind: appended.seconds for kind, appended in kinds},
         )
         yield Family(
             "sharebroker_log_append_records",
             Kind.HISTOGRAM,
-            "Records (of `partition`: batches) that one append carried: the group of a group commit.",
+            "Records (for `partition`: record batches) per append, which is one group commit.",
             (
                 sample
                 for kind, appended in kinds
@@ -74,7 +74,7 @@ class Appends:
         )
         yield counter(
             "sharebroker_log_append_failures_total",
-            "Appends that failed, or may have.",
+            "Appends that failed or have an unknown outcome.",
             (
                 (("log", kind, "error", error), count)
                 for kind, appended in kinds

@@ -1,4 +1,4 @@
-"""Renders metrics as text, whoever and however many ask: one rendering at a time, kept for a moment."""
+"""Renders metrics as text. One rendering runs at a time, and concurrent scrapes share it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sharebroker_server.telemetry.metrics import Family, Metrics, counter, lines
 _log = structlog.get_logger()
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-FRESH: Final = 1.0
-"""Seconds for which a rendering serves those who ask after it."""
+CACHE_SECONDS: Final = 1.0
+"""Seconds for which later scrapes get the same rendering."""
 
-REFRESHED_WITHIN: Final = 2.0
-"""Seconds that a scrape waits for numbers of other processes; those it has not are as they were."""
+REFRESH_TIMEOUT: Final = 2.0
+"""Seconds that a scrape waits for metrics from other brokers; after that it serves the former values."""
 
 _SLICE: Final = 0.002
-"""Seconds of rendering after which others have their turn in the event loop."""
+"""Seconds of rendering before it yields to the event loop."""
 
 
 class Exposition:
@@ -31,22 +31,22 @@ class Exposition:
         self._metrics = metrics
         self._text = b""
         self._until = 0.0
-        self._under_way: asyncio.Task[bytes] | None = None
+        self._rendering: asyncio.Task[bytes] | None = None
         self._refreshes: set[asyncio.Future[None]] = set()
         metrics.add(self._families)
 
     async def text(self) -> bytes:
-        """What was rendered a moment ago, or is being rendered, else anew."""
-        if self._under_way is None:
+        """Returns the cached rendering, the one in progress, or a new one."""
+        if self._rendering is None:
             if asyncio.get_running_loop().time() < self._until:
                 return self._text
-            self._under_way = asyncio.create_task(self._render())
-        # Who goes away must not end it for the others.
-        return await asyncio.shield(self._under_way)
+            self._rendering = asyncio.create_task(self._render())
+        # The end of one scrape must not cancel the rendering of the others.
+        return await asyncio.shield(self._rendering)
 
     async def close(self) -> None:
-        """Give up what is under way."""
-        tasks = [task for task in (self._under_way, *self._refreshes) if task is not None]
+        """Cancels the rendering and the refreshes."""
+        tasks = [task for task in (self._rendering, *self._refreshes) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -54,7 +54,7 @@ class Exposition:
     def _families(self) -> Iterable[Family]:
         yield counter(
             "sharebroker_metrics_renderings_total",
-            "How often this was made; who asks within a second gets what was made before.",
+            "Renderings of the metrics; scrapes within one second share one.",
             [((), self.renderings)],
         )
 
@@ -72,22 +72,22 @@ class Exposition:
                         await asyncio.sleep(0)
                         turn_ends = loop.time() + _SLICE
             self._text = "".join(parts).encode()
-            self._until = loop.time() + FRESH
+            self._until = loop.time() + CACHE_SECONDS
             return self._text
         finally:
-            self._under_way = None
+            self._rendering = None
 
     async def refresh(self) -> None:
-        """Have those asked who know more, for REFRESHED_WITHIN at most."""
+        """Runs the refreshes of metrics from other brokers, for at most REFRESH_TIMEOUT."""
         if not self._refreshes:
             for refresh in self._metrics.refreshes:
                 task = asyncio.ensure_future(refresh())
                 self._refreshes.add(task)
                 task.add_done_callback(self._refreshed)
         if self._refreshes:
-            await asyncio.wait(self._refreshes, timeout=REFRESHED_WITHIN)
+            await asyncio.wait(self._refreshes, timeout=REFRESH_TIMEOUT)
 
     def _refreshed(self, task: asyncio.Future[None]) -> None:
         self._refreshes.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("metrics could not be brought up to date", error=repr(error))
+            _log.warning("metrics refresh failed", error=repr(error))

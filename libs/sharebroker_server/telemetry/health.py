@@ -1,4 +1,4 @@
-"""Three questions about a process: does it serve, may clients be sent to it, does it still turn."""
+"""Startup, readiness and liveness checks of a broker."""
 
 from __future__ import annotations
 
@@ -9,71 +9,71 @@ from typing import Final
 from sharebroker_server.telemetry.http import Reply
 
 Check = Callable[[], Awaitable[str]]
-"""Why the process is not ready; "" where nothing is against it. Must not take longer than a probe waits."""
+"""Returns why the broker is not ready, or ""; must be faster than the time-out of probes."""
 
 Missing = Callable[[], list[str]]
-"""What this process should own and does not."""
+"""Returns the resources that this broker should own and does not."""
 
-PATIENCE: Final = 30.0
-"""Seconds in which what should be ours has to come, once all was here.
+INCOMPLETE_GRACE: Final = 30.0
+"""Seconds that a broker stays ready with missing resources, after it had all of them.
 
-Where it counted at once nobody would be ready while a process that died still has its leases."""
+Without it, no broker would be ready while a dead broker still holds leases."""
 
 
 class Health:
-    """Told by its owner how far the process is; asked over HTTP."""
+    """Health of a broker: the process updates it, HTTP requests read it."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self.starting = "it has just been started"
+        self.starting = "the broker is starting"
         self._stopping = False
         self.checks: list[Check] = []
         self.missing: list[Missing] = []
         self._clock = clock
-        self._whole_at: float | None = None
+        self._complete_at: float | None = None
 
     def started(self) -> None:
-        """It serves from here on."""
+        """Records that the broker serves."""
         self.starting = ""
 
     def stop(self) -> None:
-        """No clients should be sent here any more."""
+        """Records that the broker is stopping: clients should connect elsewhere."""
         self._stopping = True
 
     async def is_started(self) -> str:
-        """Why it does not serve yet, or ""."""
+        """Returns why the broker does not serve yet, or ""."""
         return self.starting
 
     async def is_ready(self) -> str:
-        """Why no clients should be sent here, or ""."""
+        """Returns why clients should not connect to this broker, or ""."""
         if self.starting:
             return self.starting
         if self._stopping:
-            return "it is being stopped"
+            return "the broker is stopping"
         for check in self.checks:
             if reason := await check():
                 return reason
         return self._incomplete()
 
     async def is_live(self) -> str:
-        """Whoever gets an answer has it: the event loop turns."""
+        """Returns "": a response shows that the event loop runs."""
         return ""
 
     def _incomplete(self) -> str:
-        missing = [name for some in self.missing for name in some()]
+        missing = [name for list_missing in self.missing for name in list_missing()]
         now = self._clock()
         if not missing:
-            self._whole_at = now
+            self._complete_at = now
             return ""
-        if self._whole_at is not None and now - self._whole_at < PATIENCE:
+        if self._complete_at is not None and now - self._complete_at < INCOMPLETE_GRACE:
             return ""
-        return f"{len(missing)} of what it should own it does not have yet: {', '.join(missing[:3])}"
+        return f"{len(missing)} resources of this broker are not available yet: {', '.join(missing[:3])}"
 
 
-def page(question: Check) -> Callable[[], Awaitable[Reply]]:
-    """200 and `ok`, or 503 and why not."""
+def page(check: Check) -> Callable[[], Awaitable[Reply]]:
+    """Returns a page with 200 and `ok`, or 503 and the reason."""
 
-    async def answer() -> Reply:
-        reason = await question()
+    async def reply() -> Reply:
+        reason = await check()
         return Reply(503, f"{reason}\n".encode()) if reason else Reply(200, b"ok\n")
 
-    return answer
+    return reply

@@ -1,4 +1,4 @@
-"""A small HTTP server for those who watch a process: GET only, an answer a connection, all is bounded."""
+"""A small HTTP server for metrics and health checks: GET only, one request per connection, bounded."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 _log = structlog.get_logger()
 
-MOST_CONNECTIONS: Final = 128
-PATIENCE: Final = 10.0
-"""Seconds that a connection has for its request and for taking the answer."""
+MAX_CONNECTIONS: Final = 128
+CONNECTION_TIMEOUT: Final = 10.0
+"""Seconds that a connection has to send its request and to read the response."""
 
-_MOST_BYTES: Final = 16 * 1024
+_MAX_REQUEST: Final = 16 * 1024
 _TEXT: Final = "text/plain; charset=utf-8"
 _REASONS: Final[Mapping[int, str]] = {
     200: "OK",
@@ -29,7 +29,7 @@ _REASONS: Final[Mapping[int, str]] = {
 
 
 class Reply(NamedTuple):
-    """What is answered."""
+    """A response."""
 
     status: int
     body: bytes
@@ -40,21 +40,21 @@ Page = Callable[[], Awaitable[Reply]]
 
 
 class HttpServer:
-    """Serves `pages` by their path, to `MOST_CONNECTIONS` at a time: one more, and the oldest is cut off.
+    """Serves `pages` by their path, to at most `MAX_CONNECTIONS` connections.
 
-    So those who dawdle keep no probe out.
+    A further connection closes the oldest one, so that slow clients do not block probes.
     """
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
-        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # in the order in which they came
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}  # in order of arrival
 
     async def start(self, host: str, port: int) -> int:
-        """Listen, and return the port; 0 takes a free one. Raises KafkaError INVALID_CONFIG."""
+        """Starts to listen and returns the port; 0 selects a free one. Raises KafkaError INVALID_CONFIG."""
         try:
             self._server = await asyncio.start_server(
-                self._connected, host.strip("[]"), port, limit=_MOST_BYTES
+                self._connected, host.strip("[]"), port, limit=_MAX_REQUEST
             )
         except OSError as failure:
             raise KafkaError(
@@ -63,7 +63,7 @@ class HttpServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop(self) -> None:
-        """Close, and cut off who is still there."""
+        """Stops to listen and closes all connections."""
         if self._server is None:
             return
         self._server.close()
@@ -72,7 +72,7 @@ class HttpServer:
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= MOST_CONNECTIONS:
+        if len(self._serving) >= MAX_CONNECTIONS:
             self._end(next(iter(self._serving)))
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._serving[task] = writer
@@ -85,7 +85,7 @@ class HttpServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(CONNECTION_TIMEOUT):
                 reply, head_only = await self._reply(reader)
                 writer.write(_head(reply))
                 if not head_only:
@@ -101,17 +101,17 @@ class HttpServer:
             head = await reader.readuntil(b"\r\n\r\n")
             method, target, _ = head.partition(b"\r\n")[0].decode("ascii").split(" ")
         except (asyncio.LimitOverrunError, ValueError):
-            return Reply(400, b"this is no request\n"), False
+            return Reply(400, b"invalid request\n"), False
         if method not in ("GET", "HEAD"):
             return Reply(405, b"GET only\n"), False
         page = self._pages.get(target.partition("?")[0])
         if page is None:
-            return Reply(404, f"there is {' '.join(sorted(self._pages))}\n".encode()), False
+            return Reply(404, f"not found; pages: {' '.join(sorted(self._pages))}\n".encode()), False
         try:
             return await page(), method == "HEAD"
-        except Exception:  # one page's trouble is not the others'
-            _log.exception("a page failed", page=target)
-            return Reply(500, b"it failed; the log says why\n"), False
+        except Exception:  # a failure of one page must not affect the others
+            _log.exception("page failed", page=target)
+            return Reply(500, b"the page failed; see the log\n"), False
 
 
 def _head(reply: Reply) -> bytes:

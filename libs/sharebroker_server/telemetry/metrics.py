@@ -1,7 +1,7 @@
-"""Metrics as plain numbers, which whoever works counts up, and what they look like when they are read.
+"""Metrics: plain numbers that the code increments, and families that are created when metrics are read.
 
-A counter is an int of somebody's; only reading it makes a `Family` of it. So counting costs 0.03 to 0.1
-microseconds, and nothing where nobody reads.
+A counter is an int attribute; only a scrape converts it to a `Family`. Counting therefore costs 0.03 to 0.1
+microseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST: Final = 63
 
 
 class Kind(StrEnum):
-    """What Prometheus calls a type."""
+    """Metric types of Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -24,19 +24,19 @@ class Kind(StrEnum):
 
 
 class Sample(NamedTuple):
-    """One number; `labels` are names and values in turn."""
+    """One value; `labels` alternates names and values."""
 
     labels: tuple[str, ...]
     value: float
     suffix: str = ""
 
 
-TURN: Final = Sample((), 0.0)
-"""Among samples: nothing is told, but others may have their turn before the next one is worked out."""
+YIELD: Final = Sample((), 0.0)
+"""A marker among samples without a value: the reader may yield to the event loop before the next sample."""
 
 
 class Family(NamedTuple):
-    """Everything of one name. A counter's name ends in `_total`."""
+    """All samples of one metric name. A counter's name ends in `_total`."""
 
     name: str
     kind: Kind
@@ -45,9 +45,9 @@ class Family(NamedTuple):
 
 
 class Histogram:
-    """Counts numbers by their size in powers of two: bucket k holds those below 2**k.
+    """Histogram of integers with buckets of powers of two: bucket k counts values below 2**k.
 
-    The number is a whole one: microseconds for times, or a count.
+    Values are microseconds or counts.
     """
 
     __slots__ = ("buckets", "sum")
@@ -57,16 +57,16 @@ class Histogram:
         self.sum = 0
 
     def add(self, number: int) -> None:
-        """Count a number, of 0 or more."""
+        """Counts a value of 0 or more."""
         self.buckets[number.bit_length()] += 1
         self.sum += number
 
     def add_seconds(self, seconds: float) -> None:
-        """Count a time in microseconds."""
+        """Counts a duration, in microseconds."""
         self.add(max(int(seconds * 1e6), 0))
 
     def samples(self, labels: tuple[str, ...], low: int, high: int, unit: float = 1) -> Iterator[Sample]:
-        """Cumulative buckets from 2**low to 2**high, sum and count; `unit` is what one of the number is."""
+        """Returns cumulative buckets from 2**low to 2**high, sum and count; `unit` scales the values."""
         below = sum(self.buckets[:low])
         for power in range(low, high + 1):
             below += self.buckets[power]
@@ -80,7 +80,9 @@ class Histogram:
 def seconds_of(
     name: str, help_: str, label: str, histograms: Mapping[str, Histogram], low: int = 6, high: int = 25
 ) -> Family:
-    """Times by one label, with buckets from 64 microseconds to 34 seconds if nothing else is said."""
+    """Returns a histogram of durations by one label, by default with buckets from 64 microseconds to 34
+    seconds.
+    """
     return Family(
         name,
         Kind.HISTOGRAM,
@@ -94,57 +96,57 @@ def seconds_of(
 
 
 def counter(name: str, help_: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
-    """Numbers that only grow, with their labels."""
+    """Returns a counter family."""
     return Family(name, Kind.COUNTER, help_, (Sample(labels, value) for labels, value in samples))
 
 
 OTHER: Final = "other"
-"""Stands for all that get no series of their own."""
+"""Label value that further values share beyond the cardinality limit."""
 
 
 def gauge(name: str, help_: str, samples: Iterable[tuple[tuple[str, ...], float]]) -> Family:
-    """Numbers as they are now, with their labels."""
+    """Returns a gauge family."""
     return Family(name, Kind.GAUGE, help_, (Sample(labels, value) for labels, value in samples))
 
 
 def number(value: float) -> str:
-    """As Prometheus reads it."""
+    """Formats a value for Prometheus."""
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
     return str(int(value)) if value == int(value) else f"{value:.12g}"
 
 
 Collector = Callable[[], Iterable[Family]]
-"""Reads the numbers of one part of the process."""
+"""Returns the metric families of one part of the process."""
 
 Refresh = Callable[[], Awaitable[None]]
-"""Asks elsewhere for numbers that a collector then tells; should not take long."""
+"""Requests metrics from other brokers before a scrape; should be fast."""
 
 
 class Metrics:
-    """What all parts of a process have to tell; each adds itself when it is made."""
+    """The collectors of all parts of a process."""
 
     def __init__(self) -> None:
         self._collectors: list[Collector] = []
         self.refreshes: list[Refresh] = []
 
     def add(self, collector: Collector) -> None:
-        """Have what `collector` gives told, in the order of adding."""
+        """Adds a collector; families keep the order of addition."""
         self._collectors.append(collector)
 
     def families(self) -> Iterator[Family]:
-        """All there is, read as it is iterated."""
+        """Returns all families; reads them during iteration."""
         for collector in self._collectors:
             yield from collector()
 
 
 def lines(family: Family) -> Iterator[str]:
-    """The family in Prometheus's text format, line by line."""
+    """Formats a family in Prometheus's text format, line by line."""
     name = family.name
     yield f"# HELP {name} {_escaped(family.help)}\n# TYPE {name} {family.kind}\n"
     for sample in family.samples:
         labels, value, suffix = sample
-        yield "" if sample is TURN else f"{name}{suffix}{_labels(labels)} {number(value)}\n"
+        yield "" if sample is YIELD else f"{name}{suffix}{_labels(labels)} {number(value)}\n"
 
 
 def _labels(labels: Sequence[str]) -> str:

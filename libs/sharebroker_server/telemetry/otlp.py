@@ -1,6 +1,6 @@
-"""Tells a collector by OTLP what /metrics serves: the same numbers under the same names.
+"""Exports by OTLP the metrics that /metrics serves, with the same names and values.
 
-Counters are called without the `_total` that Prometheus wants at their end. Imports OpenTelemetry's SDK.
+Names of counters lack the suffix `_total`, which Prometheus requires. Imports OpenTelemetry's SDK.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from functools import partial
 from typing import Any, Final, cast
 
 import structlog
-from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as GrpcMetricExporter
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as HttpMetricExporter
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
     Histogram,
     HistogramDataPoint,
     Metric,
+    MetricExporter,
     MetricsData,
     NumberDataPoint,
     ResourceMetrics,
@@ -28,11 +30,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from sharebroker_protocol.clock import now
-from sharebroker_protocol.tracing import otlp_http, setup
+from sharebroker_protocol.tracing import setup
+from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_protocol.tracing.settings import TracingSettings
-from sharebroker_server.aio.threads import aside
+from sharebroker_server.aio.threads import run_in_daemon_thread
 from sharebroker_server.telemetry.exposition import Exposition
-from sharebroker_server.telemetry.metrics import TURN, Family, Kind, Metrics, Sample
+from sharebroker_server.telemetry.metrics import YIELD, Family, Kind, Metrics, Sample
 
 _log = structlog.get_logger()
 
@@ -42,7 +45,7 @@ _CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
 
 
 class MetricsExport:
-    """Sends all metrics every so often, one sending at a time; what cannot be sent is not kept."""
+    """Exports all metrics periodically, one request at a time. Metrics of a failed export are dropped."""
 
     def __init__(
         self,
@@ -52,21 +55,22 @@ class MetricsExport:
         attributes: Mapping[str, str],
         warn: setup.Warn,
     ) -> None:
-        setup.heed(warn)
+        setup.redirect_log(warn)
         self._metrics = metrics
         self._exposition = exposition
-        self._every = settings.metrics_every
+        self._interval = settings.metrics_interval
         self._resource = setup.resource(attributes)
-        self._exporter = _exporter(str(settings.metrics), settings.metrics_over_http)
-        self._begun = _nanoseconds()
+        with setup.invalid_variables():
+            self._exporter = _exporter(str(settings.metrics), settings.metrics_over_http)
+        self._started = _nanoseconds()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From here on."""
+        """Starts the export."""
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Not any more; what is under way is given up."""
+        """Stops the export, and abandons a request in flight."""
         if self._task is not None:
             self._task.cancel()
             self._exporter.shutdown()
@@ -74,54 +78,56 @@ class MetricsExport:
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._interval)
             try:
                 await self._exposition.refresh()
                 data = _data(await self._read(), self._resource)
-                await aside(partial(self._exporter.export, data), "metrics")
-            except Exception:  # the next time may fare better
-                _log.exception("metrics could not be told by OTLP")
+                await run_in_daemon_thread(partial(self._exporter.export, data), "metrics")
+            except Exception:  # the next export may succeed
+                _log.exception("metrics export failed")
 
     async def _read(self) -> list[Metric]:
-        """All families, with turns for others in between: there may be thousands of series."""
+        """Reads all families; yields to other tasks between samples, as there may be thousands of series."""
         loop = asyncio.get_running_loop()
         turn_ends, at = loop.time() + _SLICE, _nanoseconds()
         read = []
         for family in self._metrics.families():
             samples = []
             for sample in family.samples:
-                if sample is not TURN:
+                if sample is not YIELD:
                     samples.append(sample)
                 if loop.time() > turn_ends:
                     await asyncio.sleep(0)
                     turn_ends = loop.time() + _SLICE
-            read.append(metric(family._replace(samples=samples), self._begun, at))
+            read.append(metric(family._replace(samples=samples), self._started, at))
         return read
 
 
-def _exporter(endpoint: str, http: bool) -> otlp_http.Metrics | OTLPMetricExporter:
-    return otlp_http.Metrics(endpoint) if http else OTLPMetricExporter(endpoint=endpoint)
+def _exporter(endpoint: str, http: bool) -> MetricExporter:
+    if http:
+        return HttpMetricExporter(endpoint=endpoint, session=ExportSession())
+    return GrpcMetricExporter(endpoint=endpoint)
 
 
-def metric(family: Family, begun: int, at: int) -> Metric:
-    """A family as OTLP has it; times in nanoseconds since the Unix epoch."""
+def metric(family: Family, started: int, at: int) -> Metric:
+    """Converts a family to OTLP; times in nanoseconds since the Unix epoch."""
     unit = "s" if family.name.endswith("_seconds") else ""
     name = family.name.removesuffix("_total") if family.kind is Kind.COUNTER else family.name
-    return Metric(name, family.help, unit, _points(family, begun, at))
+    return Metric(name, family.help, unit, _points(family, started, at))
 
 
-def _points(family: Family, begun: int, at: int) -> Sum | Gauge | Histogram:
+def _points(family: Family, started: int, at: int) -> Sum | Gauge | Histogram:
     if family.kind is Kind.HISTOGRAM:
-        return Histogram(list(_histograms(family.samples, begun, at)), _CUMULATIVE)
+        return Histogram(list(_histograms(family.samples, started, at)), _CUMULATIVE)
     points = [
-        NumberDataPoint(_attributes(sample.labels), begun, at, float(sample.value))
+        NumberDataPoint(_attributes(sample.labels), started, at, float(sample.value))
         for sample in family.samples
     ]
     return Gauge(points) if family.kind is Kind.GAUGE else Sum(points, _CUMULATIVE, is_monotonic=True)
 
 
-def _histograms(samples: Iterable[Sample], begun: int, at: int) -> Iterator[HistogramDataPoint]:
-    """Buckets, sum and count of each come one after the other; here buckets are counted by themselves."""
+def _histograms(samples: Iterable[Sample], started: int, at: int) -> Iterator[HistogramDataPoint]:
+    """Converts histograms: samples of each are its cumulative buckets, sum and count, in this order."""
     bounds: list[float] = []
     below: list[int] = []
     total = 0.0
@@ -133,10 +139,10 @@ def _histograms(samples: Iterable[Sample], begun: int, at: int) -> Iterator[Hist
         elif suffix == "_sum":
             total = value
         else:
-            counts = [here - before for here, before in zip(below, [0, *below], strict=False)]
-            unknown = cast("Any", None)  # the least and the greatest are optional in OTLP
+            counts = [current - former for current, former in zip(below, [0, *below], strict=False)]
+            absent = cast("Any", None)  # minimum and maximum are optional in OTLP
             yield HistogramDataPoint(
-                _attributes(labels), begun, at, int(value), total, counts, bounds, unknown, unknown
+                _attributes(labels), started, at, int(value), total, counts, bounds, absent, absent
             )
             bounds, below = [], []
 
@@ -146,8 +152,8 @@ def _attributes(labels: Sequence[str]) -> dict[str, str]:
 
 
 def _data(metrics: Sequence[Metric], resource: Resource) -> MetricsData:
-    told = [one for one in metrics if one.data.data_points]
-    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, told, "")], "")])
+    nonempty = [metric for metric in metrics if metric.data.data_points]
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(_SCOPE, nonempty, "")], "")])
 
 
 def _nanoseconds() -> int:

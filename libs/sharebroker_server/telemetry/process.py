@@ -1,4 +1,4 @@
-"""What a process costs, and how late its event loop is."""
+"""Metrics of the process: CPU, memory, files, and event loop lag."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from typing import Final
 from sharebroker_protocol.clock import now
 from sharebroker_server.telemetry.metrics import Family, Histogram, counter, gauge, seconds_of
 
-_TURN: Final = 0.25
-"""Seconds between two looks at the loop's lateness."""
+_INTERVAL: Final = 0.25
+"""Seconds between two measurements of the lag."""
 
 _PAGE: Final = resource.getpagesize()
 
 
 class LoopLag:
-    """How late the loop runs what is due: what every answer waits for before anything else."""
+    """Measures how late the event loop runs a timer. This delay is part of every response time."""
 
     def __init__(self) -> None:
         self.late = Histogram()
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look from here on."""
+        """Starts measuring."""
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_at(loop.time() + _TURN, self._look, loop, loop.time() + _TURN)
+        self._timer = loop.call_at(loop.time() + _INTERVAL, self._measure, loop, loop.time() + _INTERVAL)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stops measuring."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         self.late.add_seconds(loop.time() - due)
-        due = loop.time() + _TURN
-        self._timer = loop.call_at(due, self._look, loop, due)
+        due = loop.time() + _INTERVAL
+        self._timer = loop.call_at(due, self._measure, loop, due)
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Returns the metric families."""
         yield seconds_of(
             "sharebroker_event_loop_lag_seconds",
-            "How late the event loop ran a timer, looked at four times a second.",
+            "Delay of a timer in the event loop, measured four times a second.",
             "",
             {"": self.late},
             low=8,
@@ -55,38 +55,38 @@ class LoopLag:
 
 
 class ProcessCost:
-    """CPU, memory and files, under the names that Prometheus's own clients use."""
+    """CPU, memory and files, with the metric names of Prometheus's client libraries."""
 
     @cached_property
     def _started_at(self) -> float:
-        return now() - (time.monotonic() - _born())
+        return now() - (time.monotonic() - _start_time())
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Returns the metric families."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         yield counter(
             "process_cpu_seconds_total", "User and system CPU time.", [((), used.ru_utime + used.ru_stime)]
         )
-        yield gauge("process_start_time_seconds", "When the process began.", [((), self._started_at)])
+        yield gauge("process_start_time_seconds", "Start time of the process.", [((), self._started_at)])
         yield gauge("process_resident_memory_bytes", "Resident memory.", [((), _resident())])
         yield gauge("process_open_fds", "Open file descriptors.", [((), _open_files())])
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield gauge("process_max_fds", "Most open file descriptors.", [((), most)])
+        yield gauge("process_max_fds", "Maximum open file descriptors.", [((), most)])
         yield gauge(
             "sharebroker_build_info", "Always 1; the version is a label.", [(("version", release()), 1)]
         )
 
 
 def release() -> str:
-    """The version that is installed."""
+    """Returns the installed version."""
     try:
         return version("sharebroker-server")
     except PackageNotFoundError:
         return "unknown"
 
 
-def _born() -> float:
-    """By the monotonic clock; where the system does not tell, now."""
+def _start_time() -> float:
+    """Returns the start by the monotonic clock, or the current time if the system does not report it."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     except OSError:

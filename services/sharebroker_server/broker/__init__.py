@@ -1,8 +1,8 @@
-"""Composes roles into one process: the one place that imports several services."""
+"""Composes roles into one process. This is the only package that imports several services."""
 
 import os
 
-# gRPC's hooks for fork() get in the way of starting the embedded Valkey, and complain about it.
+# gRPC's fork() handlers interfere with the start of the embedded Valkey, and log warnings.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
-# Its core has a line of its own form on standard error for each handshake that fails, whoever knocks.
+# gRPC's core writes a line that is not JSON to standard error for each failed handshake.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")

@@ -1,4 +1,4 @@
-"""What follows when a member leaves its group or a topic is deleted: others are told."""
+"""Cleanup after members that leave a group and after deleted topics, by requests to other services."""
 
 from __future__ import annotations
 
@@ -20,51 +20,54 @@ from sharebroker_server.leases import names
 _log = structlog.get_logger()
 
 CALL_TIMEOUT: Final = 5.0
-SOON: Final = 1.0
-"""Seconds for which a change of share state waits for leaders to hear of it."""
+RELOAD_TIMEOUT: Final = 1.0
+"""Seconds for which a change of share state waits until leaders have dropped the old state."""
 
-TRIES: Final = 10
+ATTEMPTS: Final = 10
 PAUSE: Final = 1.0
 
 
-class Departures:
-    """Runs in the processes of the group coordinator; every step may be repeated."""
+class Cleanup:
+    """Runs beside the group coordinator; every request is idempotent."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
         self._tasks = Tasks(_failed)
 
     def member_left(self, group_id: str, member_id: str) -> None:
-        """Frees the records a member holds: it left, or its session ran out (Kafka leaves them locked)."""
+        """Releases the records of a member that left or was fenced.
+
+        Kafka leaves them locked until the timeout.
+        """
         request = leader.ReleaseMemberRequest(group_id=group_id, member_id=member_id)
-        # At once: behind one that is silent it would come late, when the member is back with other records.
+        # Concurrently: a delayed release could reach a member that rejoined and holds other records.
         for peer in self._router.leaders():
             self.start(self._release(peer, request))
 
     async def state_changed(self, group_id: str, partitions: Collection[tuple[str, int]]) -> None:
-        """Has leaders load a group's state anew (Kafka lets them go on with the old one).
+        """Makes leaders reload a group's state. Kafka's leaders keep the old state.
 
-        Waits for those that hear it soon: whoever changed the state is to get no records by the old one.
+        Waits `RELOAD_TIMEOUT` seconds, so that the caller gets no records by the old state.
         """
-        await asyncio.wait([self._tasks.spawn(self._reload(group_id, partitions))], timeout=SOON)
+        await asyncio.wait([self._tasks.spawn(self._reload(group_id, partitions))], timeout=RELOAD_TIMEOUT)
 
     def metadata_changed(self, record: CatalogRecord) -> None:
-        """Removes the share state of a deleted topic, in the process that owns the catalog."""
+        """Deletes the share state of a deleted topic; the owner of the catalog does this."""
         if isinstance(record, TopicDeletedRecord):
-            self.start(self._forget(share.DeleteTopicStateRequest(topic_id=record.topic_id)))
+            self.start(self._delete_state(share.DeleteTopicStateRequest(topic_id=record.topic_id)))
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs work that nobody waits for."""
+        """Runs work in the background."""
         self._tasks.spawn(work)
 
     async def stop(self) -> None:
-        """Gives up what is under way."""
+        """Cancels all work."""
         await self._tasks.stop()
 
     async def _reload(self, group_id: str, partitions: Collection[tuple[str, int]]) -> None:
         peers = {peer.member.owner: peer for peer in self._router.leaders()}
         for topic_id, partition in partitions:
-            with suppress(KafkaError):  # one that began to lead just now need not be listed yet
+            with suppress(KafkaError):  # a new leader may not be listed yet
                 peer = await self._router.leader(topic_id, partition)
                 peers[peer.member.owner] = peer
         request = leader.ReleaseMemberRequest(group_id=group_id)
@@ -74,27 +77,31 @@ class Departures:
         try:
             await peer.stub.ReleaseMember(request, timeout=CALL_TIMEOUT)
         except KafkaError as error:
-            # Its locks run out by themselves.
-            _log.info("a leader does not know of a departure", member=request.member_id, error=str(error))
+            # Its locks end by timeout.
+            _log.info(
+                "release of a departed member failed; its locks will time out",
+                member=request.member_id,
+                error=str(error),
+            )
 
-    async def _forget(self, request: share.DeleteTopicStateRequest) -> None:
-        for attempt in range(TRIES):
+    async def _delete_state(self, request: share.DeleteTopicStateRequest) -> None:
+        for attempt in range(ATTEMPTS):
             await asyncio.sleep(PAUSE * attempt)
             try:
                 owner = await self._router.owner_of(names.CATALOG)
-                if owner is None:  # it died: whoever follows does this
+                if owner is None:  # the owner died: its successor does this
                     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
                 if self._router.is_self(owner):
-                    await self._forget_everywhere(request)
+                    await self._delete_state_everywhere(request)
             except KafkaError as error:
                 _log.info(
-                    "state of a deleted topic stays for now", topic_id=request.topic_id, error=str(error)
+                    "deletion of share state failed; retrying", topic_id=request.topic_id, error=str(error)
                 )
             else:
                 return
 
-    async def _forget_everywhere(self, request: share.DeleteTopicStateRequest) -> None:
-        """Raises KafkaError unless every shard has done it."""
+    async def _delete_state_everywhere(self, request: share.DeleteTopicStateRequest) -> None:
+        """Deletes the state in every shard. Raises KafkaError unless all shards respond."""
         shards: list[int] = []
         for peer in self._router.share_coordinators():
             shards += (await peer.stub.DeleteTopicState(request, timeout=CALL_TIMEOUT)).shards
@@ -102,4 +109,4 @@ class Departures:
 
 
 def _failed(error: BaseException) -> None:
-    _log.error("telling others failed", exc_info=error)
+    _log.error("cleanup failed", exc_info=error)

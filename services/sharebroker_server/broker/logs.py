@@ -1,4 +1,4 @@
-"""Logging of a server: one line an event on standard error, as JSON or in columns."""
+"""Logging of a broker: one line per event on standard error, as JSON or as text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord
 
 Format = Literal["auto", "json", "text"]
-"""`auto` is text in a terminal, else JSON."""
+"""`auto` is text on a terminal, else JSON."""
 
 LEVELS: Final[Mapping[str, int]] = {
     "debug": logging.DEBUG,
@@ -30,7 +30,7 @@ _ALWAYS: Final = logging.CRITICAL
 
 
 class _Threshold:
-    """Leaves out what is below the level, which may change at any time."""
+    """Drops events below the level, which may change while the broker runs."""
 
     level = logging.INFO
 
@@ -44,7 +44,7 @@ _threshold: Final = _Threshold()
 
 
 def configure_logging(how: Format = "auto") -> None:
-    """Sets structlog and the standard library's logging up alike; the level is `info`."""
+    """Configures structlog and the standard library's logging equally; the level is `info`."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         add_trace,
@@ -70,14 +70,14 @@ def configure_logging(how: Format = "auto") -> None:
 
 
 def set_level(level: str) -> None:
-    """Tell what is of this level or above. Raises KeyError."""
+    """Sets the minimum level. Raises KeyError."""
     _threshold.level = LEVELS[level]
-    # What libraries call information is none for an operator.
+    # Information of libraries is not useful to an operator.
     logging.getLogger().setLevel(logging.WARNING if level == "info" else LEVELS[level])
 
 
 def follow_level(catalog: MetadataCache) -> None:
-    """Take the level from `log.level`, now and whenever it changes."""
+    """Applies the property `log.level`, now and whenever it changes."""
 
     def changed(record: CatalogRecord) -> None:
         if isinstance(record, ConfigRecord):
@@ -88,7 +88,7 @@ def follow_level(catalog: MetadataCache) -> None:
 
 
 def add_trace(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:
-    """Say the trace, and the span in it, that the line belongs to."""
+    """Adds the ids of the current trace and span to an event."""
     if enabled.on is not None and (current := enabled.on.current()) is not None:
         event["trace_id"] = f"{current.trace_id:032x}"
         event["span_id"] = f"{current.span_id:016x}"
@@ -97,7 +97,7 @@ def add_trace(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict
 
 def _renderers(how: Format) -> list[Processor]:
     if how == "text" or (how == "auto" and sys.stderr.isatty()):
-        # Rich shows every local of every frame, which holds the loop up for seconds.
+        # Rich formats every local of every frame, which blocks the event loop for seconds.
         plain = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]

@@ -1,4 +1,4 @@
-"""Lets others watch this process: metrics and three questions of health over HTTP."""
+"""Observability of a broker: metrics, and startup, readiness and liveness checks over HTTP."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 from typing import Final
 
 from sharebroker_server.broker.settings import ServeSettings, parse_address
-from sharebroker_server.broker.tracing_setup import attributes, undelivered
+from sharebroker_server.broker.tracing_setup import attributes, log_export_failure
 from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.coordinator_runtime.metrics import AnyHost, not_active, shard_families
 from sharebroker_server.leases.holder import LeaseHolder
-from sharebroker_server.leases.metrics import lease_families
+from sharebroker_server.leases.observe import lease_families
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.metrics import link_families, unreachable
 from sharebroker_server.telemetry.appends import Appends
@@ -28,8 +28,10 @@ READY: Final = "/readyz"
 LIVE: Final = "/livez"
 
 
-class Watching:
-    """What the parts of a process tell, and the server that asks them; nobody asks where none is started."""
+class Observability:
+    """Collects metrics and health checks of all parts of the process, and serves or exports them if
+    requested.
+    """
 
     def __init__(self) -> None:
         self.metrics = Metrics()
@@ -49,49 +51,54 @@ class Watching:
             self.metrics.add(families)
 
     async def start(self, address: str) -> None:
-        """Serve at HOST:PORT, also while the process is still starting. Raises KafkaError INVALID_CONFIG."""
+        """Starts the HTTP server at HOST:PORT, before the process serves.
+
+        Raises KafkaError INVALID_CONFIG.
+        """
         host, port = parse_address(address, "--metrics")
         self.address = f"{host}:{await self._http.start(host, port)}"
 
-    def begin(self) -> None:
-        """What is looked at all the time is, from here on."""
+    def start_sampling(self) -> None:
+        """Starts the metrics that are sampled periodically."""
         self._lag.start()
 
     async def stop(self) -> None:
-        """Serve no more."""
+        """Stops the sampling and the HTTP server."""
         self._lag.stop()
         await self._http.stop()
         await self._exposition.close()
 
     def export(self, settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
-        """Tell a collector, too, if that was asked for."""
+        """Starts the export of metrics by OTLP if requested; `stack` stops it."""
         if settings.telemetry.metrics is None:
             return
-        from sharebroker_server.telemetry.otlp import MetricsExport  # brings OpenTelemetry in
+        from sharebroker_server.telemetry.otlp import MetricsExport  # imports OpenTelemetry's SDK
 
-        who = attributes(settings.roles, address)
-        export = MetricsExport(self.metrics, self._exposition, settings.telemetry, who, undelivered)
+        resource = attributes(settings.roles, address)
+        export = MetricsExport(
+            self.metrics, self._exposition, settings.telemetry, resource, log_export_failure
+        )
         export.start()
         stack.push_async_callback(export.stop)
 
-    def redis(self, links: Mapping[str, Link]) -> None:
-        """Tell of links by what they are for, and ask over each whether Redis is there."""
+    def observe_redis(self, links: Mapping[str, Link]) -> None:
+        """Adds metrics and readiness checks of the links, given by their purpose."""
         self.metrics.add(partial(link_families, links))
         self.health.checks += [partial(unreachable, link) for link in links.values()]
 
-    def owned(self, holder: LeaseHolder, hosts: Sequence[AnyHost]) -> None:
-        """Tell of leases and shards; without those that should be ours the process is not ready."""
+    def observe_leases(self, holder: LeaseHolder, hosts: Sequence[AnyHost]) -> None:
+        """Adds metrics of leases and shards. The process is ready once it holds the leases it should own."""
         self.metrics.add(partial(lease_families, holder))
         self.metrics.add(partial(shard_families, hosts))
         self.health.missing += [holder.missing, partial(not_active, hosts)]
         if GATEWAY in holder.member.roles:
-            self.health.missing.append(partial(_absent, holder))
+            self.health.missing.append(partial(_missing_roles, holder))
 
     async def _text(self) -> Reply:
         return Reply(200, await self._exposition.text(), CONTENT_TYPE)
 
 
-def _absent(holder: LeaseHolder) -> list[str]:
-    """Roles that nobody in the cluster has: a gateway can do nothing without them."""
-    there = {role for member in holder.members for role in member.roles}
-    return [f"a process with the role {role} in its cluster" for role in ROLES if role not in there]
+def _missing_roles(holder: LeaseHolder) -> list[str]:
+    """Returns the roles that no live broker has: a gateway serves nothing without them."""
+    present = {role for member in holder.members for role in member.roles}
+    return [f"a broker with the role {role}" for role in ROLES if role not in present]

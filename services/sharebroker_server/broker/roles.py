@@ -1,4 +1,4 @@
-"""The services of each role, wired to the foundation. The one place that knows several services."""
+"""The services of each role. This is the only module that imports several services."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sharebroker_protocol.keda import externalscaler_pb2_grpc
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2_grpc
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2_grpc
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2_grpc
-from sharebroker_server.broker.cleanup import Departures
-from sharebroker_server.broker.context import Foundation
+from sharebroker_server.broker.cleanup import Cleanup
+from sharebroker_server.broker.context import BrokerContext
 from sharebroker_server.catalog.internal_topics import internal_partitions
 from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, LEADER, SHARE_COORDINATOR
 from sharebroker_server.cluster.transaction_check import CoordinatorCheck
@@ -41,7 +41,7 @@ from sharebroker_server.group_coordinator.service.servicer import Ports as Group
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
 from sharebroker_server.group_coordinator.service.transaction_shards import make_transaction_host
 from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
-from sharebroker_server.leases.failure_detector import Doors
+from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
@@ -53,8 +53,8 @@ from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetr
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
 
 
-async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Service]:
-    """Keeps share state."""
+async def share_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the share coordinator."""
     config = ShareCoordinatorConfig.of(base.settings.config)
     host = make_host(base.log, config)
     base.hosts.append(host)
@@ -81,11 +81,11 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     ]
 
 
-async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> list[Service]:
-    """Leads partitions."""
+async def share_partition_leader(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the share-partition leader."""
     leadership = Leadership(Ports(base.holder, base.records, base.persister, base.catalog))
     stack.push_async_callback(leadership.close)
-    base.watching.metrics.add(LeaderMetrics(leadership, base.most_series).families)
+    base.observability.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
     exhausted_records = ExhaustedRecordsLogger(leadership.counters)
     exhausted_records.start()
@@ -109,12 +109,12 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     ]
 
 
-async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Service]:
-    """Keeps groups, transactions, and the catalog of topics and configurations."""
+async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the group coordinator, the transaction coordinator and the catalog."""
     config = GroupCoordinatorConfig.of(base.settings.config)
-    departures = Departures(base.router)
-    stack.push_async_callback(departures.stop)
-    base.catalog.add_observer(departures.metadata_changed)
+    group_cleanup = Cleanup(base.router)
+    stack.push_async_callback(group_cleanup.stop)
+    base.catalog.add_observer(group_cleanup.metadata_changed)
 
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it
@@ -127,23 +127,23 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
         base.catalog,
         base.persister,
         LeaderLogEnds(base.router),
-        departures.member_left,
-        departures.state_changed,
+        group_cleanup.member_left,
+        group_cleanup.state_changed,
         answers,
         CoordinatorCheck(base.router, base.catalog),
     )
     groups = GroupCoordinator(host, config, ports)
     stack.push_async_callback(groups.close)
     metrics = groups.metrics(base.most_series, counts)
-    base.watching.metrics.add(metrics.families)
-    base.watching.metrics.refreshes.append(metrics.refresh)
+    base.observability.metrics.add(metrics.families)
+    base.observability.metrics.refreshes.append(metrics.refresh)
     catalog_host = make_catalog_host(base.log, config, base.catalog)
     base.hosts.extend((host, catalog_host))
     await catalog_host.start(base.holder)
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
     cluster = Cluster(catalog_host, config, base.catalog)
-    departures.start(cluster.name_cluster())
+    group_cleanup.start(cluster.name_cluster())
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
     return [
@@ -162,7 +162,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
 
 
 async def _transaction_coordinator(
-    base: Foundation, config: GroupCoordinatorConfig, stack: AsyncExitStack
+    base: BrokerContext, config: GroupCoordinatorConfig, stack: AsyncExitStack
 ) -> Service:
     def ending(transactional_id: str) -> None:
         coordinator.ending(transactional_id)  # it is made of the host, and the host tells it
@@ -185,11 +185,11 @@ async def _transaction_coordinator(
     )
 
 
-async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
-    """The doors for clients; keeps nothing durable."""
+async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
+    """Starts the gateway with its gRPC services and, if configured, the Kafka listener."""
     door = Gateway(base.router, base.catalog, base.settings.config)
     base.drains.append(door.stop)
-    base.watching.metrics.add(partial(gateway_families, door))
+    base.observability.metrics.add(partial(gateway_families, door))
     if base.kafka is not None:
         me, router = base.holder.member, base.router
         internal = internal_partitions(base.settings.config)
@@ -197,12 +197,12 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
         def partitions(topic_id: str) -> int:
             return internal.get(topic_id) or base.catalog.partitions(topic_id)
 
-        announced = Announced(lambda: router.members, Doors().refused)
+        announced = Announced(lambda: router.members, PortProbe().is_refused)
         brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
         kafka = Door(door, brokers, base.settings.features)
         base.kafka.open(kafka, base.settings.config)
-        base.watching.metrics.add(kafka.families)
-        base.watching.metrics.add(base.kafka.families)
+        base.observability.metrics.add(kafka.families)
+        base.observability.metrics.add(base.kafka.families)
     reaper = SessionReaper(door)
     reaper.start()
     stack.push_async_callback(reaper.stop)
@@ -235,7 +235,7 @@ async def gateway(base: Foundation, stack: AsyncExitStack) -> list[Service]:
     ]
 
 
-Start = Callable[[Foundation, AsyncExitStack], Awaitable[list[Service]]]
+Start = Callable[[BrokerContext, AsyncExitStack], Awaitable[list[Service]]]
 
 ORDER: dict[str, Start] = {
     SHARE_COORDINATOR: share_coordinator,
@@ -243,4 +243,4 @@ ORDER: dict[str, Start] = {
     LEADER: share_partition_leader,
     GATEWAY: gateway,
 }
-"""How each role is started, those first that others call."""
+"""The start function of each role, in start order: roles that other roles call come first."""

@@ -1,4 +1,4 @@
-"""What `serve` was asked for, checked."""
+"""Validated settings of `sharebroker serve`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sharebroker_protocol.tracing.settings import OFF, TracingSettings
 from sharebroker_server.cluster.router import GATEWAY, ROLES
 from sharebroker_server.config.broker import BROKER_KEYS, BrokerConfig
 from sharebroker_server.redis_link.link.errors import RedisUrlInvalid
-from sharebroker_server.redis_link.topology.host_names import nameable
+from sharebroker_server.redis_link.topology.host_names import is_resolvable
 from sharebroker_server.redis_link.topology.sentinel import addresses
 from sharebroker_server.rpc.tls import TlsFiles
 
 DEFAULT_GRPC: Final = "127.0.0.1:9090"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 CLOSED: Final = "none"
-"""The `--kafka` of a process without a Kafka door."""
+"""The value of `--kafka` for a broker without a Kafka listener."""
 
 DEFAULT_DATA: Final = Path("data")
 
@@ -30,11 +30,11 @@ Fsync = Literal["always", "everysec"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
-    """How one process serves. Without `redis` it starts a Valkey of its own below `data`.
+    """Settings of one broker. Without `redis` it starts an embedded Valkey below `data`.
 
-    Only a process with the gateway's role opens a Kafka door; `features` are the levels in force there.
-    At `metrics` (HOST:PORT) it tells over HTTP how it is. With `tls` both doors and all calls to others
-    are encrypted. `telemetry` is what OpenTelemetry's variables say.
+    Only a broker with the role `gateway` opens a Kafka listener; `features` are its feature levels. At
+    `metrics` (HOST:PORT) it serves metrics and health checks. With `tls` both listeners and all calls to
+    peers are encrypted. `telemetry` holds the settings of OpenTelemetry's variables.
     """
 
     data: Path = DEFAULT_DATA
@@ -54,17 +54,17 @@ class ServeSettings:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody is told how this process is."""
+        """Whether metrics are served or exported."""
         return self.metrics is not None or self.telemetry.metrics is not None
 
     @property
     def opens_kafka(self) -> bool:
-        """Whether this process serves Kafka clients."""
+        """Whether this broker has a Kafka listener."""
         return GATEWAY in self.roles and self.kafka != CLOSED
 
 
 def parse_roles(text: str) -> frozenset[str]:
-    """`all`, or role names with commas between. Raises KafkaError INVALID_CONFIG."""
+    """Parses `all` or comma-separated role names. Raises KafkaError INVALID_CONFIG."""
     if text == "all":
         return frozenset(ROLES)
     roles = frozenset(name.strip() for name in text.split(",") if name.strip())
@@ -78,9 +78,9 @@ def parse_roles(text: str) -> frozenset[str]:
 
 
 def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
-    """HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
+    """Parses HOST:PORT, with a port of `lowest` or more. Raises KafkaError INVALID_CONFIG."""
     host, _, port = text.rpartition(":")
-    if not host or not nameable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
+    if not host or not is_resolvable(host) or not port.isdecimal() or not lowest <= int(port) <= 65_535:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, f"{option} takes HOST:PORT, for example 127.0.0.1:9090; not {text!r}."
         )
@@ -88,36 +88,36 @@ def parse_address(text: str, option: str, lowest: int = 0) -> tuple[str, int]:
 
 
 def parse_config(assignments: Sequence[str]) -> BrokerConfig:
-    """`key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
+    """Parses `key=value` assignments with Kafka's property names. Raises KafkaError INVALID_CONFIG."""
     return BrokerConfig.parse(assignments)
 
 
 def parse_tls(
     certificate: Path | None, key: Path | None, ca: Path | None, name: str | None, config: BrokerConfig
 ) -> TlsFiles | None:
-    """Of --tls-cert and its companions; None without them. Raises KafkaError INVALID_CONFIG."""
-    asked = config.ssl_client_auth == "required"
-    if certificate is None and key is None and ca is None and name is None and not asked:
+    """Parses the `--tls-…` options; returns None without them. Raises KafkaError INVALID_CONFIG."""
+    required = config.ssl_client_auth == "required"
+    if certificate is None and key is None and ca is None and name is None and not required:
         return None
     if certificate is None or key is None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG, "TLS needs both --tls-cert and --tls-key, or none of its options."
         )
-    if asked and ca is None:
+    if required and ca is None:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            "ssl.client.auth=required needs --tls-ca: who signs clients' certificates.",
+            "ssl.client.auth=required needs --tls-ca: the authority of clients' certificates.",
         )
-    return TlsFiles(certificate, key, ca, asked, name)
+    return TlsFiles(certificate, key, ca, required, name)
 
 
 def describe(settings: ServeSettings) -> str:
-    """All settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
+    """Returns all settings as JSON without secrets, properties by Kafka's names. Raises INVALID_CONFIG."""
     try:
         redis = None if settings.redis is None else addresses(settings.redis)
     except RedisUrlInvalid as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
-    facts = {
+    fields = {
         **{
             name: getattr(settings, name)
             for name in ("data", "grpc", "advertise", "kafka", "kafka_advertise")
@@ -135,4 +135,4 @@ def describe(settings: ServeSettings) -> str:
         "roles": sorted(settings.roles),
         "properties": {name: settings.config.get(name) for name in BROKER_KEYS},
     }
-    return orjson.dumps(facts, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()
+    return orjson.dumps(fields, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS).decode()

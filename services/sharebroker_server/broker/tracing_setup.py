@@ -1,29 +1,45 @@
-"""Turns traces on where OpenTelemetry's environment variables say so."""
+"""Starts tracing if OpenTelemetry's environment variables request it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set
+import difflib
+import os
+import re
+from collections.abc import Mapping, Set
 from contextlib import AsyncExitStack
+from typing import Final
 
 import structlog
 
 from sharebroker_protocol.tracing import enabled
-from sharebroker_protocol.tracing.settings import TracingSettings
 from sharebroker_server.broker.settings import ServeSettings
 from sharebroker_server.cluster.router import ROLES
 from sharebroker_server.telemetry.process import release
 
 _log = structlog.get_logger()
 
+_SIMILARITY: Final = 0.85
+"""Similarity of two names, 1 for equal names, above which one is suggested for the other."""
+
+_OTHER_VARIABLES: Final = frozenset(
+    {"OTEL_CONFIG_FILE", "OTEL_LOG_LEVEL", "OTEL_NODE_IP", "OTEL_POD_IP", "OTEL_SEMCONV_STABILITY_OPT_IN"}
+    | {"OTEL_PROPAGATORS", "OTEL_METRICS_EXEMPLAR_FILTER"}
+)
+_OTHER_TOOLS: Final = re.compile(
+    "OTEL_(BLRP|LOGRECORD|EXPERIMENTAL|INSTRUMENTATION|RESOURCE_ATTRIBUTES|PYTHON|JAVA|JAVAAGENT|JAVASCRIPT"
+    "|JS|NODE|DOTNET|GO|PHP|RUBY|COLLECTOR|OPERATOR|EXPORTER_(?!OTLP_)|EXPORTER_OTLP_(LOGS|PROFILES)_)"
+)
+"""Variables of other tools of OpenTelemetry, which are often set for all processes of a machine or pod."""
+
 
 def begin(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
-    """Trace from here on, if that was asked for; `stack` ends it, after all that may be traced."""
+    """Starts tracing if requested; `stack` stops it, after all code that may be traced."""
     if settings.telemetry.traces is None or settings.telemetry.sampling.never:
         return
-    from sharebroker_protocol.tracing import setup  # brings OpenTelemetry in
+    from sharebroker_protocol.tracing import setup  # imports OpenTelemetry's SDK
 
-    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), undelivered)
+    exporting = setup.begin(settings.telemetry, attributes(settings.roles, address), log_export_failure)
     enabled.turn(exporting.tracer)
 
     async def end() -> None:
@@ -34,21 +50,39 @@ def begin(settings: ServeSettings, address: str, stack: AsyncExitStack) -> None:
 
 
 def attributes(roles: Set[str], address: str) -> dict[str, str]:
-    """Who tells; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES may say otherwise."""
-    named = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
+    """Returns the resource attributes; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override them."""
+    suffix = "" if roles == frozenset(ROLES) else "-" + "-".join(sorted(roles))
     return {
-        "service.name": f"sharebroker{named}",
+        "service.name": f"sharebroker{suffix}",
         "service.version": release(),
         "service.instance.id": address,
     }
 
 
-def undelivered(logger: str, reason: str) -> None:
-    """Say that a collector takes nothing."""
-    _log.warning("telemetry does not arrive; what waits too long is dropped", by=logger, reason=reason)
+def log_export_failure(logger: str, reason: str) -> None:
+    """Logs that a collector does not accept telemetry."""
+    _log.warning("telemetry export failing; telemetry may be dropped", by=logger, reason=reason)
 
 
-def tell_unknown(settings: TracingSettings) -> None:
-    """Say which of OpenTelemetry's variables are none; others' tools may read them, so they are no errors."""
-    if settings.unknown:
-        _log.warning("variables that OpenTelemetry does not have count for nothing", names=settings.unknown)
+def log_unknown_variables(environment: Mapping[str, str] = os.environ) -> None:
+    """Logs OTEL_* variables that OpenTelemetry does not define.
+
+    Other tools may read them, so they are no errors.
+    """
+    from opentelemetry.sdk import environment_variables
+
+    defined = {name for name in vars(environment_variables) if name.startswith("OTEL_")} | _OTHER_VARIABLES
+    unknown = sorted(
+        name
+        for name in environment
+        if name.startswith("OTEL_") and name not in defined and not _OTHER_TOOLS.match(name)
+    )
+    if unknown:
+        _log.warning(
+            "ignoring unknown OTEL_* environment variables", names=[_hint(n, defined) for n in unknown]
+        )
+
+
+def _hint(name: str, defined: Set[str]) -> str:
+    similar = difflib.get_close_matches(name, sorted(defined), n=1, cutoff=_SIMILARITY)
+    return f"{name} (did you mean {similar[0]}?)" if similar else name

@@ -66,7 +66,7 @@ BAD_OPTIONS: Final[Mapping[str, tuple[list[str], str]]] = {
     "bad address for metrics": (["--metrics", "9100"], "--metrics takes HOST:PORT"),
     "no name of a machine to listen at": (["--kafka", "a..b:9092"], "--kafka takes HOST:PORT"),
     "no name of a machine for metrics": (["--metrics", f"{'x' * 64}:9100"], "--metrics takes HOST:PORT"),
-    "no name of a machine for Redis": (["--redis", "redis://a..b"], "no machine has such a name"),
+    "no name of a machine for Redis": (["--redis", "redis://a..b"], "the host name is invalid"),
     "no Redis URL": (["--redis", "http://localhost"], "http://localhost"),
     "no folder of the ready file": (
         ["--ready-file", "/no/such/folder/ready.json"],
@@ -96,7 +96,7 @@ def test_variables_of_opentelemetry_are_checked_and_their_secrets_not_told(tmp_p
     limit = Failing("--print-config", OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT="-5")
     for failing in (serving, printing):
         said = failing.sentence()
-        assert said.startswith("OTEL_EXPORTER_OTLP_HEADERS cannot be read; it may be ")
+        assert said.startswith("OTEL_EXPORTER_OTLP_HEADERS is invalid; it may be ")
         assert "s3cr3tKEY" not in said
     assert limit.sentence() == "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT is '-5'; it may be 0 to 2147483647."
     command = [sys.executable, "-m", "sharebroker_server.broker", "--print-config"]
@@ -176,10 +176,10 @@ async def test_a_redis_that_will_not_do_is_told(tmp_path: Path) -> None:
     away = Failing("--redis", f"redis://user:secret@127.0.0.1:{nobody}", "--ready-file", str(ready))
     async with greeting(b"redis_version:6.2.7") as port:
         said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
-        assert said == "Redis 6.2.7 is too old: 7.0 or newer is needed"
+        assert said == "Redis 6.2.7 is too old: 7.0 or newer is required"
     async with greeting(b"redis_version:7.2.4\r\nvalkey_version:7.2.5") as port:
         said = await asyncio.to_thread(Failing("--redis", f"redis://127.0.0.1:{port}").sentence)
-        assert said == "Valkey 7.2.5 is too old: 8.0 or newer is needed"
+        assert said == "Valkey 7.2.5 is too old: 8.0 or newer is required"
     said = await asyncio.to_thread(away.sentence)
     assert said == f"no Redis at 127.0.0.1:{nobody}: Connection refused"
     assert not ready.exists()

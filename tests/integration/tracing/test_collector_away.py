@@ -23,7 +23,7 @@ SMALL = {
     "OTEL_BSP_SCHEDULE_DELAY": "100",
     "OTEL_EXPORTER_OTLP_TIMEOUT": "1",
 }
-WARNING = "telemetry does not arrive"
+WARNING = "telemetry export failing"
 
 
 @contextmanager

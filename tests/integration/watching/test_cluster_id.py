@@ -11,7 +11,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
-from sharebroker_server.broker import context
+from sharebroker_server.broker.node_identity import node_identity
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
 from sharebroker_server.testkit.servers import Server, running
@@ -69,31 +69,31 @@ async def test_a_gateway_of_another_name_is_alone_and_says_so(redis: Server, sta
     lost = await start(
         of_cluster("wrong", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
     )
-    assert lost.watched_at is not None
-    status, said = await ask(f"http://{lost.watched_at}/readyz")
+    assert lost.metrics_address is not None
+    status, said = await ask(f"http://{lost.metrics_address}/readyz")
     assert status == 503
-    assert "a process with the role group-coordinator in its cluster" in said
+    assert "a broker with the role group-coordinator" in said
     found = await start(
         of_cluster("right", redis=redis.url, roles=frozenset({"gateway"}), metrics="127.0.0.1:0")
     )
 
     async def ready() -> bool:
-        return (await ask(f"http://{found.watched_at}/readyz"))[0] == 200
+        return (await ask(f"http://{found.metrics_address}/readyz"))[0] == 200
 
     await eventually(ready, 60)
 
 
 def test_a_data_folder_belongs_to_a_cluster(tmp_path: Path) -> None:
-    context._identity(of_cluster("one", data=tmp_path), "here:1")
-    context._identity(of_cluster("one", data=tmp_path), "here:1")
-    with pytest.raises(KafkaError, match=r"of the cluster 'one', and cluster\.id is 'two'") as refused:
-        context._identity(of_cluster("two", data=tmp_path), "here:1")
+    node_identity(of_cluster("one", data=tmp_path), "here:1")
+    node_identity(of_cluster("one", data=tmp_path), "here:1")
+    with pytest.raises(KafkaError, match=r"'one', but cluster\.id is 'two'") as refused:
+        node_identity(of_cluster("two", data=tmp_path), "here:1")
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
 async def test_everything_tells_its_metrics(redis: Server, start: Start) -> None:
     process = await start(of_cluster("told", redis=redis.url, metrics="127.0.0.1:0"))
-    status, text = await ask(f"http://{process.watched_at}/metrics")
+    status, text = await ask(f"http://{process.metrics_address}/metrics")
     assert status == 200
     for told in (
         'sharebroker_leases_held{kind="share-coordinator"} 50',

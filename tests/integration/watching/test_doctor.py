@@ -60,7 +60,7 @@ async def test_a_redis_that_may_lose_what_it_keeps_is_a_finding_and_the_rest_is_
         ("warning", "redis 0", "no-appendfsync-on-rewrite is yes"),
         ("warning", "redis 0", "It has no replica"),
     ]
-    assert ("error", "gateway", "No process of this cluster has the role.") in rows
+    assert ("error", "gateway", "No broker of this cluster has the role.") in rows
 
 
 async def test_a_redis_that_is_not_there_is_told_without_its_password() -> None:
@@ -82,8 +82,8 @@ async def test_records_that_wait_for_nobody_are_told(watched: Watched) -> None:
     said = await doctor("--redis", watched.redis.url, "--json")
     rows = {row["subject"]: row for row in json.loads(said.stdout)}
     assert rows["versions"]["what"] == f"{release()}: {watched.serve.address}."
-    assert rows[f"group {group}"]["what"] == "2 records wait for it, and it has no member."
-    assert rows[f"group {begun}"]["what"] == "3 records wait for it, and it has no member."
+    assert rows[f"group {group}"]["what"] == "Its lag is 2 records, and it has no member."
+    assert rows[f"group {begun}"]["what"] == "Its lag is 3 records, and it has no member."
     nonsense = await doctor("--redis", watched.redis.url, "--server", "nowhere")
     assert (nonsense.returncode, "not 'nowhere'" in nonsense.stderr) == (2, True)
     nobody = f"127.0.0.1:{free_port()}"
@@ -108,8 +108,8 @@ async def test_a_process_with_another_clock_is_told(
         await store.announce(ahead, 60.0)  # each tells what the one before found out
         said = await doctor("--redis", watched.redis.url, "--server", watched.serve.address, "--json")
         rows = {row["subject"]: row["what"] for row in json.loads(said.stdout)}
-        assert f"process {watched.serve.address}" not in rows
-        return "its clock is +90." in rows.get("process 127.0.0.1:9", "").lower()
+        assert f"broker {watched.serve.address}" not in rows
+        return "its clock differs by +90." in rows.get("broker 127.0.0.1:9", "").lower()
 
     try:
         await eventually(told, 60)
@@ -131,4 +131,4 @@ async def test_an_update_that_was_left_half_done_is_told(watched: Watched) -> No
     (row,) = [row for row in json.loads(said.stdout) if row["subject"] == "versions"]
     assert row["level"] == "warning"
     assert "0.0.1: 127.0.0.1:9;" in row["what"]
-    assert "start the older anew" in row["remedy"]
+    assert "restart the older brokers" in row["remedy"]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from sharebroker_protocol.cancellation import end
-from sharebroker_server.broker import context
+from sharebroker_server.broker import redis_connections
 from sharebroker_server.broker.process import Process
 from sharebroker_server.broker.settings import CLOSED, ServeSettings, parse_config
 from sharebroker_server.testkit.servers import free_port
@@ -54,7 +54,7 @@ async def test_without_redis_it_is_live_and_not_ready(watched: Watched) -> None:
 
 
 async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "REDIS_TIMEOUT", 3600.0)
+    monkeypatch.setattr(redis_connections, "CONNECT_TIMEOUT", 3600.0)
     watching = f"127.0.0.1:{free_port()}"
     settings = ServeSettings(
         redis=f"redis://127.0.0.1:{free_port()}",
@@ -73,7 +73,7 @@ async def test_a_process_that_starts_is_live_and_has_not_started(monkeypatch: py
         for question in ("started", "ready"):
             asked = await probe(question, f"http://{watching}")
             assert asked.returncode == 1
-            assert asked.stderr == f"sharebroker probe: not {question}: it has just been started\n"
+            assert asked.stderr == f"sharebroker probe: not {question}: the broker is starting\n"
     finally:
         await end([starting])
 

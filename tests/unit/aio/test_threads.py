@@ -5,17 +5,17 @@ import threading
 
 import pytest
 
-from sharebroker_server.aio.threads import aside
+from sharebroker_server.aio.threads import run_in_daemon_thread
 
 
 async def test_what_was_done_aside_is_told() -> None:
-    name, daemon = await aside(_here, "elsewhere")
+    name, daemon = await run_in_daemon_thread(_here, "elsewhere")
     assert (name, daemon) == ("elsewhere", True)
 
 
 async def test_what_it_raises_is_told() -> None:
     with pytest.raises(ZeroDivisionError):
-        await aside(lambda: 1 // 0, "elsewhere")
+        await run_in_daemon_thread(lambda: 1 // 0, "elsewhere")
 
 
 async def test_who_gave_up_hears_nothing() -> None:
@@ -26,7 +26,7 @@ async def test_who_gave_up_hears_nothing() -> None:
         going_on.wait(60)
         loop.call_soon_threadsafe(ended.set)
 
-    outcome = aside(work, "elsewhere")
+    outcome = run_in_daemon_thread(work, "elsewhere")
     outcome.cancel()
     going_on.set()
     await ended.wait()

@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader_pb
 from sharebroker_server.broker import cleanup
-from sharebroker_server.broker.cleanup import Departures
+from sharebroker_server.broker.cleanup import Cleanup
 from sharebroker_server.catalog.records import Topic, TopicDeletedRecord, TopicRecord
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.leases.port import Member
@@ -72,7 +72,7 @@ class Owners:
 
 async def test_a_leader_that_is_silent_delays_no_other() -> None:
     owners = Owners(ME)
-    departed = Departures(cast("Router", owners))
+    departed = Cleanup(cast("Router", owners))
     departed.member_left("g", "m")
     await eventually(lambda: owners.released == ["m"])
     await departed.stop()
@@ -81,9 +81,9 @@ async def test_a_leader_that_is_silent_delays_no_other() -> None:
 async def test_whoever_changed_state_waits_for_leaders_that_hear_of_it_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cleanup, "SOON", 0.05)
+    monkeypatch.setattr(cleanup, "RELOAD_TIMEOUT", 0.05)
     owners = Owners(ME)
-    departed = Departures(cast("Router", owners))
+    departed = Cleanup(cast("Router", owners))
     await departed.state_changed("g", [])
     assert owners.released == [""]
     await departed.stop()
@@ -94,7 +94,7 @@ async def test_a_leader_that_is_not_listed_yet_hears_of_changed_state(
 ) -> None:
     owners = Owners(ME)
     monkeypatch.setattr(owners, "leaders", list)
-    departed = Departures(cast("Router", owners))
+    departed = Cleanup(cast("Router", owners))
     await departed.state_changed("g", [("t", 0), ("t", 1), ("nobody's", 0)])
     assert owners.released == [""]
     await departed.stop()
@@ -107,7 +107,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_state_of_a_deleted_topic_goes_though_the_catalog_has_no_owner_yet() -> None:
     owners = Owners(None, None, ME)
-    departed = Departures(cast("Router", owners))
+    departed = Cleanup(cast("Router", owners))
     departed.metadata_changed(TopicRecord(Topic("T0", "a", 1)))
     departed.metadata_changed(TopicDeletedRecord("T1"))
     await eventually(lambda: owners.forgotten == ["T1"])
@@ -116,7 +116,7 @@ async def test_state_of_a_deleted_topic_goes_though_the_catalog_has_no_owner_yet
 
 async def test_it_is_left_to_the_owner_of_the_catalog() -> None:
     owners = Owners(OTHER)
-    departed = Departures(cast("Router", owners))
+    departed = Cleanup(cast("Router", owners))
     departed.metadata_changed(TopicDeletedRecord("T1"))
     await eventually(lambda: not departed._tasks._running)
     assert owners.forgotten == []

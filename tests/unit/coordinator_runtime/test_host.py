@@ -93,7 +93,7 @@ async def test_handed_over_shards_are_found_as_they_were_left(cluster: Cluster) 
     host, holder = cluster.processes.pop(0)
     await holder.stop()
     assert list(host.held()) == []
-    await cluster.processes[0][1].round()
+    await cluster.processes[0][1].reconcile()
     await eventually(lambda: len(list(second.held())) == 4 and active(second))
     for index in range(4):
         assert await second.shard(index).write(Get("a"), timeout=5) == str(index)

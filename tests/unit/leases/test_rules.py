@@ -6,10 +6,10 @@ import pytest
 
 from sharebroker_server.leases.names import CATALOG, kind_of, partition, shard
 from sharebroker_server.leases.port import Member
-from sharebroker_server.leases.rules import FREE, Held, claimed, preferred, succeeds
+from sharebroker_server.leases.rules import FREE, StoredLease, claimed, preferred, succeeds
 
 NOW, TTL = 100.0, 10.0
-OURS = Held("1/5", 3, NOW + 4.0)
+OURS = StoredLease("1/5", 3, NOW + 4.0)
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,33 @@ def test_who_succeeds_whom(owner: str, earlier: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("lease", "owner", "force", "expected"),
     [
-        pytest.param(FREE, "1/5", False, Held("1/5", 1, NOW + TTL), id="never held"),
-        pytest.param(FREE, "1/5", True, Held("1/5", 1, NOW + TTL), id="never held, forced"),
-        pytest.param(Held("", 7, 0.0), "1/5", False, Held("1/5", 8, NOW + TTL), id="released"),
-        pytest.param(Held("2/1", 7, NOW), "1/5", False, Held("1/5", 8, NOW + TTL), id="another's, expired"),
-        pytest.param(Held("1/5", 7, NOW), "1/5", False, Held("1/5", 8, NOW + TTL), id="ours, expired"),
-        pytest.param(OURS, "1/5", False, Held("1/5", 3, NOW + TTL), id="ours"),
-        pytest.param(OURS, "1/5", True, Held("1/5", 4, NOW + TTL), id="ours, forced"),
-        pytest.param(OURS, "1/6", False, Held("1/6", 4, NOW + TTL), id="an earlier incarnation's"),
-        pytest.param(OURS, "1/6", True, Held("1/6", 4, NOW + TTL), id="an earlier incarnation's, forced"),
+        pytest.param(FREE, "1/5", False, StoredLease("1/5", 1, NOW + TTL), id="never held"),
+        pytest.param(FREE, "1/5", True, StoredLease("1/5", 1, NOW + TTL), id="never held, forced"),
+        pytest.param(StoredLease("", 7, 0.0), "1/5", False, StoredLease("1/5", 8, NOW + TTL), id="released"),
+        pytest.param(
+            StoredLease("2/1", 7, NOW),
+            "1/5",
+            False,
+            StoredLease("1/5", 8, NOW + TTL),
+            id="another's, expired",
+        ),
+        pytest.param(
+            StoredLease("1/5", 7, NOW), "1/5", False, StoredLease("1/5", 8, NOW + TTL), id="ours, expired"
+        ),
+        pytest.param(OURS, "1/5", False, StoredLease("1/5", 3, NOW + TTL), id="ours"),
+        pytest.param(OURS, "1/5", True, StoredLease("1/5", 4, NOW + TTL), id="ours, forced"),
+        pytest.param(OURS, "1/6", False, StoredLease("1/6", 4, NOW + TTL), id="an earlier incarnation's"),
+        pytest.param(
+            OURS, "1/6", True, StoredLease("1/6", 4, NOW + TTL), id="an earlier incarnation's, forced"
+        ),
         pytest.param(OURS, "1/4", True, OURS, id="a later incarnation's"),
         pytest.param(OURS, "2/9", False, OURS, id="another's"),
         pytest.param(OURS, "2/9", True, OURS, id="another's, forced"),
     ],
 )
-def test_what_a_claim_makes_of_a_lease(lease: Held, owner: str, force: bool, expected: Held) -> None:
+def test_what_a_claim_makes_of_a_lease(
+    lease: StoredLease, owner: str, force: bool, expected: StoredLease
+) -> None:
     assert claimed(lease, owner, NOW, TTL, force=force) == expected
 
 

@@ -14,7 +14,7 @@ from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TraceFinder
-from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
+from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit
 
 KEPT = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 DROPPED = KEPT._replace(flags=0)
@@ -94,7 +94,7 @@ def test_bytes_that_cannot_be_read_are_left_to_consumers() -> None:
 
 
 def test_the_newest_are_remembered() -> None:
-    remembered = Remembered(3)
+    remembered = TracedRecordLimit(3)
     one, other = TracedOffsets(remembered, 0), TracedOffsets(remembered, 0)
     assert not one
     assert all(offsets.add(offset, KEPT) for offsets, offset in ((one, 5), (one, 3), (other, 1)))

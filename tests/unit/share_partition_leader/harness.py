@@ -233,7 +233,7 @@ class Harness:
             if preferred(resource, "share-partition-leader", [ME, other]) is other:
                 break
         await self.leases.announce(other, 1e6)
-        await self.holder.round()
+        await self.holder.reconcile()
         await eventually(lambda: self.holder.holds(resource) is None)
 
     async def evict_hot_cache(self, partition: int = 0) -> None:

@@ -46,7 +46,7 @@ async def test_a_crowd_gets_one_rendering(exposition: Exposition, numbers: Numbe
 async def test_it_serves_for_a_moment(
     exposition: Exposition, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FRESH", 3600.0)
+    monkeypatch.setattr(module, "CACHE_SECONDS", 3600.0)
     first = await exposition.text()
     numbers.value = 2
     assert await exposition.text() == first
@@ -56,7 +56,7 @@ async def test_it_serves_for_a_moment(
 async def test_then_it_is_made_anew(
     exposition: Exposition, numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FRESH", -1.0)
+    monkeypatch.setattr(module, "CACHE_SECONDS", -1.0)
     await exposition.text()
     numbers.value = 2
     assert b'number{n="99"} 2\n' in await exposition.text()
@@ -90,14 +90,14 @@ async def test_a_refresh_that_fails_is_logged_and_nothing_else(numbers: Numbers)
     metrics.refreshes.append(fails)
     with capture_logs() as said:
         assert b"number" in await Exposition(metrics).text()
-    assert [entry["event"] for entry in said] == ["metrics could not be brought up to date"]
+    assert [entry["event"] for entry in said] == ["metrics refresh failed"]
 
 
 async def test_a_refresh_that_takes_long_is_not_begun_twice(
     numbers: Numbers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FRESH", -1.0)
-    monkeypatch.setattr(module, "REFRESHED_WITHIN", 0.0)
+    monkeypatch.setattr(module, "CACHE_SECONDS", -1.0)
+    monkeypatch.setattr(module, "REFRESH_TIMEOUT", 0.0)
     metrics, begun = Metrics(), 0
     metrics.add(numbers.families)
 

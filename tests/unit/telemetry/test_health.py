@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from sharebroker_server.telemetry.health import PATIENCE, Health, page
+from sharebroker_server.telemetry.health import INCOMPLETE_GRACE, Health, page
 
 
 class Clock:
-    """Says what it is told."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -16,7 +16,7 @@ class Clock:
 async def test_what_starts_is_live_and_no_more() -> None:
     health = Health()
     assert await health.is_live() == ""
-    assert await health.is_started() == await health.is_ready() == "it has just been started"
+    assert await health.is_started() == await health.is_ready() == "the broker is starting"
     health.started()
     assert await health.is_started() == await health.is_ready() == ""
 
@@ -25,7 +25,7 @@ async def test_what_stops_is_not_ready_and_has_started() -> None:
     health = Health()
     health.started()
     health.stop()
-    assert await health.is_ready() == "it is being stopped"
+    assert await health.is_ready() == "the broker is stopping"
     assert await health.is_started() == await health.is_live() == ""
 
 
@@ -47,17 +47,17 @@ async def test_at_first_all_must_be_there_and_later_it_may_take_a_while() -> Non
     health = Health(clock)
     health.started()
     health.missing.append(lambda: missing)
-    assert await health.is_ready() == "4 of what it should own it does not have yet: a, b, c"
+    assert await health.is_ready() == "4 resources of this broker are not available yet: a, b, c"
     missing.clear()
     assert await health.is_ready() == ""
     missing.append("e")
-    clock.now += PATIENCE - 1
+    clock.now += INCOMPLETE_GRACE - 1
     assert await health.is_ready() == ""
     clock.now += 1
-    assert await health.is_ready() == "1 of what it should own it does not have yet: e"
+    assert await health.is_ready() == "1 resources of this broker are not available yet: e"
 
 
 async def test_a_page_says_ok_or_why_not() -> None:
     health = Health()
     assert await page(health.is_live)() == (200, b"ok\n", "text/plain; charset=utf-8")
-    assert (await page(health.is_ready)())[:2] == (503, b"it has just been started\n")
+    assert (await page(health.is_ready)())[:2] == (503, b"the broker is starting\n")

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.telemetry import http as module
-from sharebroker_server.telemetry.http import MOST_CONNECTIONS, HttpServer, Reply
+from sharebroker_server.telemetry.http import MAX_CONNECTIONS, HttpServer, Reply
 from sharebroker_server.testkit.waiting import eventually
 
 
@@ -74,14 +74,14 @@ async def test_a_body_is_as_long_as_its_head_says(port: int) -> None:
 async def test_a_page_that_fails_fails_alone(port: int) -> None:
     with capture_logs() as said:
         assert b" 500 " in await ask(port, b"GET /broken HTTP/1.1\r\n\r\n")
-    assert [entry["event"] for entry in said] == ["a page failed"]
+    assert [entry["event"] for entry in said] == ["page failed"]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
 
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time alone cuts nobody off, however long this process stands still."""
-    monkeypatch.setattr(module, "PATIENCE", 600.0)
+    monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 600.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -92,9 +92,9 @@ async def test_a_crowd_is_served(port: int) -> None:
 
 @pytest.mark.usefixtures("patient")
 async def test_who_dawdles_keeps_nobody_out(server: HttpServer, port: int) -> None:
-    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST_CONNECTIONS + 5)]
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MAX_CONNECTIONS + 5)]
     assert b" 200 " in await ask(port, b"GET /page HTTP/1.1\r\n\r\n")
-    assert len(server._serving) <= MOST_CONNECTIONS
+    assert len(server._serving) <= MAX_CONNECTIONS
     async with asyncio.timeout(30):
         for reader, _ in silent[:5]:
             with suppress(ConnectionError):
@@ -104,7 +104,7 @@ async def test_who_dawdles_keeps_nobody_out(server: HttpServer, port: int) -> No
 
 
 async def test_who_says_nothing_is_cut_off(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(module, "CONNECTION_TIMEOUT", 0.05)
     assert await ask(port, b"GET /page HTTP/1.1\r\n") == b""
 
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sharebroker_server.telemetry.metrics import (
     MICROSECOND,
-    TURN,
+    YIELD,
     Family,
     Histogram,
     Kind,
@@ -80,7 +80,7 @@ def test_times_are_told_in_seconds() -> None:
 
 
 def test_a_turn_is_not_told() -> None:
-    family = Family("some", Kind.GAUGE, "", [TURN, Sample((), 1), TURN])
+    family = Family("some", Kind.GAUGE, "", [YIELD, Sample((), 1), YIELD])
     assert list(lines(family))[1:] == ["", "some 1\n", ""]
 
 

@@ -1,4 +1,4 @@
-"""What OpenTelemetry's environment variables say, checked. Nothing else configures traces."""
+"""Settings of telemetry, read from OpenTelemetry's environment variables. Nothing else configures traces."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from sharebroker_protocol.tracing.env_validation import UNCOMPRESSED, check, unknown, wrong
+from sharebroker_protocol.tracing.env_validation import UNCOMPRESSED, invalid, validate, validate_certificates
 from sharebroker_protocol.tracing.sampling import SAMPLERS, Sampling
 
 DISABLED: Final = "OTEL_SDK_DISABLED"
@@ -35,49 +35,47 @@ _DEFAULT_SAMPLER: Final = "parentbased_always_on"
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Spans that wait to be sent: at most so many, so many at a time, and how often (seconds)."""
+    """The export queue: maximum spans, maximum spans per request, and seconds between requests."""
 
-    most: int = 2048
-    at_once: int = 128
-    every: float = 5.0
+    max_size: int = 2048
+    max_batch: int = 128
+    interval: float = 5.0
 
     @property
     def rate(self) -> float:
-        """Spans a second that fill half of it at most, and cost about a hundredth of a core."""
-        return self.most / self.every / 2
+        """Spans per second: at most half of the queue, which costs about one percent of a core."""
+        return self.max_size / self.interval / 2
 
     @property
     def burst(self) -> int:
-        """Spans at once: those of a second, if it takes all of them."""
-        return max(1, min(self.most, round(self.rate)))
+        """Spans at once: those of one second, at most the queue."""
+        return max(1, min(self.max_size, round(self.rate)))
 
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """What is sent where; None instead of one: nothing is. Headers and certificates are the exporter's.
+    """Endpoints of traces and metrics, or None for a signal that is not exported.
 
-    What goes over HTTP, not gRPC, has its whole URL here. `unknown` names variables that nobody reads.
+    An endpoint of OTLP/HTTP is a complete URL. The exporters read headers and certificates themselves.
     """
 
     traces: str | None
     metrics: str | None
     sampling: Sampling
     queue: Queue = field(default_factory=Queue)
-    metrics_every: float = 60.0
-    unknown: tuple[str, ...] = ()
+    metrics_interval: float = 60.0
     traces_over_http: bool = False
     metrics_over_http: bool = False
 
 
 OFF: Final = TracingSettings(None, None, Sampling(0.0, parent_based=False))
-"""Nothing is told to anybody."""
+"""Telemetry disabled."""
 
 
 def read(environment: MutableMapping[str, str] = os.environ) -> TracingSettings:
-    """What this process's variables say; empty ones go, and spaces around values: the SDK stumbles over both,
-    and over a compression of `none`.
+    """Reads the variables of this process, and removes from them what the SDK rejects.
 
-    Raises KafkaError as `parse` does.
+    These are empty values, spaces around values, and the compression `none`. Raises KafkaError as `parse`.
     """
     for name in [name for name in environment if name.startswith("OTEL_")]:
         value = environment[name].strip()
@@ -89,83 +87,89 @@ def read(environment: MutableMapping[str, str] = os.environ) -> TracingSettings:
 
 
 def parse(environment: Mapping[str, str]) -> TracingSettings:
-    """What the variables say; without an endpoint or an exporter's name nothing is sent.
+    """Returns the settings; without an endpoint or an exporter's name nothing is exported.
 
-    Raises KafkaError INVALID_CONFIG that names the variable, its value and what it may be.
+    Raises KafkaError INVALID_CONFIG with the variable, its value and the valid values.
     """
-    found = {name: value.strip() for name, value in environment.items() if name.startswith("OTEL_")}
-    told = {name: value for name, value in found.items() if value}
-    disabled = told.get(DISABLED, "false").lower()
+    stripped = {name: value.strip() for name, value in environment.items() if name.startswith("OTEL_")}
+    variables = {name: value for name, value in stripped.items() if value}
+    disabled = variables.get(DISABLED, "false").lower()
     if disabled not in ("true", "false"):
-        raise wrong(DISABLED, told[DISABLED], "true or false")
+        raise invalid(DISABLED, variables[DISABLED], "true or false")
     if disabled == "true":
         return OFF
-    check(told)
+    validate(variables)
     traces_over_http, metrics_over_http = (
-        _over_http(told, name) for name in (TRACES_PROTOCOL, METRICS_PROTOCOL)
+        _over_http(variables, name) for name in (TRACES_PROTOCOL, METRICS_PROTOCOL)
     )
-    named = {name for name in (ENDPOINT, TRACES_ENDPOINT) if name in told}
+    for signal, over_http in (("TRACES", traces_over_http), ("METRICS", metrics_over_http)):
+        if over_http:
+            validate_certificates(variables, signal)
+    endpoints = {name for name in (ENDPOINT, TRACES_ENDPOINT) if name in variables}
     return TracingSettings(
-        _endpoint(told, TRACES, TRACES_ENDPOINT, "otlp" if named else "none", traces_over_http),
-        _endpoint(told, METRICS, METRICS_ENDPOINT, "none", metrics_over_http),
-        _sampling(told),
-        _queue(told),
-        _number(told, "OTEL_METRIC_EXPORT_INTERVAL", 60_000, 100, 86_400_000) / 1000,
-        unknown(told),
+        _endpoint(variables, TRACES, TRACES_ENDPOINT, "otlp" if endpoints else "none", traces_over_http),
+        _endpoint(variables, METRICS, METRICS_ENDPOINT, "none", metrics_over_http),
+        _sampling(variables),
+        _queue(variables),
+        _number(variables, "OTEL_METRIC_EXPORT_INTERVAL", 60_000, 100, 86_400_000) / 1000,
         traces_over_http,
         metrics_over_http,
     )
 
 
-def _over_http(told: Mapping[str, str], own: str) -> bool:
+def _over_http(variables: Mapping[str, str], own: str) -> bool:
     for name in (own, PROTOCOL):
-        if told.get(name, "grpc") not in PROTOCOLS:
-            raise wrong(name, told[name], " or ".join(PROTOCOLS))
-    return told.get(own, told.get(PROTOCOL)) == "http/protobuf"
+        if variables.get(name, "grpc") not in PROTOCOLS:
+            raise invalid(name, variables[name], " or ".join(PROTOCOLS))
+    return variables.get(own, variables.get(PROTOCOL)) == "http/protobuf"
 
 
-def _endpoint(told: Mapping[str, str], exporter: str, own: str, default: str, over_http: bool) -> str | None:
-    kind = told.get(exporter, default)
+def _endpoint(
+    variables: Mapping[str, str], exporter: str, own: str, default: str, over_http: bool
+) -> str | None:
+    kind = variables.get(exporter, default)
     if kind not in _EXPORTERS:
-        raise wrong(exporter, kind, " or ".join(_EXPORTERS))
+        raise invalid(exporter, kind, " or ".join(_EXPORTERS))
     if kind == "none":
         return None
-    name = own if own in told else ENDPOINT
-    address = told.get(name, _DEFAULT_OVER_HTTP if over_http else _DEFAULT_ENDPOINT)
+    name = own if own in variables else ENDPOINT
+    address = variables.get(name, _DEFAULT_OVER_HTTP if over_http else _DEFAULT_ENDPOINT)
     try:
         parts = urlsplit(address)
-        right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        right = False
-    if not right or "@" in parts.netloc:
-        raise wrong(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
+        valid = False
+    if not valid or "@" in parts.netloc:
+        raise invalid(name, address if "@" not in address else "(not shown)", "http://HOST:PORT or https://…")
     return address.rstrip("/") + _PATHS[own] if over_http and name == ENDPOINT else address
 
 
-def _sampling(told: Mapping[str, str]) -> Sampling:
-    name = told.get(SAMPLER, _DEFAULT_SAMPLER)
+def _sampling(variables: Mapping[str, str]) -> Sampling:
+    name = variables.get(SAMPLER, _DEFAULT_SAMPLER)
     if name not in SAMPLERS:
-        raise wrong(SAMPLER, name, ", ".join(SAMPLERS))
+        raise invalid(SAMPLER, name, ", ".join(SAMPLERS))
     parent_based, ratio = SAMPLERS[name]
     if ratio is None:
-        text = told.get(RATIO, "1.0")
+        text = variables.get(RATIO, "1.0")
         try:
             ratio = float(text)
         except ValueError:
             ratio = -1.0
         if not 0 <= ratio <= 1:
-            raise wrong(RATIO, text, "0 to 1")
+            raise invalid(RATIO, text, "0 to 1")
     return Sampling(ratio, parent_based)
 
 
-def _queue(told: Mapping[str, str]) -> Queue:
-    most = _number(told, "OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1, 1_000_000)
-    at_once = _number(told, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(128, most), 1, most)
-    return Queue(most, at_once, _number(told, "OTEL_BSP_SCHEDULE_DELAY", 5000, 1, 3_600_000) / 1000)
+def _queue(variables: Mapping[str, str]) -> Queue:
+    max_size = _number(variables, "OTEL_BSP_MAX_QUEUE_SIZE", 2048, 1, 1_000_000)
+    max_batch = _number(variables, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(128, max_size), 1, max_size)
+    return Queue(
+        max_size, max_batch, _number(variables, "OTEL_BSP_SCHEDULE_DELAY", 5000, 1, 3_600_000) / 1000
+    )
 
 
-def _number(told: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:
-    text = told.get(name, str(default))
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise wrong(name, text, f"{least} to {most}")
+def _number(variables: Mapping[str, str], name: str, default: int, minimum: int, maximum: int) -> int:
+    text = variables.get(name, str(default))
+    if not text.isdecimal() or not minimum <= int(text) <= maximum:
+        raise invalid(name, text, f"{minimum} to {maximum}")
     return int(text)

@@ -1,69 +1,80 @@
-"""Brings OpenTelemetry's SDK in: spans wait in a bounded queue and leave in a thread of their own."""
+"""Sets up OpenTelemetry's SDK: spans wait in a bounded queue and are exported by a thread of their own."""
 
 from __future__ import annotations
 
 import logging
 import random
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcSpanExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter as HttpSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from typing_extensions import override
 
 from sharebroker_protocol import clock
-from sharebroker_protocol.tracing import otlp_http
+from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.tracing.limit import SpanLimit
+from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_protocol.tracing.sampling import LOW, Sampling
 from sharebroker_protocol.tracing.settings import TracingSettings
 from sharebroker_protocol.tracing.tracer import Tracer
 
-LAST_WORDS: Final = 2.0
-"""Seconds that spans have to leave when the process ends."""
+FLUSH_TIMEOUT: Final = 2.0
+"""Seconds to export the remaining spans at shutdown."""
 
-QUIET: Final = 60.0
-"""Seconds between two warnings that what is told does not arrive."""
+QUIET_PERIOD: Final = 60.0
+"""Minimum seconds between two warnings about failed exports."""
+
+_HTTP_EXPORTER: Final = "opentelemetry.exporter.otlp.proto.http"
 
 Warn = Callable[[str, str], None]
-"""Takes where things do not arrive, and why."""
+"""Receives the logger's name and the reason of a failed export."""
 
 
 @dataclass(slots=True)
 class Exporting:
-    """What was set up; `tracer` makes the spans."""
+    """The running export; `tracer` creates the spans."""
 
     tracer: Tracer
     provider: TracerProvider
     exporter: SpanExporter
 
     def stop(self) -> None:
-        """Send what waits, for `LAST_WORDS` at most; blocks."""
-        last = threading.Thread(target=self.provider.shutdown, name="last-spans", daemon=True)
+        """Exports the remaining spans for at most `FLUSH_TIMEOUT` seconds; blocks."""
+        last = threading.Thread(target=self.provider.shutdown, name="flush-spans", daemon=True)
         last.start()
-        last.join(LAST_WORDS)
+        last.join(FLUSH_TIMEOUT)
         if last.is_alive():
             self.exporter.shutdown()
-            last.join(LAST_WORDS)
+            last.join(FLUSH_TIMEOUT)
 
 
 def resource(attributes: Mapping[str, str]) -> Resource:
-    """Who tells: `attributes`, and over them what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say.
+    """Returns `attributes`, overridden by OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME.
 
-    No other detectors: they would tell command lines, which may have secrets.
+    Other resource detectors are not used: they export command lines, which may contain secrets.
     """
     return Resource(attributes).merge(OTELResourceDetector().detect())
 
 
 def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) -> Exporting:
-    """Export spans from here on. `settings.traces` must be told."""
+    """Starts the export of spans; `settings.traces` must not be None. Raises KafkaError INVALID_CONFIG."""
     assert settings.traces is not None
-    heed(warn)
-    exporter = _exporter(settings.traces, settings.traces_over_http)
+    redirect_log(warn)
+    with invalid_variables():
+        return _begin(settings, settings.traces, attributes)
+
+
+def _begin(settings: TracingSettings, endpoint: str, attributes: Mapping[str, str]) -> Exporting:
+    exporter = _exporter(endpoint, settings.traces_over_http)
     queue = settings.queue
     provider = TracerProvider(
         ALWAYS_ON, resource(attributes), shutdown_on_exit=False, id_generator=_Ids(settings.sampling)
@@ -71,53 +82,71 @@ def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) 
     provider.add_span_processor(
         BatchSpanProcessor(
             exporter,
-            max_queue_size=queue.most,
-            schedule_delay_millis=queue.every * 1000,
-            max_export_batch_size=queue.at_once,
+            max_queue_size=queue.max_size,
+            schedule_delay_millis=queue.interval * 1000,
+            max_export_batch_size=queue.max_batch,
         )
     )
     limit = SpanLimit(queue.rate, queue.burst, clock.now)
-    made = provider.get_tracer("sharebroker")
-    tracer = Tracer(made, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
+    sdk_tracer = provider.get_tracer("sharebroker")
+    tracer = Tracer(sdk_tracer, settings.sampling, limit, lambda: 1.0 - random.random(), clock.now)
     return Exporting(tracer, provider, exporter)
 
 
 def _exporter(endpoint: str, http: bool) -> SpanExporter:
-    return otlp_http.Spans(endpoint) if http else OTLPSpanExporter(endpoint=endpoint)
+    if http:
+        return HttpSpanExporter(endpoint=endpoint, session=ExportSession())
+    return GrpcSpanExporter(endpoint=endpoint)
 
 
-def heed(warn: Warn) -> None:
-    """Have `warn` called, once a minute at most, instead of all that OpenTelemetry logs."""
+@contextmanager
+def invalid_variables() -> Iterator[None]:
+    """Converts exceptions of the SDK's set-up, which invalid OTEL_* variables cause, to INVALID_CONFIG."""
+    try:
+        yield
+    except (ValueError, KeyError, OSError) as error:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"OpenTelemetry rejects an OTEL_* variable: {error}."
+        ) from error
+
+
+def redirect_log(warn: Warn) -> None:
+    """Calls `warn` at most once a minute, instead of writing OpenTelemetry's log."""
     log = logging.getLogger("opentelemetry")
     log.propagate = False
-    log.handlers = [_Seldom(warn)]
+    log.handlers = [_RateLimited(warn)]
 
 
-class _Seldom(logging.Handler):
+class _RateLimited(logging.Handler):
     def __init__(self, warn: Warn) -> None:
         super().__init__(logging.WARNING)
         self._warn = warn
         self._next = 0.0
+        self._cause = ""
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
+        if record.name.startswith(_HTTP_EXPORTER) and record.getMessage().startswith("Transient error"):
+            self._cause = record.getMessage()  # a retry follows; its failure is logged as well
+            return
         if clock.now() < self._next:
             return
-        self._next = clock.now() + QUIET
-        self._warn(record.name, record.getMessage())
+        self._next = clock.now() + QUIET_PERIOD
+        cause, self._cause = self._cause, ""
+        self._warn(record.name, f"{record.getMessage()} {cause}".rstrip())
 
 
 class _Ids(IdGenerator):
-    """Ids of traces that every sampler by ratio keeps that keeps as many as this one."""
+    """Trace ids that every ratio sampler with at least our ratio keeps."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._bound = max(sampling.bound, 1)
         self._random = RandomIdGenerator()
 
+    @override
     def generate_span_id(self) -> int:
-        """See IdGenerator."""
         return self._random.generate_span_id()
 
+    @override
     def generate_trace_id(self) -> int:
-        """See IdGenerator."""
         return (random.getrandbits(64) << 64) | (random.randrange(self._bound) & LOW) or 1

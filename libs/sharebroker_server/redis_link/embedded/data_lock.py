@@ -1,4 +1,4 @@
-"""The exclusive lock of a data directory, held by this process and by the server it starts."""
+"""The exclusive lock of a data directory, held by this process and by the server that it starts."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Final
 from sharebroker_server.redis_link.link.errors import DataDirectoryInUse, EmbeddedRedisFailed
 
 ORPHAN_SECONDS: Final = 20.0
-"""How long the server of a process that died may take to finish."""
+"""Seconds to wait for the exit of the server of a dead process."""
 
 
 class DirectoryLock:
-    """A lock on `<directory>/lock`, which also tells the holder's process id.
+    """A lock on the file `lock` in a directory, which contains the holder's process id.
 
-    It ends with the last process that has its file open: a server that outlives us keeps it.
+    The lock ends with the last process that has the file open: a server that outlives its broker keeps it.
     """
 
     def __init__(self, directory: Path) -> None:
         self.fd = -1
         self._directory = directory
 
-    async def take(self) -> None:
-        """Make the directory and lock it; wait for the server of a holder that died.
+    async def acquire(self) -> None:
+        """Creates and locks the directory; waits for the server of a dead holder.
 
-        Raises DataDirectoryInUse, EmbeddedRedisFailed when the directory cannot be used.
+        Raises DataDirectoryInUse, and EmbeddedRedisFailed if the directory is unusable.
         """
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -48,13 +48,13 @@ class DirectoryLock:
         os.pwrite(self.fd, str(os.getpid()).encode(), 0)
 
     def release(self) -> None:
-        """Let go; harmless when not held."""
+        """Releases the lock; does nothing if it is not held."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def _try_lock(self) -> bool:
-        """Lock, or False while only a dead holder's server is in the way. Raises DataDirectoryInUse."""
+        """Tries to lock; returns False while the server of a dead holder runs. Raises DataDirectoryInUse."""
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -64,7 +64,7 @@ class DirectoryLock:
         return True
 
     def _holder(self) -> int:
-        """The process id in the file; 0 when the holder has not written it yet."""
+        """Returns the process id in the file; 0 if the holder has not written it yet."""
         return int(os.pread(self.fd, 32, 0) or b"0")
 
 

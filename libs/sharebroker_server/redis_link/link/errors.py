@@ -1,22 +1,22 @@
-"""What can go wrong with Redis, sorted by the one question a writer has: may it have been done?"""
+"""Errors of Redis, sorted by what a writer must do: may the command have been executed?"""
 
 from __future__ import annotations
 
 
 class RedisError(Exception):
-    """Anything Redis or the way to it did not do as asked."""
+    """Base class of all errors of Redis and of the connection to it."""
 
 
 class RedisUnavailable(RedisError):
-    """Redis is away or our queue is full; the command was surely not done."""
+    """Redis is unreachable or the send queue is full; the command was surely not executed."""
 
 
 class RedisOutcomeUnknown(RedisError):
-    """The command was sent and no answer came; it may have been done."""
+    """The command was sent and no reply arrived; it may have been executed."""
 
 
 class RedisRefused(RedisError):
-    """Redis answered with an error: `code` is its first word (OOM, MISCONF, our FENCED), `text` the rest."""
+    """Redis returned an error: `code` is its first word (OOM, MISCONF, our FENCED), `text` the rest."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
@@ -25,29 +25,29 @@ class RedisRefused(RedisError):
 
     @classmethod
     def from_reply(cls, reply: str) -> RedisRefused:
-        """The error a server's error line stands for."""
+        """Parses the error line of a server."""
         code, _, text = reply.partition(" ")
         return cls(code, text)
 
 
 class RedisTooOld(RedisError):
-    """The server lacks what the scripts need: Redis before 7.0 or Valkey before 8."""
+    """The server is older than Redis 7.0 or Valkey 8, which the scripts require."""
 
 
-class RedisUnfit(RedisError):
-    """The server runs in a way that would lose what it is told."""
+class RedisMisconfigured(RedisError):
+    """The configuration of the server would lose acknowledged writes."""
 
 
 class RedisInCluster(RedisError):
-    """The server is part of a cluster: others have keys, too."""
+    """The server is a node of a cluster, and so has only some of the keys."""
 
 
 class RedisPrimaryUnknown(RedisError):
-    """No sentinel knows the name of the primary."""
+    """No sentinel has a primary of this name."""
 
 
 class RedisUrlInvalid(RedisError):
-    """A Redis URL that leads nowhere."""
+    """The Redis URL is invalid."""
 
 
 class DataDirectoryInUse(RedisError):

@@ -1,46 +1,53 @@
-"""A Redis connection that mends itself.
+"""A pipelined link to one Redis server, which reconnects after a failure.
 
-Redis answers in order, so one connection carries the commands of a whole process: they are packed and parsed
-by hiredis and travel together, which costs about two microseconds each.
+Redis replies in order, so one connection carries the commands of a whole process. hiredis packs and parses
+them, and commands of one event-loop turn share a write; a pipelined command costs about two microseconds.
+
+A new connection is used only after the greeting succeeded: log in, read INFO, load the scripts. INFO shows
+whether the server is a supported, writable primary and whether its incarnation changed. A changed incarnation
+increases `server_incarnation` and runs the callbacks, because acknowledged writes may be missing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from typing import Any
 
+import structlog
+from typing_extensions import override
+
 from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.redis_link.link.connection import ScriptFuture, Wire, pack
+from sharebroker_server.redis_link.link.connection import Connection, ScriptFuture, pack
 from sharebroker_server.redis_link.link.errors import (
     RedisError,
     RedisInCluster,
+    RedisMisconfigured,
     RedisPrimaryUnknown,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
-    RedisUnfit,
 )
-from sharebroker_server.redis_link.link.port import Part, within
+from sharebroker_server.redis_link.link.port import Link, Part, Script, within
 from sharebroker_server.redis_link.link.replicas import Confirmations, Replicas
 from sharebroker_server.redis_link.topology.redis_url import Server, Target
-from sharebroker_server.redis_link.topology.sentinel import Place
+from sharebroker_server.redis_link.topology.sentinel import Locator
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Bounds of a link: about `queue_bytes` may wait to be sent; times are seconds.
+    """Bounds of a link. Times are seconds.
 
-    `stall`: silence after which a connection with commands in flight is broken;
-    `attempt`: one try to connect; `backoff` to `backoff_max`: pause between tries. `replicas` must have
-    what a lasting script wrote before it is answered. A server that is `in_cluster` has but some of the keys;
-    one that may evict them is refused, unless `evicting`: who only looks at it may.
+    `queue_bytes`: approximate limit of bytes that wait to be sent. `stall`: silence after which a connection
+    with commands in flight is closed. `attempt`: limit of one connection attempt. `backoff` to `backoff_max`:
+    pause between attempts. `replicas`: replicas that must have the writes of a replicated script before it
+    returns. `in_cluster`: the server may be a node of a cluster. `evicting`: accept a server that may evict
+    our keys; only diagnostic tools set it.
     """
 
     queue_bytes: int = 64 * 1024 * 1024
@@ -53,32 +60,33 @@ class LinkSettings:
     evicting: bool = False
 
 
-class RedisLink:
-    """One pipelined connection to one Redis or Valkey server, as the port says.
+class RedisLink(Link):
+    """Link to one Redis or Valkey server.
 
-    Make it with `connect`, or have it connect by itself with `begin`.
+    Create it with `connect`, or construct it and call `begin` to connect in the background.
     """
 
-    def __init__(self, place: Place, settings: LinkSettings) -> None:
+    server_incarnation = 0
+
+    def __init__(self, locator: Locator, settings: LinkSettings) -> None:
         self.server = Server("redis", "0")
-        self.generation = 0
         self.on_new_server: list[Callable[[], None]] = []
-        self._place = place
+        self._locator = locator
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._wire: Wire | None = None
+        self._connection: Connection | None = None
         self._up = asyncio.Event()
-        self.why_down = "it does not answer"
+        self.why_down = "it does not respond"
         self._scripts: list[LinkScript] = []
         self._confirmations = Confirmations(self.send, settings.replicas) if settings.replicas else None
-        self._mending: asyncio.Task[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
         self.closed = False
 
     @classmethod
     async def connect(
         cls, url: str, *, timeout: float = 5.0, settings: LinkSettings | None = None
     ) -> RedisLink:
-        """Connect, trying again for `timeout` seconds while nobody answers.
+        """Connects, with retries for `timeout` seconds.
 
         Raises as `connect_to`, and RedisUrlInvalid at once.
         """
@@ -86,85 +94,91 @@ class RedisLink:
 
     @classmethod
     async def connect_to(
-        cls, place: Place, *, timeout: float = 5.0, settings: LinkSettings | None = None
+        cls, locator: Locator, *, timeout: float = 5.0, settings: LinkSettings | None = None
     ) -> RedisLink:
-        """Connect, trying again for `timeout` seconds while nobody answers.
+        """Connects, with retries for `timeout` seconds.
 
-        Raises RedisUnavailable when nobody did; RedisInCluster, RedisTooOld, RedisUnfit, RedisPrimaryUnknown
-        and RedisRefused (a wrong password) at once.
+        Raises RedisUnavailable after that time. Raises RedisInCluster, RedisTooOld, RedisMisconfigured,
+        RedisPrimaryUnknown and RedisRefused (a wrong password) at once.
         """
-        link = cls(place, settings or LinkSettings())
+        link = cls(locator, settings or LinkSettings())
         try:
             async with asyncio.timeout(timeout):
-                await link._establish(patient=False)
+                await link._establish(retry_refused=False)
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {link._place}: {link.why_down}") from None
+            raise RedisUnavailable(f"no Redis at {link._locator}: {link.why_down}") from None
         return link
 
+    @override
     @property
     def connected(self) -> bool:
-        """As the port says."""
-        return self._wire is not None
+        return self._connection is not None
 
+    @override
     @property
     def nodes(self) -> Sequence[RedisLink]:
-        """As the port says."""
         return [self]
 
     def begin(self) -> None:
-        """Connect in the background, however long that takes."""
-        self._mending = self._loop.create_task(self._mend())
+        """Connects in the background, without a time limit."""
+        self._reconnecting = self._loop.create_task(self._reconnect())
 
+    @override
     async def ready(self, timeout: float) -> None:
-        """As the port says."""
         try:
             async with asyncio.timeout(timeout):
                 await self._up.wait()
         except TimeoutError:
-            raise RedisUnavailable(f"no Redis at {self._place}: {self.why_down}") from None
+            raise RedisUnavailable(f"no Redis at {self._locator}: {self.why_down}") from None
 
+    @override
     def send(self, command: Part, *parts: Part) -> asyncio.Future[Any]:
-        """As the port says."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._send(pack((command, *parts)), reply)
         return reply
 
+    @override
     async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
-        """As the port says."""
         return await within(timeout, self.send(command, *parts))
 
-    def script(self, source: str, *, lasting: bool = False) -> LinkScript:
-        """As the port says; it is loaded again with every connection."""
-        script = LinkScript(self, source, self._confirmations if lasting else None)
+    @override
+    def script(self, source: str, *, replicated: bool = False) -> LinkScript:
+        script = LinkScript(self, source, self._confirmations if replicated else None)
         self._scripts.append(script)
         return script
 
+    @override
     async def close(self) -> None:
-        """As the port says."""
         self.closed = True
         self.why_down = "the link was closed"
-        if self._mending is not None:
-            self._mending.cancel()
-            await asyncio.gather(self._mending, return_exceptions=True)
-        if self._wire is not None:
-            wire = self._wire
-            wire.abort()
-            await wire.lost.wait()
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            await asyncio.gather(self._reconnecting, return_exceptions=True)
+        if self._connection is not None:
+            connection = self._connection
+            connection.abort()
+            await connection.closed.wait()
 
     def _send(self, command: bytes, reply: asyncio.Future[Any]) -> None:
-        if self._wire is None:
-            reply.set_exception(RedisUnavailable(f"Redis at {self._place} is away: {self.why_down}"))
+        if self._connection is None:
+            reply.set_exception(RedisUnavailable(f"Redis at {self._locator} is unavailable: {self.why_down}"))
         else:
-            self._wire.send(command, reply)
+            self._connection.send(command, reply)
 
-    async def _establish(self, *, patient: bool) -> None:
-        """Try until connected; when not `patient`, a server that refuses us for good raises."""
+    async def _establish(self, *, retry_refused: bool) -> None:
+        """Retries until connected. Raises the errors that a retry does not fix unless `retry_refused`."""
         pauses = doubling(self._settings.backoff, self._settings.backoff_max)
         while True:
             try:
                 await self._attempt()
-            except (RedisTooOld, RedisUnfit, RedisInCluster, RedisPrimaryUnknown, RedisRefused) as refusal:
-                if not patient and not _passing(refusal):
+            except (
+                RedisTooOld,
+                RedisMisconfigured,
+                RedisInCluster,
+                RedisPrimaryUnknown,
+                RedisRefused,
+            ) as refusal:
+                if not retry_refused and not _is_temporary(refusal):
                     raise
                 self.why_down = str(refusal)
             except (OSError, RedisError) as error:  # TimeoutError is an OSError
@@ -174,30 +188,30 @@ class RedisLink:
             await asyncio.sleep(next(pauses))
 
     async def _attempt(self) -> None:
-        target = await self._place.find()
-        wire = Wire(self._settings.queue_bytes, self._settings.stall, self._lost)
+        target = await self._locator.find()
+        connection = Connection(self._settings.queue_bytes, self._settings.stall, self._on_closed)
         try:
             async with asyncio.timeout(self._settings.attempt):
-                await target.open(lambda: wire)
-                server = await self._greet(wire, target)
+                await target.open(lambda: connection)
+                server = await self._greet(connection, target)
         except BaseException:
-            wire.abort()
+            connection.abort()
             raise
-        before, self.server, self._wire = self.server, server, wire
-        if before.history not in ("", server.history):
-            self.generation += 1
+        former, self.server, self._connection = self.server, server, connection
+        if former.incarnation not in ("", server.incarnation):
+            self.server_incarnation += 1
             for callback in self.on_new_server:
                 self._loop.call_soon(callback)
         self._up.set()
 
-    async def _greet(self, wire: Wire, target: Target) -> Server:
-        """Log in, learn the server's release and load the scripts, in one round trip."""
-        # A server that still reads its data answers INFO, but not PING.
+    async def _greet(self, connection: Connection, target: Target) -> Server:
+        """Logs in, reads INFO and loads the scripts in one round trip."""
+        # A server that is still loading its data responds to INFO, but not to PING.
         commands = [*target.greeting(), ("INFO", *Server.SECTIONS), ("PING",)]
         commands += [("SCRIPT", "LOAD", script.source) for script in self._scripts]
         replies: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in commands]
         for command, reply in zip(commands, replies, strict=True):
-            wire.send(pack(command), reply)
+            connection.send(pack(command), reply)
         try:
             await asyncio.wait(replies)
         finally:
@@ -213,24 +227,24 @@ class RedisLink:
         server.require_dependable(self._settings.evicting)
         return server
 
-    def _lost(self, wire: Wire) -> None:
-        if wire is not self._wire:
-            return  # an attempt that failed; whoever made it tries again
-        self._wire = None
+    def _on_closed(self, connection: Connection) -> None:
+        if connection is not self._connection:
+            return  # a failed attempt; `_establish` retries it
+        self._connection = None
         self._up.clear()
         if self.closed:
             return
         self.why_down = "the connection broke"
-        log.warning("lost the connection to Redis at %s", self._place)
-        self._mending = self._loop.create_task(self._mend())
+        _log.warning("Redis connection lost", address=str(self._locator))
+        self._reconnecting = self._loop.create_task(self._reconnect())
 
-    async def _mend(self) -> None:
-        await self._establish(patient=True)
-        log.info("connected to Redis at %s again", self._place)
+    async def _reconnect(self) -> None:
+        await self._establish(retry_refused=True)
+        _log.info("Redis reconnected", address=str(self._locator))
 
 
-class LinkScript:
-    """A Lua script of one server; make it with `RedisLink.script`."""
+class LinkScript(Script):
+    """Lua script of one server; create it with `RedisLink.script`."""
 
     __slots__ = ("_confirmations", "_link", "_sha", "source")
 
@@ -240,24 +254,25 @@ class LinkScript:
         self._link = link
         self._sha = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
+    @override
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
-        """As the port says: by EVALSHA; a server that forgot the script gets its source."""
+        # EVALSHA; `Connection` sends the source to a server that lacks the script.
         reply = ScriptFuture(loop=self._link._loop)
         reply.source_command = lambda: pack(("EVAL", self.source, len(keys), *keys, *args))
         self._link._send(pack(("EVALSHA", self._sha, len(keys), *keys, *args)), reply)
         return reply if self._confirmations is None else self._confirmations.hold(reply)
 
+    @override
     async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        """As the port says."""
         return await within(timeout, self.send(keys, args))
 
 
 def _reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)  # asyncio's own text repeats the address
-    return str(error) or "it does not answer"
+    return str(error) or "it does not respond"
 
 
-def _passing(refusal: RedisError) -> bool:
-    """Whether a refusal goes away by itself: the server still reads its data, or is not the primary yet."""
+def _is_temporary(refusal: RedisError) -> bool:
+    """Returns whether a retry may succeed: the server is loading its data, or is not the primary yet."""
     return isinstance(refusal, RedisRefused) and refusal.code in ("LOADING", "MASTERDOWN", "BUSY", "READONLY")

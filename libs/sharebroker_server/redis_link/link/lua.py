@@ -1,4 +1,4 @@
-"""Lua scripts put together from files."""
+"""Lua scripts assembled from files."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 
 def lua(folder: Path, *names: str, flags: str = "") -> str:
-    """The script made of the named .lua files of a folder, in order.
+    """Returns the concatenation of the named .lua files of a folder.
 
-    The first line declares `flags`. Without any, Redis refuses the script before its first line when memory
-    or disk is full; "allow-oom" lets it write all the same, "no-writes" lets it run where only reading may.
+    The first line declares `flags`. Without flags, Redis rejects the script before its first line when memory
+    or disk is full. "allow-oom" permits its writes even then; "no-writes" permits the script on a read-only
+    server.
     """
     parts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in names]
     return "".join([f"#!lua flags={flags}\n" if flags else "#!lua\n", *parts])

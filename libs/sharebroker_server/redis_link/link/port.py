@@ -1,4 +1,4 @@
-"""What stores need of Redis: commands and scripts that go to wherever their key lives."""
+"""Ports of a link to Redis: commands and scripts, routed by their key."""
 
 from __future__ import annotations
 
@@ -12,58 +12,59 @@ Part = bytes | str | int
 
 
 class Script(Protocol):
-    """A Lua script of a link; all keys of a run share a hash tag."""
+    """Lua script of a link; all keys of one call share a hash tag."""
 
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
-        """Queue a run, as `Link.send`."""
+        """Queues a call, as `Link.send` does."""
 
     async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        """Run and wait for the answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
+        """Runs the script and returns its result. Raises RedisOutcomeUnknown after `timeout` seconds."""
 
 
 class Link(Protocol):
-    """The way to one server, or to all primaries of a cluster; make it with `connection.connect`.
+    """Link to one server, or to all primaries of a cluster; create it with `topology.connect.connect`.
 
-    A reply that is an error raises RedisRefused; a command that surely did not reach Redis RedisUnavailable;
-    one that may have, RedisOutcomeUnknown. While the server is away commands fail at once.
+    An error reply raises RedisRefused. A command that surely did not reach Redis raises RedisUnavailable. A
+    command that may have been executed raises RedisOutcomeUnknown. While the server is unavailable, commands
+    fail at once.
 
-    `on_new_server` holds callbacks for the moment in which `generation` rises.
+    The callbacks in `on_new_server` run when `server_incarnation` increases.
     """
 
     on_new_server: list[Callable[[], None]]
 
     @property
     def connected(self) -> bool:
-        """Whether commands can be sent now, whatever their key."""
+        """Whether commands can be sent now, for every key."""
 
     @property
-    def generation(self) -> int:
-        """Rises when another server answers, or one after a restart: what was written may be gone."""
+    def server_incarnation(self) -> int:
+        """Increases with a restart or a fail-over of the server: acknowledged writes may be missing."""
 
     @property
     def nodes(self) -> Sequence[Link]:
-        """A link to each server that has keys, for what has to be asked of all."""
+        """One link per server that has keys."""
 
     async def ready(self, timeout: float) -> None:
-        """Wait until commands can be sent. Raises RedisUnavailable after `timeout` seconds."""
+        """Waits until commands can be sent. Raises RedisUnavailable after `timeout` seconds."""
 
     def send(self, command: Part, *parts: Part) -> asyncio.Future[Any]:
-        """Queue a command, its key first; it leaves with all of this turn. Failures come by the future."""
+        """Queues a command, its key first; commands of one event-loop turn share a write."""
 
     async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
-        """Send a command and wait for its answer. Raises RedisOutcomeUnknown after `timeout` seconds."""
+        """Sends a command and returns its reply. Raises RedisOutcomeUnknown after `timeout` seconds."""
 
-    def script(self, source: str, *, lasting: bool = False) -> Script:
-        """A Lua script by source; a `lasting` one is answered when the wanted replicas have what it wrote."""
+    def script(self, source: str, *, replicated: bool = False) -> Script:
+        """Registers a Lua script; a `replicated` one returns when the configured replicas have its writes."""
 
     async def close(self) -> None:
-        """Break the connection for good; commands in flight fail."""
+        """Closes the link; commands in flight fail."""
 
 
 async def within(timeout: float, reply: asyncio.Future[Any]) -> Any:
-    """Await a reply under a deadline in seconds. Raises RedisOutcomeUnknown when it passes."""
+    """Awaits a reply for `timeout` seconds. Raises RedisOutcomeUnknown after that."""
     try:
         async with asyncio.timeout(timeout):
             return await reply
     except TimeoutError:
-        raise RedisOutcomeUnknown(f"no answer from Redis within {timeout} s") from None
+        raise RedisOutcomeUnknown(f"no reply from Redis within {timeout} s") from None

@@ -1,7 +1,7 @@
-"""Holds answers to writes back until replicas have them too (WAIT).
+"""Delays the replies to writes until replicas have the writes (WAIT).
 
-WAIT speaks for all that its connection wrote before, so there is one under way at a time: what is written
-meanwhile shares the next. It holds its connection up, which is why writes that wait have one of their own.
+WAIT covers all earlier writes of its connection, so one WAIT is in flight at a time; writes that arrive
+meanwhile share the next. WAIT blocks its connection, so replicated writes use a connection of their own.
 """
 
 from __future__ import annotations
@@ -16,60 +16,61 @@ from sharebroker_server.redis_link.link.errors import RedisError, RedisOutcomeUn
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """How many must have a write before it is answered, and how long they may take (seconds)."""
+    """The number of replicas that must have a write, and the seconds to wait for them."""
 
     count: int
     timeout: float
 
 
 class Confirmations:
-    """What was answered by the primary and not yet by its replicas; `send` sends a command to the primary."""
+    """Replies of the primary that its replicas have not confirmed; `send` sends a command to the primary."""
 
     def __init__(self, send: Callable[..., asyncio.Future[Any]], replicas: Replicas) -> None:
         self._loop = asyncio.get_running_loop()
         self._send = send
         self._replicas = replicas
-        self._gathered: list[tuple[asyncio.Future[Any], asyncio.Future[Any]]] = []
-        self._asking = False
+        self._pending: list[tuple[asyncio.Future[Any], asyncio.Future[Any]]] = []
+        self._in_flight = False
 
     def hold(self, reply: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """The reply to a write that was just queued, once replicas have it; else RedisOutcomeUnknown."""
+        """Returns the reply to a write once replicas have it, else RedisOutcomeUnknown."""
         held: asyncio.Future[Any] = self._loop.create_future()
-        self._gathered.append((reply, held))
-        if not self._asking:
-            self._asking = True
-            self._loop.call_soon(self._ask)
+        self._pending.append((reply, held))
+        if not self._in_flight:
+            self._in_flight = True
+            self._loop.call_soon(self._wait)
         return held
 
-    def _ask(self) -> None:
-        group, self._gathered = self._gathered, []
-        asked = self._send("WAIT", self._replicas.count, round(self._replicas.timeout * 1000))
-        asked.add_done_callback(lambda done: self._answered(group, done))
+    def _wait(self) -> None:
+        group, self._pending = self._pending, []
+        confirmed = self._send("WAIT", self._replicas.count, round(self._replicas.timeout * 1000))
+        confirmed.add_done_callback(lambda done: self._confirmed(group, done))
 
-    def _answered(
-        self, group: list[tuple[asyncio.Future[Any], asyncio.Future[Any]]], asked: asyncio.Future[Any]
+    def _confirmed(
+        self, group: list[tuple[asyncio.Future[Any], asyncio.Future[Any]]], confirmed: asyncio.Future[Any]
     ) -> None:
-        shortage = self._shortage(asked)
+        shortage = self._shortage(confirmed)
         for reply, held in group:
-            if not reply.done():  # its script was unknown and was sent again, behind the WAIT
-                self._gathered.append((reply, held))
+            if not reply.done():  # the server lacked the script; the EVAL follows the WAIT
+                self._pending.append((reply, held))
             else:
-                _settle(held, reply, shortage)
-        self._asking = bool(self._gathered)
-        if self._asking:
-            self._ask()
+                _resolve(held, reply, shortage)
+        self._in_flight = bool(self._pending)
+        if self._in_flight:
+            self._wait()
 
-    def _shortage(self, asked: asyncio.Future[Any]) -> RedisError | None:
-        if asked.exception() is not None:
-            return RedisOutcomeUnknown(f"replicas were not heard of: {asked.exception()}")
-        if asked.result() >= self._replicas.count:
+    def _shortage(self, confirmed: asyncio.Future[Any]) -> RedisError | None:
+        if confirmed.exception() is not None:
+            return RedisOutcomeUnknown(f"the replicas did not confirm the write: {confirmed.exception()}")
+        if confirmed.result() >= self._replicas.count:
             return None
         return RedisOutcomeUnknown(
-            f"{asked.result()} of {self._replicas.count} replicas had it within {self._replicas.timeout} s"
+            f"{confirmed.result()} of {self._replicas.count} replicas confirmed the write "
+            f"within {self._replicas.timeout} s"
         )
 
 
-def _settle(held: asyncio.Future[Any], reply: asyncio.Future[Any], shortage: RedisError | None) -> None:
+def _resolve(held: asyncio.Future[Any], reply: asyncio.Future[Any], shortage: RedisError | None) -> None:
     error = reply.exception() or shortage
     if held.done():
         return

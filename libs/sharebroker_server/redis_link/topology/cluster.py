@@ -1,18 +1,20 @@
-"""Links to all primaries of a Redis Cluster, as one.
+"""One link for all primaries of a Redis Cluster.
 
-Keys that are used together share a hash tag, so every command and script has one slot, and one primary. Who
-serves which slot is asked now and then, and at once when a node is away or says that a slot is not its own;
-until the answer is there, commands for that slot fail as if Redis were away, and who sent them tries again.
+Keys that are used together share a hash tag, so every command and script has one slot and one primary. The
+link refreshes its slot table periodically. It refreshes the table at once when a node is unreachable or
+rejects a slot. Until then, commands for the slot fail with RedisUnavailable, and the caller retries them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
+
+import structlog
+from typing_extensions import override
 
 from sharebroker_server.aio.tasks import Tasks
 from sharebroker_server.redis_link.link.errors import (
@@ -22,29 +24,29 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUnavailable,
 )
 from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
-from sharebroker_server.redis_link.link.port import Part, Script, within
-from sharebroker_server.redis_link.topology.one_shot import ask
+from sharebroker_server.redis_link.link.port import Link, Part, Script, within
+from sharebroker_server.redis_link.topology.one_shot import one_shot
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.redis_link.topology.slots import SLOTS, Run, read_slots, slot_of
+from sharebroker_server.redis_link.topology.slots import SLOTS, SlotRange, read_slots, slot_of
 
-log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 _PAUSE: Final = 0.2
-"""Seconds between two questions about who serves what, at least."""
+"""Minimum seconds between two requests for the slot table."""
 
-_NOW_AND_THEN: Final = 2.0
-"""Seconds after which it is asked without a reason: a node that stands still gives none."""
+_REFRESH_INTERVAL: Final = 2.0
+"""Seconds between two refreshes without a reason: a frozen node reports no error."""
 
-_FOR_GOOD: Final = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
+_FINAL_ERRORS: Final = frozenset({"WRONGPASS", "NOAUTH", "NOPERM"})
 
-_NOT_HERE: Final = frozenset({"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
-"""Refusals of a node that has not done what was asked, and would not now."""
+_WRONG_NODE: Final = frozenset({"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN"})
+"""Error codes of a node that did not execute the command and would reject it again."""
 
 
-class ClusterLink:
-    """As the port says; `seeds` are nodes to begin with. A promotion or a move of slots is another server.
+class ClusterLink(Link):
+    """Link to a Redis Cluster; create it with `connect`. `seeds` are the first nodes to query.
 
-    Make it with `connect`.
+    A promotion or a move of slots counts as a change of the server incarnation.
     """
 
     def __init__(self, seeds: Sequence[Target], settings: LinkSettings) -> None:
@@ -53,27 +55,27 @@ class ClusterLink:
         self._settings = replace(settings, in_cluster=True)
         self._loop = asyncio.get_running_loop()
         self._links: dict[Target, RedisLink] = {}
-        self._known: list[Target] = [*seeds]
+        self._nodes: list[Target] = [*seeds]
         self._owners: list[RedisLink | None] = [None] * SLOTS
-        self._passed = 0
+        self._past_incarnations = 0
         self._scripts: list[ClusterScript] = []
-        self._stale = asyncio.Event()
-        self._tasks = Tasks(lambda error: log.error("following the Redis Cluster failed: %r", error))
-        self._why_down = "no node answers"
+        self._refresh = asyncio.Event()
+        self._tasks = Tasks(lambda error: _log.error("Redis Cluster refresh failed", error=repr(error)))
+        self._why_down = "no node responds"
 
     @classmethod
     async def connect(
         cls, seeds: Sequence[Target], *, timeout: float = 5.0, settings: LinkSettings | None = None
     ) -> ClusterLink:
-        """Find the cluster and connect to its primaries, trying again for `timeout` seconds.
+        """Connects to all primaries, with retries for `timeout` seconds.
 
-        Raises RedisUnavailable when that does not go, RedisRefused (a wrong password) at once.
+        Raises RedisUnavailable after that time, RedisRefused (a wrong password) at once.
         """
         link = cls(seeds, settings or LinkSettings())
         try:
             async with asyncio.timeout(timeout):
-                await link._learn(patient=False)
-                link._tasks.spawn(link._follow())
+                await link._load_slots(retry_refused=False)
+                link._tasks.spawn(link._keep_slots_fresh())
                 await link._all_ready()
         except TimeoutError:
             reason = link._reason()
@@ -87,48 +89,48 @@ class ClusterLink:
     def __str__(self) -> str:
         return ", ".join(map(str, self._seeds))
 
+    @override
     @property
     def connected(self) -> bool:
-        """As the port says."""
         return None not in self._owners and all(link.connected for link in self._links.values())
 
+    @override
     @property
-    def generation(self) -> int:
-        """As the port says."""
-        return self._passed + sum(link.generation for link in self._links.values())
+    def server_incarnation(self) -> int:
+        return self._past_incarnations + sum(link.server_incarnation for link in self._links.values())
 
+    @override
     @property
     def nodes(self) -> Sequence[RedisLink]:
-        """As the port says."""
         return list(self._links.values())
 
+    @override
     async def ready(self, timeout: float) -> None:
-        """As the port says."""
         try:
             async with asyncio.timeout(timeout):
                 await self._all_ready()
         except TimeoutError:
             raise RedisUnavailable(f"no Redis Cluster at {self}: {self._reason()}") from None
 
+    @override
     def send(self, command: Part, *parts: Part) -> asyncio.Future[Any]:
-        """As the port says."""
         owner = self._owner(parts[0])
-        return self._lost() if owner is None else self._guarded(owner.send(command, *parts))
+        return self._no_owner() if owner is None else self._with_routing_errors(owner.send(command, *parts))
 
+    @override
     async def call(self, command: Part, *parts: Part, timeout: float) -> Any:
-        """As the port says."""
         return await within(timeout, self.send(command, *parts))
 
-    def script(self, source: str, *, lasting: bool = False) -> Script:
-        """As the port says."""
-        script = ClusterScript(self, source, lasting)
+    @override
+    def script(self, source: str, *, replicated: bool = False) -> Script:
+        script = ClusterScript(self, source, replicated)
         self._scripts.append(script)
         for link in self._links.values():
             script.load(link)
         return script
 
+    @override
     async def close(self) -> None:
-        """As the port says."""
         await self._tasks.stop()
         links = list(self._links.values())
         self._links.clear()
@@ -139,24 +141,24 @@ class ClusterLink:
     def _owner(self, key: Part) -> RedisLink | None:
         return self._owners[slot_of(str(key) if isinstance(key, int) else key)]
 
-    def _lost(self) -> asyncio.Future[Any]:
-        self._stale.set()
+    def _no_owner(self) -> asyncio.Future[Any]:
+        self._refresh.set()
         reply: asyncio.Future[Any] = self._loop.create_future()
-        reply.set_exception(RedisUnavailable(f"nobody in the Redis Cluster at {self} serves this slot"))
+        reply.set_exception(RedisUnavailable(f"no node of the Redis Cluster at {self} serves this slot"))
         return reply
 
-    def _guarded(self, reply: asyncio.Future[Any]) -> asyncio.Future[Any]:
-        """The reply, with refusals of the wrong node as what they are to whoever asked."""
+    def _with_routing_errors(self, reply: asyncio.Future[Any]) -> asyncio.Future[Any]:
+        """Returns the reply; the error of a wrong node becomes RedisUnavailable."""
         answer: asyncio.Future[Any] = self._loop.create_future()
-        reply.add_done_callback(lambda done: self._settle(answer, done))
+        reply.add_done_callback(lambda done: self._resolve(answer, done))
         return answer
 
-    def _settle(self, answer: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
+    def _resolve(self, answer: asyncio.Future[Any], done: asyncio.Future[Any]) -> None:
         error = done.exception()
-        if isinstance(error, RedisRefused) and error.code in _NOT_HERE:
+        if isinstance(error, RedisRefused) and error.code in _WRONG_NODE:
             error = RedisUnavailable(f"the Redis Cluster is changing: {error}")
         if isinstance(error, RedisUnavailable | RedisOutcomeUnknown):
-            self._stale.set()
+            self._refresh.set()
         if answer.done():
             return
         if error is not None:
@@ -164,81 +166,83 @@ class ClusterLink:
         else:
             answer.set_result(done.result())
 
-    async def _follow(self) -> None:
+    async def _keep_slots_fresh(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_NOW_AND_THEN if self.connected else _PAUSE):
-                    await self._stale.wait()
-            self._stale.clear()
-            await self._learn(patient=True)
+                async with asyncio.timeout(_REFRESH_INTERVAL if self.connected else _PAUSE):
+                    await self._refresh.wait()
+            self._refresh.clear()
+            await self._load_slots(retry_refused=True)
             await asyncio.sleep(_PAUSE)
 
-    async def _learn(self, *, patient: bool) -> None:
-        """Ask nodes until one knows who serves what. Raises RedisRefused where not `patient`."""
+    async def _load_slots(self, *, retry_refused: bool) -> None:
+        """Queries nodes until one returns the slot table. Raises RedisRefused unless `retry_refused`."""
         while True:
-            for target in list(self._known):
-                if await self._learned(target, patient=patient):
+            for target in list(self._nodes):
+                if await self._load_from(target, retry_refused=retry_refused):
                     return
             await asyncio.sleep(_PAUSE)
 
-    async def _learned(self, target: Target, *, patient: bool) -> bool:
+    async def _load_from(self, target: Target, *, retry_refused: bool) -> bool:
         try:
-            runs = await self._asked(target)
+            ranges = await self._query(target)
         except (OSError, RedisError) as error:  # TimeoutError is an OSError
-            if isinstance(error, RedisRefused) and error.code in _FOR_GOOD and not patient:
+            if isinstance(error, RedisRefused) and error.code in _FINAL_ERRORS and not retry_refused:
                 raise
-            self._why_down = f"{target}: {str(error) or 'no answer'}"
+            self._why_down = f"{target}: {str(error) or 'no response'}"
             return False
-        if runs:
-            self._apply(runs)
-            # Who answers now is asked first next time.
-            nodes = (node for run in runs for node in (run.primary, *run.replicas))
-            self._known = list(dict.fromkeys([target, *nodes, *self._seeds]))
-        return bool(runs)
+        if ranges:
+            self._apply(ranges)
+            # The node that responded is queried first next time.
+            nodes = (node for each in ranges for node in (each.primary, *each.replicas))
+            self._nodes = list(dict.fromkeys([target, *nodes, *self._seeds]))
+        return bool(ranges)
 
-    async def _asked(self, target: Target) -> list[Run]:
-        """What a node knows; nothing of one that is cut off from most others, or whose cluster is down."""
-        refusals, [slots, info] = await ask(target, ("CLUSTER", "SLOTS"), ("CLUSTER", "INFO"))
-        for refusal in (*refusals, slots, info):
-            if isinstance(refusal, RedisError):
-                raise refusal
+    async def _query(self, target: Target) -> list[SlotRange]:
+        """Returns a node's slot table;
+
+        empty if the node is partitioned from most others or its cluster is down.
+        """
+        async with one_shot(target) as client:
+            slots = await client.execute_command("CLUSTER", "SLOTS")
+            info = await client.execute_command("CLUSTER", "INFO")
         if b"cluster_state:ok" not in info:
-            self._why_down = f"{target} says that the cluster is down"
+            self._why_down = f"{target} reports that the cluster is down"
             return []
         return list(read_slots(slots, target))
 
-    def _apply(self, runs: Iterable[Run]) -> None:
-        """Link to those who serve something now, and to nobody else."""
+    def _apply(self, ranges: Iterable[SlotRange]) -> None:
+        """Opens links to new primaries and closes links to nodes that serve no slot now."""
         owners: list[RedisLink | None] = [None] * SLOTS
         links: dict[Target, RedisLink] = {}
-        for run in runs:
-            link = links.get(run.primary) or self._links.get(run.primary) or self._begun(run.primary)
-            links[run.primary] = link
-            owners[run.first : run.last + 1] = [link] * (run.last + 1 - run.first)
+        for each in ranges:
+            link = links.get(each.primary) or self._links.get(each.primary) or self._open(each.primary)
+            links[each.primary] = link
+            owners[each.first : each.last + 1] = [link] * (each.last + 1 - each.first)
         moved = any(old not in (None, new) for old, new in zip(self._owners, owners, strict=True))
-        left = [link for target, link in self._links.items() if target not in links]
-        self._passed += sum(link.generation for link in left) + moved
+        unused = [link for target, link in self._links.items() if target not in links]
+        self._past_incarnations += sum(link.server_incarnation for link in unused) + moved
         self._links, self._owners = links, owners
-        for link in left:
+        for link in unused:
             self._tasks.spawn(link.close())
         if moved:
-            log.warning("slots of the Redis Cluster at %s are served by another node than before", self)
-            self._renewed()
+            _log.warning("Redis Cluster slots moved", cluster=str(self))
+            self._notify_new_incarnation()
 
-    def _begun(self, target: Target) -> RedisLink:
+    def _open(self, target: Target) -> RedisLink:
         link = RedisLink(target, self._settings)
-        link.on_new_server.append(self._renewed)
+        link.on_new_server.append(self._notify_new_incarnation)
         for script in self._scripts:
             script.load(link)
         link.begin()
         return link
 
-    def _renewed(self) -> None:
+    def _notify_new_incarnation(self) -> None:
         for callback in self.on_new_server:
             self._loop.call_soon(callback)
 
     async def _all_ready(self) -> None:
-        while not self.connected:  # who is to be connected to may change meanwhile
+        while not self.connected:  # the set of links may change meanwhile
             for link in self.nodes:
                 with contextlib.suppress(RedisUnavailable):
                     await link.ready(_PAUSE)
@@ -249,31 +253,31 @@ class ClusterLink:
         return "; ".join(down) or self._why_down
 
 
-class ClusterScript:
-    """A Lua script of a cluster; make it with `ClusterLink.script`."""
+class ClusterScript(Script):
+    """Lua script of a cluster; create it with `ClusterLink.script`."""
 
-    __slots__ = ("_lasting", "_link", "_scripts", "_source")
+    __slots__ = ("_link", "_replicated", "_scripts", "_source")
 
-    def __init__(self, link: ClusterLink, source: str, lasting: bool) -> None:
+    def __init__(self, link: ClusterLink, source: str, replicated: bool) -> None:
         self._link = link
         self._source = source
-        self._lasting = lasting
+        self._replicated = replicated
         self._scripts: dict[RedisLink, Script] = {}
 
     def load(self, node: RedisLink) -> None:
-        """Have it at another node."""
-        self._scripts = {known: script for known, script in self._scripts.items() if not known.closed}
-        self._scripts[node] = node.script(self._source, lasting=self._lasting)
+        """Registers the script at one more node."""
+        self._scripts = {open_: script for open_, script in self._scripts.items() if not open_.closed}
+        self._scripts[node] = node.script(self._source, replicated=self._replicated)
 
+    @override
     def send(self, keys: Sequence[Part], args: Sequence[Part]) -> asyncio.Future[Any]:
-        """As the port says."""
         owner = self._link._owner(keys[0])
         return (
-            self._link._lost()
+            self._link._no_owner()
             if owner is None
-            else self._link._guarded(self._scripts[owner].send(keys, args))
+            else self._link._with_routing_errors(self._scripts[owner].send(keys, args))
         )
 
+    @override
     async def call(self, keys: Sequence[Part], args: Sequence[Part], *, timeout: float) -> Any:
-        """As the port says."""
         return await within(timeout, self.send(keys, args))

@@ -1,4 +1,4 @@
-"""The link that a URL asks for: to a server, to the one that sentinels tell of, or to a whole cluster."""
+"""Creates the link for a URL: to a server, to the primary that sentinels report, or to a cluster."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from sharebroker_server.redis_link.link.link import LinkSettings, RedisLink
 from sharebroker_server.redis_link.link.port import Link
 from sharebroker_server.redis_link.topology.cluster import ClusterLink
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.redis_link.topology.sentinel import Named, Sentinels, by_sentinels
+from sharebroker_server.redis_link.topology.sentinel import Sentinels, SentinelUrl, is_sentinel_url
 
 
 async def connect(url: str, *, timeout: float = 5.0, settings: LinkSettings | None = None) -> Link:
-    """Connect, trying again for `timeout` seconds while nobody answers. Several hosts are nodes of a cluster.
+    """Connects, with retries for `timeout` seconds. Several hosts are nodes of a cluster.
 
-    Raises RedisUnavailable when nobody did; RedisUrlInvalid, RedisTooOld, RedisUnfit, RedisPrimaryUnknown
-    and RedisRefused (a wrong password) at once.
+    Raises RedisUnavailable after that time. Raises RedisUrlInvalid, RedisTooOld, RedisMisconfigured,
+    RedisPrimaryUnknown and RedisRefused (a wrong password) at once.
     """
-    if by_sentinels(url):
-        sentinels = Sentinels(Named.parse(url))
+    if is_sentinel_url(url):
+        sentinels = Sentinels(SentinelUrl.parse(url))
         return await RedisLink.connect_to(sentinels, timeout=timeout, settings=settings)
-    targets = Target.several(url)
+    targets = Target.parse_nodes(url)
     if len(targets) == 1:
         try:
             return await RedisLink.connect(url, timeout=timeout, settings=settings)

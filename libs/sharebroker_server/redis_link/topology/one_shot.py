@@ -1,38 +1,63 @@
-"""One question to a server, over a connection of its own."""
+"""One-shot connections: a few commands to a server outside the link, sent by redis-py.
+
+Topology requests are rare, and they go to nodes that may be dead. They use a connection of their own, so that
+a dead node delays nothing else.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from sharebroker_server.redis_link.link.connection import Wire, pack
-from sharebroker_server.redis_link.link.errors import RedisError
-from sharebroker_server.redis_link.link.port import Part
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError as ClientError
+from redis.exceptions import ResponseError
+
+from sharebroker_server.redis_link.link.errors import RedisError, RedisRefused, RedisUnavailable
 from sharebroker_server.redis_link.topology.redis_url import Target
 
-ANSWER: Final = 1.0
-"""Seconds that a node may take to answer; then another one is asked."""
-
-_BYTES: Final = 64 * 1024
-"""May wait to be sent."""
+TIMEOUT: Final = 1.0
+"""Seconds that a node may take to respond; then the next node is queried."""
 
 
-async def ask(target: Target, *commands: tuple[Part, ...]) -> tuple[list[RedisError], list[Any]]:
-    """Refusals of the login, and what was answered to each command, or the refusal.
+@asynccontextmanager
+async def one_shot(target: Target) -> AsyncIterator[Any]:
+    """Opens a client that ends after `TIMEOUT` seconds.
 
-    Raises OSError or RedisError where the server cannot be asked; TimeoutError after `ANSWER` seconds.
+    Raises RedisRefused for an error response, RedisUnavailable for any other failure of the client,
+    TimeoutError.
     """
-    loop = asyncio.get_running_loop()
-    wire = Wire(_BYTES, ANSWER, lambda _: None)
-    greeting = target.greeting()
+    client = Redis(
+        host=target.host,
+        port=target.port,
+        unix_socket_path=target.path or None,
+        ssl=target.tls,
+        username=target.user or None,
+        password=target.password or None,
+        db=target.db,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+        driver_info=None,
+    )
     try:
-        async with asyncio.timeout(ANSWER):
-            await target.open(lambda: wire)
-            replies: list[asyncio.Future[Any]] = [loop.create_future() for _ in (*greeting, *commands)]
-            for command, reply in zip((*greeting, *commands), replies, strict=True):
-                wire.send(pack(command), reply)
-            answers = await asyncio.gather(*replies, return_exceptions=True)
+        async with asyncio.timeout(TIMEOUT):
+            yield client
+    except ClientError as error:
+        raise _as_ours(error) from error
     finally:
-        wire.abort()
-    login, rest = answers[: len(greeting)], answers[len(greeting) :]
-    return [refusal for refusal in login if isinstance(refusal, RedisError)], rest
+        await client.aclose()
+
+
+async def query(target: Target, *command: str) -> Any:
+    """Returns the response to one command. Raises as `one_shot`."""
+    async with one_shot(target) as client:
+        return await client.execute_command(*command)
+
+
+def _as_ours(error: ClientError) -> RedisError:
+    code = error.status_code or ("ERR" if isinstance(error, ResponseError) else "")
+    return RedisRefused(code, str(error)) if code else RedisUnavailable(str(error))

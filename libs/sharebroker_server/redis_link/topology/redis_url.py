@@ -1,23 +1,27 @@
-"""Where a Redis URL leads, and which servers will do."""
+"""Redis URLs and the servers behind them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
-from urllib.parse import parse_qs, unquote, urlsplit
+from typing import Any, ClassVar, Final
+from urllib.parse import urlsplit
+
+from redis.connection import parse_url
 
 from sharebroker_server.redis_link.link.errors import (
     RedisInCluster,
+    RedisMisconfigured,
     RedisRefused,
     RedisTooOld,
     RedisUnavailable,
-    RedisUnfit,
     RedisUrlInvalid,
 )
-from sharebroker_server.redis_link.topology.host_names import nameable
+from sharebroker_server.redis_link.topology.host_names import is_resolvable
+
+_parse_url: Final[Callable[[str], Mapping[str, Any]]] = parse_url
 
 OLDEST: Final = {"redis": (7, 0), "valkey": (8, 0)}
 """Oldest supported release by product: the scripts declare flags, and read the clock before they write."""
@@ -37,59 +41,64 @@ class Target:
 
     @classmethod
     def parse(cls, url: str) -> Target:
-        """Read a URL. Raises RedisUrlInvalid with one sentence."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("redis", "rediss", "unix"):
+        """Reads a URL. Raises RedisUrlInvalid with one sentence and without secrets."""
+        scheme = url.partition("://")[0].lower()
+        if scheme not in ("redis", "rediss", "unix"):
             raise RedisUrlInvalid(
-                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss://, redis+sentinel:// or "
-                "unix://"
+                f"{without_login(url)!r} is no Redis URL: "
+                "begin with redis://, rediss://, redis+sentinel:// or unix://"
             )
         try:
-            port = parts.port or 6379
+            options = _parse_url(url)
+            path = urlsplit(url).path.strip("/")
         except ValueError as error:
-            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: the port is no number") from error
-        if not nameable(parts.hostname or ""):
-            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: no machine has such a name")
-        local = parts.scheme == "unix"
-        db = parse_qs(parts.query).get("db", ["0"])[0] if local else parts.path.strip("/") or "0"
-        if not db.isdigit():
-            raise RedisUrlInvalid(f"{shown(url)!r} is no Redis URL: the database is no number")
+            raise RedisUrlInvalid(
+                f"{without_login(url)!r} is no Redis URL: the host, the port or the database is invalid"
+            ) from error
+        host, db = options.get("host", "127.0.0.1"), options.get("db", 0)
+        if not is_resolvable(host):
+            raise RedisUrlInvalid(f"{without_login(url)!r} is no Redis URL: the host name is invalid")
+        # redis-py ignores a path that is no number.
+        if db < 0 or (scheme != "unix" and path and not path.isdecimal()):
+            raise RedisUrlInvalid(f"{without_login(url)!r} is no Redis URL: the database is not a number")
         return cls(
-            host=parts.hostname or "127.0.0.1",
-            port=port,
-            path=unquote(parts.path) if local else "",
-            tls=parts.scheme == "rediss",
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
-            db=int(db),
+            host=host,
+            port=options.get("port", 6379),
+            path=options.get("path", ""),
+            tls=scheme == "rediss",
+            user=options.get("username", ""),
+            password=options.get("password", ""),
+            db=db,
         )
 
     @classmethod
-    def several(cls, url: str) -> list[Target]:
-        """Read a URL with hosts that commas part: nodes of a cluster. Raises RedisUrlInvalid."""
+    def parse_nodes(cls, url: str) -> list[Target]:
+        """Reads a URL with comma-separated hosts: the nodes of a cluster. Raises RedisUrlInvalid."""
         parts = urlsplit(url)
         login, at, hosts = parts.netloc.rpartition("@")
+        if "," not in hosts:
+            return [cls.parse(url)]
         targets = [
             cls.parse(parts._replace(netloc=f"{login}{at}{host}").geturl()) for host in hosts.split(",")
         ]
-        if len(targets) > 1 and any(target.db for target in targets):
+        if any(target.db for target in targets):
             raise RedisUrlInvalid("a Redis Cluster has no databases but 0: leave the number out")
         return targets
 
     async def find(self) -> Target:
-        """Itself: this address is for good."""
+        """Returns itself: this address does not change."""
         return self
 
     def at(self, host: str, port: int) -> Target:
-        """The same login at another address."""
+        """Returns the same login at another address."""
         return replace(self, host=host, port=port)
 
     def __str__(self) -> str:
-        """The address without secrets, for messages."""
+        """Returns the address without secrets, for messages."""
         return f"unix://{self.path}" if self.path else f"{self.host}:{self.port}"
 
     def greeting(self) -> list[tuple[str | int, ...]]:
-        """Commands that make a fresh connection ours."""
+        """Returns the commands that log in and select the database on a new connection."""
         commands: list[tuple[str | int, ...]] = []
         if self.password:
             commands.append(("AUTH", self.user or "default", self.password))
@@ -98,7 +107,7 @@ class Target:
         return commands
 
     async def open(self, protocol: Callable[[], asyncio.Protocol]) -> None:
-        """Connect a protocol to this address. Raises OSError."""
+        """Connects a protocol to this address. Raises OSError."""
         loop = asyncio.get_running_loop()
         if self.path:
             await loop.create_unix_connection(protocol, self.path)
@@ -109,14 +118,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The product at the other end: "redis" or "valkey", its release, and what it says of itself.
+    """The identity and the state of a server, as its INFO reports them.
 
-    `history` names what it has been told since its start or its promotion; two that are equal have the same.
+    `incarnation` joins the run id and the replication id. It changes with a restart or a fail-over, after
+    which acknowledged writes may be missing.
     """
 
     product: str
     version: str
-    history: str = ""
+    incarnation: str = ""
     role: str = "master"
     eviction: str = "noeviction"
     cluster: bool = False
@@ -127,58 +137,63 @@ class Server:
 
     @classmethod
     def from_info(cls, info: bytes) -> Server:
-        """Read the reply of `INFO`. Raises RedisUnavailable when it is none.
+        """Reads the response to `INFO`. Raises RedisUnavailable for any other text.
 
-        Valkey also claims a Redis version there, for old clients.
+        Valkey also reports a Redis version there, for old clients.
         """
         lines = (line.partition(":") for line in info.decode(errors="replace").splitlines())
-        facts = {name: value.strip() for name, _, value in lines}
-        history = f"{facts.get('run_id', '')} {facts.get('master_replid', '')}"
-        rest = (
-            history,
-            facts.get("role", "master"),
-            facts.get("maxmemory_policy", "noeviction"),
-            facts.get("cluster_enabled") == "1",
-            "sentinel" in (facts.get("redis_mode"), facts.get("server_mode")),
+        fields = {name: value.strip() for name, _, value in lines}
+        if "valkey_version" in fields:
+            product, version = "valkey", fields["valkey_version"]
+        elif "redis_version" in fields:
+            product, version = "redis", fields["redis_version"]
+        else:
+            raise RedisUnavailable("the server at this address is not Redis")
+        return cls(
+            product,
+            version,
+            incarnation=f"{fields.get('run_id', '')} {fields.get('master_replid', '')}",
+            role=fields.get("role", "master"),
+            eviction=fields.get("maxmemory_policy", "noeviction"),
+            cluster=fields.get("cluster_enabled") == "1",
+            sentinel="sentinel" in (fields.get("redis_mode"), fields.get("server_mode")),
         )
-        if "valkey_version" in facts:
-            return cls("valkey", facts["valkey_version"], *rest)
-        if "redis_version" not in facts:
-            raise RedisUnavailable("what answers there is not Redis")
-        return cls("redis", facts["redis_version"], *rest)
 
     def require_alone(self) -> None:
-        """Raise RedisInCluster of a node of a cluster."""
+        """Raises RedisInCluster for a node of a cluster."""
         if self.cluster:
             raise RedisInCluster(f"this {self.product.title()} is part of a cluster")
 
     def require_dependable(self, evicting: bool = False) -> None:
-        """Raise RedisUnfit of a sentinel, and where ours may be evicted unless `evicting`.
+        """Raises RedisMisconfigured for a sentinel, and for a server that may evict our keys.
 
-        RedisRefused of a replica. Ours have no expiry: policies for keys that have one never take them.
+        `evicting` accepts such a server. Raises RedisRefused for a replica. Our keys have no expiry, so
+        `volatile-*` policies never evict them.
         """
         if self.sentinel:
-            raise RedisUnfit("it is a sentinel: name the primary, as in redis+sentinel://HOST:26379/NAME")
+            raise RedisMisconfigured(
+                "it is a sentinel: name the primary, as in redis+sentinel://HOST:26379/NAME"
+            )
         if self.eviction.startswith("allkeys") and not evicting:
-            raise RedisUnfit(
-                f"this {self.product.title()} may evict what it keeps (maxmemory-policy {self.eviction}): "
+            raise RedisMisconfigured(
+                f"this {self.product.title()} may evict stored records (maxmemory-policy {self.eviction}): "
                 "set it to noeviction"
             )
         if self.role != "master":
-            raise RedisRefused("READONLY", "it is a replica, and takes no writes")
+            raise RedisRefused("READONLY", "it is a replica, which accepts no writes")
 
     def require_supported(self) -> None:
-        """Raise RedisTooOld unless the release will do."""
+        """Raises RedisTooOld for an unsupported release."""
         oldest = OLDEST[self.product]
         if tuple(int(part) for part in self.version.split(".")[:2]) < oldest:
-            wanted = ".".join(map(str, oldest))
+            required = ".".join(map(str, oldest))
             raise RedisTooOld(
-                f"{self.product.title()} {self.version} is too old: {wanted} or newer is needed"
+                f"{self.product.title()} {self.version} is too old: {required} or newer is required"
             )
 
 
-def shown(url: str) -> str:
-    """A URL for people to read: how it logs in is left out, also where nothing says where that begins."""
+def without_login(url: str) -> str:
+    """Returns a URL for messages, without its login, even where the URL is malformed."""
     before, at, address = url.rpartition("@")
-    scheme, begun, _ = before.partition("://")
-    return f"{scheme}{begun}***@{address}" if begun else f"{at and '***@'}{address}"
+    scheme, separator, _ = before.partition("://")
+    return f"{scheme}{separator}***@{address}" if separator else f"{at and '***@'}{address}"

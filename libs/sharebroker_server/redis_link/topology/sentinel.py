@@ -1,11 +1,11 @@
-"""Asks Redis Sentinels where the primary of a name is, before each connection to it."""
+"""Finds the primary of a name at Redis Sentinels, before each connection to it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote
 
 from sharebroker_server.redis_link.link.errors import (
     RedisError,
@@ -14,130 +14,141 @@ from sharebroker_server.redis_link.link.errors import (
     RedisUnavailable,
     RedisUrlInvalid,
 )
-from sharebroker_server.redis_link.topology.host_names import nameable
-from sharebroker_server.redis_link.topology.one_shot import ask
-from sharebroker_server.redis_link.topology.redis_url import Target, shown
+from sharebroker_server.redis_link.topology.one_shot import query
+from sharebroker_server.redis_link.topology.redis_url import Target, without_login
 
 PORT: Final = 26379
-"""Where sentinels listen unless told otherwise."""
+"""The default port of sentinels."""
 
-SCHEMES: Final = {"redis+sentinel": False, "rediss+sentinel": True, "sentinel": False}
-"""By scheme whether sentinels and servers are spoken to in TLS."""
+SCHEMES: Final = {"redis+sentinel": "redis", "rediss+sentinel": "rediss", "sentinel": "redis"}
+"""The scheme of the sentinels and the servers behind each scheme of ours."""
 
 
-class Place(Protocol):
-    """Where a link leads: to one address for good, or to whichever is right now."""
+class Locator(Protocol):
+    """Finds the server that a link connects to."""
 
     async def find(self) -> Target:
-        """The address to connect to now. Raises RedisError."""
+        """Returns the address to connect to now. Raises RedisError."""
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class SentinelUrl:
     """A parsed `redis+sentinel://[user:password@]host[:port][,host[:port]…]/name[/db]`.
 
-    Who logs in at the servers offers the same to the sentinels, which need not ask for it.
+    The login is for the servers; it is offered to the sentinels as well.
     """
 
     name: str
     sentinels: tuple[Target, ...]
     primary: Target
-    """The login of the primary; its address is the sentinels' to say."""
+    """The login and the database of the primary, without its address."""
 
     @classmethod
-    def parse(cls, url: str) -> Named:
-        """Read a URL. Raises RedisUrlInvalid with one sentence and no secret."""
+    def parse(cls, url: str) -> SentinelUrl:
+        """Reads a URL. Raises RedisUrlInvalid with one sentence and no secret."""
         scheme, _, rest = url.partition("://")
         netloc, _, path = rest.partition("/")
         login, _, hosts = netloc.rpartition("@")
-        user, _, password = login.partition(":")
+        user, _, password = (quote(unquote(part), safe="") for part in login.partition(":"))
         name, _, db = path.partition("/")
         if not name or not set("?#@").isdisjoint(path):
             raise RedisUrlInvalid(
-                f"{shown(url)!r} has to end with the name that sentinels have for the primary: "
+                f"{without_login(url)!r} has to end with the name that sentinels have for the primary: "
                 f"{scheme}://HOST:{PORT},HOST:{PORT}/NAME, or …/NAME/DATABASE"
             )
         if not (db or "0").isdecimal():
             raise RedisUrlInvalid(f"{db!r} is no Redis database number")
-        primary = Target("", 0, "", SCHEMES[scheme.lower()], unquote(user), unquote(password), int(db or "0"))
         try:
-            sentinels = tuple(_sentinel(host, primary) for host in hosts.split(","))
-        except ValueError as error:
+            prefix = f"{SCHEMES[scheme.lower()]}://{user}:{password}@"
+            sentinels = tuple(_sentinel(prefix, host) for host in hosts.split(","))
+        except (ValueError, RedisUrlInvalid):
             raise RedisUrlInvalid(
-                f"{shown(url)!r} is no Redis URL: sentinels are HOST or HOST:PORT with commas between"
-            ) from error
-        return cls(unquote(name), sentinels, primary)
+                f"{without_login(url)!r} is no Redis URL: "
+                "sentinels are HOST or HOST:PORT, separated by commas"
+            ) from None
+        return cls(unquote(name), sentinels, replace(sentinels[0], host="", port=0, db=int(db or "0")))
 
     def __str__(self) -> str:
-        """Where it leads without secrets, as a URL."""
+        """Returns the URL without secrets."""
         scheme = "rediss+sentinel" if self.primary.tls else "redis+sentinel"
         return f"{scheme}://{','.join(map(str, self.sentinels))}/{self.name}"
 
 
-def _sentinel(host: str, login: Target) -> Target:
-    """Raises ValueError where that is no address."""
-    parts = urlsplit(f"//{host}")
-    if not parts.hostname or not nameable(parts.hostname):
-        raise ValueError(host)
-    return replace(login.at(parts.hostname, parts.port or PORT), db=0)
+def _sentinel(prefix: str, host: str) -> Target:
+    """Reads one HOST or HOST:PORT. Raises ValueError, RedisUrlInvalid."""
+    if not host:
+        raise ValueError("no host")
+    has_port = ":" in host.rpartition("]")[2]
+    return Target.parse(f"{prefix}{host}" if has_port else f"{prefix}{host}:{PORT}")
 
 
-def by_sentinels(url: str) -> bool:
-    """Whether a URL is one of Sentinel's."""
+def is_sentinel_url(url: str) -> bool:
+    """Returns whether the scheme of a URL is one of Sentinel's."""
     scheme, separator, _ = url.partition("://")
     return bool(separator) and scheme.lower() in SCHEMES
 
 
 def addresses(url: str) -> list[str]:
-    """Where a Redis URL of any kind leads, without secrets. Raises RedisUrlInvalid."""
-    return [str(Named.parse(url))] if by_sentinels(url) else [str(each) for each in Target.several(url)]
+    """Returns the addresses in a Redis URL of any kind, without secrets. Raises RedisUrlInvalid."""
+    return [str(SentinelUrl.parse(url))] if is_sentinel_url(url) else list(map(str, Target.parse_nodes(url)))
 
 
 class Sentinels:
-    """The sentinels of a name; who answered last is asked first."""
+    """Locator of a primary. The sentinel that responded last is queried first."""
 
-    def __init__(self, named: Named) -> None:
-        self._named = named
-        self._order = list(named.sentinels)
+    def __init__(self, url: SentinelUrl) -> None:
+        self._url = url
+        self._order = list(url.sentinels)
 
     def __str__(self) -> str:
-        return str(self._named)
+        return str(self._url)
 
     async def find(self) -> Target:
-        """The primary's address as the first sentinel that answers has it.
+        """Returns the primary's address from the first sentinel that has it.
 
-        Raises RedisPrimaryUnknown where all answer and none knows the name, else RedisUnavailable.
+        redis-py's `discover_master` does not distinguish the two errors, of which only the first is final:
+        raises RedisPrimaryUnknown if all sentinels respond and none has the name, else RedisUnavailable.
         """
         failures: list[str] = []
-        strangers = 0
+        without_name = 0
         for sentinel in list(self._order):
             try:
-                primary = await self._asked(sentinel)
+                primary = await self._query(sentinel)
             except (OSError, RedisError) as error:  # TimeoutError is an OSError
-                failures.append(f"{sentinel}: {str(error) or 'no answer'}")
+                failures.append(f"{sentinel}: {str(error) or 'no response'}")
                 continue
             if primary is not None:
                 self._order.remove(sentinel)
                 self._order.insert(0, sentinel)
                 return primary
-            strangers += 1
-            failures.append(f"{sentinel}: knows no {self._named.name!r}")
-        raise self._not_found(failures, everywhere=strangers == len(self._order))
+            without_name += 1
+            failures.append(f"{sentinel}: has no primary {self._url.name!r}")
+        raise self._not_found(failures, final=without_name == len(self._order))
 
-    async def _asked(self, sentinel: Target) -> Target | None:
-        question = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._named.name)
-        # One without a password refuses a login other than the default one's, and answers all the same.
-        refusals, [answer] = await ask(sentinel, question)
-        if isinstance(answer, RedisRefused) and answer.code == "ERR":
-            raise RedisUnavailable(f"it is no sentinel ({answer})")
-        if isinstance(answer, RedisError):
-            raise (*refusals, answer)[0]
-        return None if answer is None else self._named.primary.at(answer[0].decode(), int(answer[1]))
+    async def _query(self, sentinel: Target) -> Target | None:
+        command = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._url.name)
+        try:
+            try:
+                address = await query(sentinel, *command)
+            except RedisRefused as login_refused:
+                # A sentinel without a password refuses a login of any other user, and serves requests without
+                # one.
+                if not sentinel.password:
+                    raise
+                try:
+                    address = await query(replace(sentinel, user="", password=""), *command)
+                except RedisRefused as error:
+                    raise (error if error.code == "ERR" else login_refused) from None
+        except RedisRefused as error:
+            if error.code == "ERR":
+                raise RedisUnavailable(f"it is no sentinel ({error})") from None
+            raise
+        return None if address is None else self._url.primary.at(address[0].decode(), int(address[1]))
 
-    def _not_found(self, failures: Iterable[str], *, everywhere: bool) -> RedisError:
-        if everywhere:
+    def _not_found(self, failures: Iterable[str], *, final: bool) -> RedisError:
+        if final:
             return RedisPrimaryUnknown(
-                f"no sentinel of {self} knows a primary {self._named.name!r}: "
-                "name it as `sentinel monitor` does in their settings"
+                f"no sentinel of {self} has a primary {self._url.name!r}: "
+                "use the name that `sentinel monitor` has in their configuration"
             )
-        return RedisUnavailable(f"no sentinel tells where the primary is ({'; '.join(failures)})")
+        return RedisUnavailable(f"no sentinel has the address of the primary ({'; '.join(failures)})")

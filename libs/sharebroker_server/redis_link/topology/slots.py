@@ -1,28 +1,26 @@
-"""Where a Redis Cluster keeps a key: its slot, and who serves that."""
+"""Slots of a Redis Cluster: which slot a key belongs to, and which node serves it."""
 
 from __future__ import annotations
 
-from binascii import crc_hqx
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+
 from sharebroker_server.redis_link.topology.redis_url import Target
 
-SLOTS: Final = 16384
+SLOTS: Final = REDIS_CLUSTER_HASH_SLOTS
 
 
 def slot_of(key: bytes | str) -> int:
-    """The slot of a key: of what stands between its first braces, if anything does (Redis Cluster's rule)."""
-    name = key.encode() if isinstance(key, str) else key
-    _, opened, rest = name.partition(b"{")
-    tag, closed, _ = rest.partition(b"}")
-    return crc_hqx(tag if opened and closed and tag else name, 0) % SLOTS
+    """Returns the slot of a key; keys with the same hash tag have the same slot."""
+    return key_slot(key.encode() if isinstance(key, str) else key)
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Slots `first` to `last` with the primary that serves them, and its replicas."""
+class SlotRange:
+    """Slots `first` to `last`, with the primary that serves them and its replicas."""
 
     first: int
     last: int
@@ -30,12 +28,14 @@ class Run:
     replicas: tuple[Target, ...]
 
 
-def read_slots(reply: Sequence[Any], asked: Target) -> Iterator[Run]:
-    """The answer of CLUSTER SLOTS; a node without an address of its own is the one that was asked."""
+def read_slots(reply: Sequence[Any], queried: Target) -> Iterator[SlotRange]:
+    """Reads the response to CLUSTER SLOTS. A node without an address of its own is `queried`."""
     for first, last, primary, *replicas in reply:
-        yield Run(first, last, _target(primary, asked), tuple(_target(node, asked) for node in replicas))
+        yield SlotRange(
+            first, last, _target(primary, queried), tuple(_target(node, queried) for node in replicas)
+        )
 
 
-def _target(node: Sequence[Any], asked: Target) -> Target:
+def _target(node: Sequence[Any], queried: Target) -> Target:
     host = node[0].decode() if node[0] else ""
-    return asked.at(host if host not in ("", "?") else asked.host, node[1])
+    return queried.at(host if host not in ("", "?") else queried.host, node[1])

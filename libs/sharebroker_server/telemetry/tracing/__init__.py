@@ -1,3 +1,1 @@
-"""Traces within a server: what record batches say of traces, what calls pass on. How they are made is the
-client's (`sharebroker_protocol.tracing`), since the command line and producers make them too.
-"""
+"""Tracing within a server. `sharebroker_protocol.tracing` creates spans, for clients as well."""

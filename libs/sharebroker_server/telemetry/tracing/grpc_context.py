@@ -1,4 +1,4 @@
-"""Traces across calls: W3C's context in the metadata of gRPC."""
+"""Trace context of calls: W3C's headers in gRPC metadata."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 def outgoing(tracer: Tracer) -> Metadata | None:
-    """What a call tells of the span that it is made in; None where that is not kept."""
+    """Returns the metadata of the current span; None if the span is not recorded."""
     current = tracer.current()
     return None if current is None else tuple(current.headers)
 
 
 def incoming(metadata: Iterable[tuple[str, Any]] | None) -> TraceContext | None:
-    """The span that a call was made in."""
+    """Returns the trace context of the caller, if any."""
     parent = state = ""
     for name, value in metadata or ():
         if name == PARENT:
@@ -34,13 +34,13 @@ def incoming(metadata: Iterable[tuple[str, Any]] | None) -> TraceContext | None:
 async def serve(
     tracer: Tracer, method: str, behaviour: Callable[..., Awaitable[Any]], request: Any, context: Any
 ) -> Any:
-    """Answer a call in a span of its own, where it was made in one that is kept."""
+    """Serves a call in a new span if the caller's span is recorded."""
     parent = incoming(context.invocation_metadata())
     service, _, short = method.removeprefix("/").partition("/")
-    told = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": short}
+    attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": short}
     span = None
     if parent is not None and tracer.joins(parent):
-        span = tracer.start(f"{service}/{short}", parent, SpanKind.SERVER, told)
+        span = tracer.start(f"{service}/{short}", parent, SpanKind.SERVER, attributes)
     if span is None:
         return await behaviour(request, context)
     error: KafkaError | None = None

@@ -1,4 +1,4 @@
-"""The traced records of partitions by offset, the newest so many of a process."""
+"""Trace contexts of records by partition and offset; a process keeps the newest ones."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import Final
 
 from sharebroker_protocol.tracing.context import TraceContext
 
-MOST: Final = 10_000
+MAX_RECORDS: Final = 10_000
 
 
-class Remembered:
-    """How many there are, of all partitions: beyond `most` the oldest are forgotten."""
+class TracedRecordLimit:
+    """Limits the traced records of all partitions: beyond `limit` the oldest are removed."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self, limit: int = MAX_RECORDS) -> None:
+        self._limit = limit
         self._order: deque[tuple[TracedOffsets, int]] = deque()
 
     def add(self, of: TracedOffsets, offset: int) -> None:
-        """One more."""
-        if len(self._order) >= self._most:
-            oldest, its = self._order.popleft()
-            oldest.forget(its)
+        """Counts one more record."""
+        if len(self._order) >= self._limit:
+            oldest, oldest_offset = self._order.popleft()
+            oldest.forget(oldest_offset)
         self._order.append((of, offset))
 
 
 class TracedOffsets:
-    """Of one partition. What lies before `known_from` has been looked at only as far as it was read."""
+    """Traced records of one partition. Records before `known_from` are included only if they were read."""
 
-    __slots__ = ("_contexts", "_offsets", "_remembered", "known_from")
+    __slots__ = ("_contexts", "_limit", "_offsets", "known_from")
 
-    def __init__(self, remembered: Remembered, known_from: int) -> None:
-        self._remembered = remembered
+    def __init__(self, limit: TracedRecordLimit, known_from: int) -> None:
+        self._limit = limit
         self._contexts: dict[int, TraceContext] = {}
         self._offsets: list[int] = []
         self.known_from = known_from
@@ -41,21 +41,21 @@ class TracedOffsets:
         return bool(self._offsets)
 
     def add(self, offset: int, context: TraceContext) -> bool:
-        """Remember a record; False for one that is known."""
+        """Adds a record; returns False if it is present."""
         if offset in self._contexts:
             return False
-        self._remembered.add(self, offset)
+        self._limit.add(self, offset)
         self._contexts[offset] = context
         insort(self._offsets, offset)
         return True
 
     def forget(self, offset: int) -> None:
-        """Not any more."""
+        """Removes a record."""
         del self._contexts[offset]
         del self._offsets[bisect_left(self._offsets, offset)]
 
     def within(self, first: int, last: int) -> list[tuple[int, TraceContext]]:
-        """Those in first..last, ascending."""
+        """Returns the records in first..last, in ascending order."""
         offsets, found = self._offsets, []
         for index in range(bisect_left(offsets, first), len(offsets)):
             offset = offsets[index]

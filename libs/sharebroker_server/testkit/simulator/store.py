@@ -252,9 +252,9 @@ class SimulatedLeaseStore:
         """As the port says."""
         return await self._ask("silent", lambda: self._leases.silent(ttl, since))
 
-    async def depose(self, member: Member, ttl: float, since: float) -> bool:
+    async def mark_dead(self, member: Member, ttl: float, since: float) -> bool:
         """As the port says."""
-        return await self._ask("depose", lambda: self._leases.depose(member, ttl, since))
+        return await self._ask("mark_dead", lambda: self._leases.mark_dead(member, ttl, since))
 
     async def withdraw(self, owner: str) -> None:
         """As the port says."""

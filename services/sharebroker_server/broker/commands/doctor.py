@@ -1,4 +1,4 @@
-"""`sharebroker doctor`: looks at the Redis of a cluster, and says what is wrong and what to do."""
+"""`sharebroker doctor`: checks the Redis of a cluster, and reports problems with their remedies."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _EXAMPLES: Final = (
 _WITHIN: Final = 5.0
 _LAG_WITHIN: Final = 30.0
 _MOST_GROUPS: Final = 500
-"""So many groups are asked for their lag."""
+"""Maximum number of groups whose lag is requested."""
 
-_WELL: Final = "Nothing is wrong."
-_ASKED: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite")
+_NO_FINDINGS: Final = "No problems found."
+_REDIS_SETTINGS: Final = ("appendonly", "appendfsync", "no-appendfsync-on-rewrite")
 _COLUMNS: Final = (
     Column("LEVEL", "level"),
     Column("SUBJECT", "subject"),
@@ -71,15 +71,22 @@ def doctor(
     redis: Annotated[str, typer.Option(envvar="SHAREBROKER_REDIS", help="The Redis of the cluster.")],
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A property as `serve` has it: cluster.id, and numbers of shards."),
+        typer.Option("--set", help="A broker property of `serve`: cluster.id, and numbers of shards."),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option("--server", metavar="HOST:PORT", help="The gateway to ask about lag; one of its own."),
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT",
+            help="The gateway for lag requests; by default one of the cluster.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look for what endangers a cluster: exit code 1 where something is wrong, 0 for warnings at most."""
+    """Check a cluster for problems;
+
+    exits with 1 if there are errors, with 0 if there are at most warnings.
+    """
     try:
         if server is not None:
             Address.parse(server)
@@ -87,9 +94,9 @@ def doctor(
     except (RedisError, KafkaError) as error:
         say(f"sharebroker doctor: {error}")
         raise typer.Exit(2) from None
-    print_rows([asdict(finding) for finding in findings], _COLUMNS, as_json, _WELL)
+    print_rows([asdict(finding) for finding in findings], _COLUMNS, as_json, _NO_FINDINGS)
     if not as_json and findings and all(finding.level is Level.NOTE for finding in findings):
-        say(_WELL)
+        say(_NO_FINDINGS)
     if any(finding.level is Level.ERROR for finding in findings):
         raise typer.Exit(FAILED)
 
@@ -98,18 +105,18 @@ setattr(doctor, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declar
 
 
 async def examine(url: str, config: BrokerConfig, server: str | None = None) -> list[Finding]:
-    """All findings; lag is asked of `server`, or of a gateway of the cluster.
+    """Returns all findings; requests lag from `server`, or from a gateway of the cluster.
 
-    Raises RedisError where Redis cannot be asked, or is too old.
+    Raises RedisError if Redis is unavailable or too old.
     """
     link = await connect(url, timeout=_WITHIN, settings=LinkSettings(evicting=True))
     try:
         facts = [await _redis(f"redis {index}", node) for index, node in enumerate(link.nodes)]
         findings = [finding for each in facts for finding in of_redis(each)]
         store = RedisLeaseStore(link, Keys.of_cluster(config.cluster_id))
-        members = [member for member in await store.members() if not member.gone]
+        members = [member for member in await store.members() if not member.is_dead]
         cluster = list(of_cluster(await _cluster(store, members, config)))
-        gateways = [server] if server else [one.address for one in members if GATEWAY in one.roles]
+        gateways = [server] if server else [member.address for member in members if GATEWAY in member.roles]
         versions = of_versions({member.address: member.version for member in members})
         clocks = of_clocks({member.address: member.skew for member in members})
         return [*findings, *cluster, *clocks, *await _groups(gateways), *versions]
@@ -131,10 +138,10 @@ async def _redis(name: str, node: Link) -> RedisFacts:
 async def _settings(node: Link) -> dict[str, str]:
     found: dict[str, str] = {}
     try:
-        for name in _ASKED:
+        for name in _REDIS_SETTINGS:
             _, value = await node.call("CONFIG", "GET", name, timeout=_WITHIN)
             found[name] = value.decode()
-    except (RedisRefused, ValueError):  # managed ones do not let it be asked
+    except (RedisRefused, ValueError):  # managed Redis services reject CONFIG GET
         return {}
     return found
 
@@ -147,7 +154,7 @@ async def _cluster(store: LeaseStore, members: Iterable[Member], config: BrokerC
 
 
 async def _groups(gateways: Iterable[str]) -> list[Finding]:
-    """What the first gateway that answers says of groups; where there is none another finding says so."""
+    """Returns findings about groups from the first gateway that responds, or a finding without one."""
     reason = ""
     for address in gateways:
         try:
@@ -159,7 +166,7 @@ async def _groups(gateways: Iterable[str]) -> list[Finding]:
                 lags = await _lags(admin, ExternalScalerStub(channel))
                 return [finding for facts in lags for finding in of_group(facts)]
         except (KafkaError, TimeoutError) as error:
-            reason = str(error) or f"{address} did not answer within {_LAG_WITHIN:.0f} s."
+            reason = str(error) or f"{address} did not respond within {_LAG_WITHIN:.0f} s."
     return [of_gateways(reason)] if reason else []
 
 
@@ -168,7 +175,7 @@ async def _lags(admin: Admin, scaler: ExternalScalerAsyncStub) -> list[GroupFact
     for group in (await admin.list_groups())[:_MOST_GROUPS]:
         try:
             described = await admin.describe_group(group.group_id)
-            lag = await _backlog(scaler, group.group_id)
+            lag = await _lag(scaler, group.group_id)
         except KafkaError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:  # it was deleted meanwhile
                 raise
@@ -177,11 +184,11 @@ async def _lags(admin: Admin, scaler: ExternalScalerAsyncStub) -> list[GroupFact
     return found
 
 
-async def _backlog(scaler: ExternalScalerAsyncStub, group_id: str) -> int:
-    """Records that wait, as KEDA hears of them: also where nothing is stored of the group yet."""
-    asked = ScaledObjectRef(name="doctor", scalerMetadata={"group": group_id})
-    answer = await call(scaler.GetMetrics, GetMetricsRequest(scaledObjectRef=asked), _LAG_WITHIN)
-    return sum(value.metricValue for value in answer.metricValues)
+async def _lag(scaler: ExternalScalerAsyncStub, group_id: str) -> int:
+    """Returns the lag as KEDA receives it, which includes partitions without stored state."""
+    trigger = ScaledObjectRef(name="doctor", scalerMetadata={"group": group_id})
+    response = await call(scaler.GetMetrics, GetMetricsRequest(scaledObjectRef=trigger), _LAG_WITHIN)
+    return sum(value.metricValue for value in response.metricValues)
 
 
 def _resources(config: BrokerConfig) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sharebroker serve`: starts the services of this process and waits for SIGTERM."""
+"""`sharebroker serve`: starts a broker and serves until SIGTERM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sharebroker_server.broker.settings import (
     parse_roles,
     parse_tls,
 )
-from sharebroker_server.broker.tracing_setup import tell_unknown
+from sharebroker_server.broker.tracing_setup import log_unknown_variables
 from sharebroker_server.gateway.kafka.dispatch.features import parse_features
 
 _EXAMPLES = (
@@ -44,52 +44,51 @@ def serve(
     roles: Annotated[
         str,
         typer.Option(
-            help="all, or some of gateway, group-coordinator, share-partition-leader, share-coordinator."
+            help="all, or a comma-separated list of gateway, group-coordinator, "
+            "share-partition-leader, share-coordinator."
         ),
     ] = "all",
-    grpc: Annotated[str, typer.Option(help="Where to listen; port 0 takes a free one.")] = DEFAULT_GRPC,
+    grpc: Annotated[
+        str, typer.Option(help="HOST:PORT of the gRPC listener; port 0 selects a free one.")
+    ] = DEFAULT_GRPC,
     redis: Annotated[
         str | None,
         typer.Option(
             envvar="SHAREBROKER_REDIS",
             help="A Redis (7.0 or newer) or Valkey (8 or newer) instead of an embedded one: redis://, "
-            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://. With a password rather as a variable, "
-            "which no list of processes shows.",
+            "rediss://, redis+sentinel://HOST:PORT,…/NAME, unix://. Use the variable if the URL has a "
+            "password: process lists show options.",
         ),
     ] = None,
     advertise: Annotated[
         str | None,
         typer.Option(
-            help="HOST:PORT at which others reach this process; the --grpc address if not set (with --redis, "
-            "this machine's name for 0.0.0.0)."
+            help="HOST:PORT for peers; by default the --grpc address (with --redis, the host name of the "
+            "machine instead of 0.0.0.0)."
         ),
     ] = None,
     fsync: Annotated[
         Literal["always", "everysec"],
         typer.Option(
-            help="When the embedded Valkey forces its log to disk; `everysec` can lose the last second."
+            help="When the embedded Valkey flushes its log to disk; `everysec` can lose the last second."
         ),
     ] = "always",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A broker property by Kafka's name, key=value; may be repeated."),
+        typer.Option("--set", help="A broker property, key=value; may be repeated."),
     ] = None,
     kafka: Annotated[
         str,
-        typer.Option(
-            help="Where Kafka clients connect, in a process with the gateway's role; `none` keeps them out."
-        ),
+        typer.Option(help="HOST:PORT of the Kafka listener of a gateway; `none` for no Kafka listener."),
     ] = DEFAULT_KAFKA,
     kafka_advertise: Annotated[
         str | None,
-        typer.Option(
-            help="HOST:PORT at which Kafka clients reach this process; like --advertise if not set."
-        ),
+        typer.Option(help="HOST:PORT for Kafka clients; by default the host of --advertise."),
     ] = None,
     feature: Annotated[
         list[str] | None,
         typer.Option(
-            help="Level of a feature, NAME=LEVEL; share.version=0 takes share groups from Kafka clients."
+            help="Level of a feature, NAME=LEVEL; share.version=0 disables share groups for Kafka clients."
         ),
     ] = None,
     metrics: Annotated[
@@ -97,37 +96,41 @@ def serve(
         typer.Option(
             envvar="SHAREBROKER_METRICS",
             help="HOST:PORT for Prometheus (/metrics) and probes (/startedz, /readyz, /livez), over plain "
-            "HTTP; nowhere if not set.",
+            "HTTP; off by default.",
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(help="Certificate, with its chain, in PEM: both doors and all calls to others are TLS."),
+        typer.Option(
+            help="Certificate with its chain in PEM; enables TLS for both listeners and for calls to peers."
+        ),
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key, in PEM, without a password.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Key of the certificate in PEM, without a password.")
+    ] = None,
     tls_ca: Annotated[
         Path | None,
         typer.Option(
-            help="Authorities to trust, in PEM: for other processes, and for clients with "
-            "--set ssl.client.auth=required."
+            help="Trusted authorities in PEM, for peers, and for clients with --set ssl.client.auth=required."
         ),
     ] = None,
     tls_server_name: Annotated[
         str | None,
-        typer.Option(help="What other processes' certificates are for, where that is not their address."),
+        typer.Option(help="Server name in the certificates of peers, if it is not their address."),
     ] = None,
     ready_file: Annotated[
-        Path | None, typer.Option(help="Written as JSON with the addresses once this process serves.")
+        Path | None,
+        typer.Option(help="File that is written as JSON with the addresses once the broker serves."),
     ] = None,
     log_format: Annotated[
         Literal["auto", "json", "text"],
-        typer.Option(help="Log lines on standard error; auto: text in a terminal, else JSON."),
+        typer.Option(help="Format of log lines on standard error; auto: text on a terminal, else JSON."),
     ] = "auto",
     print_config: Annotated[
-        bool, typer.Option("--print-config", help="Say how it would serve, as JSON without secrets, and end.")
+        bool, typer.Option("--print-config", help="Print the settings as JSON without secrets, and exit.")
     ] = False,
 ) -> None:
-    """Serve share groups: all roles in one process, or some of them beside others."""
+    """Run a broker with all roles, or with some of them."""
     configure_logging(log_format)
     try:
         parse_address(grpc, "--grpc")
@@ -156,16 +159,16 @@ def serve(
             tls=parse_tls(tls_cert, tls_key, tls_ca, tls_server_name, config),
             config=config,
         )
-        tell_unknown(settings.telemetry)
+        log_unknown_variables()
         if print_config:
             typer.echo(describe(settings))
             return
         uvloop.run(run(settings))
-        gc.freeze()  # the last collections would look at all that goes anyway: a fifth of a second
+        gc.freeze()  # skips the last collections, which take a fifth of a second
     except KafkaError as error:
         typer.echo(f"sharebroker serve: {error.message}", err=True)
         raise typer.Exit(2) from None
 
 
-# The client's command line shows it below the options.
+# The client's command line prints the epilog below the options.
 setattr(serve, "epilog", examples(*_EXAMPLES))  # noqa: B010 - functions declare no attributes

@@ -1,4 +1,4 @@
-"""What is wrong with a deployment, judged by what its Redis says: each finding says what to do."""
+"""Rules of `sharebroker doctor`: findings about a cluster, each with its remedy."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 SKEW: Final = 1.0
-"""Seconds between two clocks that are worth a word: times of records, and retention, go by them."""
+"""Clock skew in seconds that is reported: record timestamps and retention depend on the clocks."""
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -21,7 +21,7 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong, and what to do about it; a note is neither."""
+    """A problem and its remedy; a note has no remedy."""
 
     level: Level
     subject: str
@@ -31,9 +31,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RedisFacts:
-    """What a server says of itself; `settings` as CONFIG GET names them, none where it may not be asked.
+    """The state of a Redis server; `settings` with the names of CONFIG GET, empty if that is forbidden.
 
-    `skew` is its clock less ours, in seconds; `eviction` is its maxmemory-policy; `release` its product and
+    `skew` is its clock minus ours in seconds, `eviction` its maxmemory-policy, `release` its product and
     version.
     """
 
@@ -47,7 +47,7 @@ class RedisFacts:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Roles by process that is announced, all shards there should be, and who holds their leases."""
+    """Roles by live broker, all roles, and the owner of each shard's lease."""
 
     members: Mapping[str, frozenset[str]]
     roles: Collection[str]
@@ -56,7 +56,7 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A share group: how many members it has, and how many records it has not finished."""
+    """A share group: its number of members and its lag in records."""
 
     group_id: str
     members: int
@@ -64,63 +64,68 @@ class GroupFacts:
 
 
 def of_group(facts: GroupFacts) -> Iterator[Finding]:
-    """Whether records wait for nobody."""
+    """Reports lag of a group without members."""
     if facts.lag > 0 and not facts.members:
         yield Finding(
             Level.WARNING,
             f"group {facts.group_id}",
-            f"{facts.lag} records wait for it, and it has no member.",
-            "Start its workers (who only calls Acquire is no member), or, if it is not needed any more: "
+            f"Its lag is {facts.lag} records, and it has no member.",
+            "Start its workers (a client that only calls Acquire is no member), or, if it is no "
+            "longer needed: "
             "sharebroker groups delete.",
         )
 
 
 def of_versions(versions: Mapping[str, str]) -> Iterator[Finding]:
-    """Which processes, by address, are of which version ("": one too old to say); a mix is to end."""
-    processes: dict[str, list[str]] = {}
+    """Reports the versions of brokers, by address ("": unknown), and a mix of versions."""
+    brokers: dict[str, list[str]] = {}
     for address, version in sorted(versions.items()):
-        processes.setdefault(version or "unknown", []).append(address)
-    told = "; ".join(f"{version}: {', '.join(some)}" for version, some in sorted(processes.items()))
-    if len(processes) == 1:
-        yield Finding(Level.NOTE, "versions", f"{told}.", "")
-    elif processes:
+        brokers.setdefault(version or "unknown", []).append(address)
+    listed = "; ".join(f"{version}: {', '.join(addresses)}" for version, addresses in sorted(brokers.items()))
+    if len(brokers) == 1:
+        yield Finding(Level.NOTE, "versions", f"{listed}.", "")
+    elif brokers:
         yield Finding(
             Level.WARNING,
             "versions",
-            f"Processes are of different versions. {told}.",
-            "While an update is under way that is as it should be; else finish it: start the older anew.",
+            f"Brokers have different versions. {listed}.",
+            "This is normal during an update. Otherwise finish the update: restart the older brokers.",
         )
 
 
 def of_clocks(skews: Mapping[str, float]) -> Iterator[Finding]:
-    """How many seconds the clocks of processes, by address, are ahead of Redis's."""
+    """Reports brokers, by address, whose clocks differ from that of Redis."""
     for address, skew in sorted(skews.items()):
         if abs(skew) > SKEW:
             yield Finding(
                 Level.WARNING,
-                f"process {address}",
-                f"Its clock is {skew:+.1f} s from Redis's: times of records, and retention, go by it.",
-                "Have both machines synchronised (NTP), and start it anew: it takes the time at its start.",
+                f"broker {address}",
+                f"Its clock differs by {skew:+.1f} s from that of Redis: record timestamps and "
+                "retention depend on it.",
+                "Synchronise both machines (NTP), and restart the broker: it reads the time at its start.",
             )
 
 
 def of_gateways(reason: str) -> Finding:
-    """No gateway could be asked about groups."""
+    """Reports that no gateway responded."""
     return Finding(
         Level.WARNING,
         "gateway",
-        f"Lag is not known, for no gateway could be asked: {reason}",
-        "Run it where gateways can be reached, or name one: --server HOST:PORT, or tls://HOST:PORT?ca=FILE.",
+        f"The lag is unknown, because no gateway responded: {reason}",
+        "Run the command where gateways are reachable, or set --server HOST:PORT or tls://HOST:PORT?ca=FILE.",
     )
 
 
 def of_redis(facts: RedisFacts) -> Iterator[Finding]:
-    """What endangers the promise that an answered write stays."""
-    if facts.eviction.startswith("allkeys"):  # others take only keys that expire, and ours do not
+    """Reports settings of Redis that may lose acknowledged writes."""
+    if facts.eviction.startswith(
+        "allkeys"
+    ):  # other policies evict only keys with an expiry, and ours have none
         yield Finding(
             Level.ERROR,
             facts.name,
-            f"maxmemory-policy is {facts.eviction}: what it keeps may be evicted; nobody starts with it.",
+            f"maxmemory-policy is {facts.eviction}: stored records may be evicted; brokers do not "
+            "start with it.",
             "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file.",
         )
     yield from _of_durability(facts)
@@ -128,15 +133,16 @@ def of_redis(facts: RedisFacts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             facts.name,
-            "It has no replica: nobody takes over when its machine is lost.",
-            "Add one, and set redis.wait.replicas=1 where no answered write may be lost with a machine.",
+            "It has no replica: there is no fail-over if its machine is lost.",
+            "Add one, and set redis.wait.replicas=1 if the loss of a machine must not lose "
+            "acknowledged writes.",
         )
     if abs(facts.skew) > SKEW:
         yield Finding(
             Level.WARNING,
             facts.name,
-            f"Its clock is {facts.skew:+.1f} s from the one here.",
-            "Have both machines synchronised (NTP).",
+            f"Its clock differs by {facts.skew:+.1f} s from the clock of this machine.",
+            "Synchronise both machines (NTP).",
         )
     if facts.release:
         yield Finding(Level.NOTE, facts.name, f"{facts.release}.", "")
@@ -149,8 +155,8 @@ def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             facts.name,
-            "It does not tell its settings (CONFIG GET): whether it keeps what it answers is not known.",
-            "Ask who runs it for appendonly yes and appendfsync always.",
+            "It rejects CONFIG GET: whether acknowledged writes are durable is unknown.",
+            "Ask its operator for appendonly yes and appendfsync always.",
         )
     elif settings.get("appendonly") != "yes":
         yield Finding(
@@ -163,35 +169,37 @@ def _of_durability(facts: RedisFacts) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             facts.name,
-            f"appendfsync is {settings.get('appendfsync')}: a power cut can lose {lost} of answered writes.",
-            f"CONFIG SET appendfsync always, where {lost} of them is too much to lose.",
+            f"appendfsync is {settings.get('appendfsync')}: a power failure can lose {lost} of "
+            "acknowledged writes.",
+            f"CONFIG SET appendfsync always, if the loss of {lost} is not acceptable.",
         )
     elif settings.get("no-appendfsync-on-rewrite") == "yes":
         yield Finding(
             Level.WARNING,
             facts.name,
-            "no-appendfsync-on-rewrite is yes: while its append-only file is rewritten a power cut can lose "
-            "half a minute of what was answered.",
+            "no-appendfsync-on-rewrite is yes: during a rewrite of its append-only file, a power failure can "
+            "lose half a minute of acknowledged writes.",
             "CONFIG SET no-appendfsync-on-rewrite no, and the same in its configuration file.",
         )
 
 
 def of_cluster(facts: ClusterFacts) -> Iterator[Finding]:
-    """Whether every role is there and every shard has an owner."""
-    there = frozenset[str]().union(*facts.members.values())
-    for role in sorted({*facts.roles} - there):
+    """Reports roles without a broker and shards without an owner."""
+    present = frozenset[str]().union(*facts.members.values())
+    for role in sorted({*facts.roles} - present):
         yield Finding(
             Level.ERROR,
             role,
-            "No process of this cluster has the role.",
-            f"Start one: sharebroker serve --roles {role}, with the others' --redis and cluster.id.",
+            "No broker of this cluster has the role.",
+            f"Start one: sharebroker serve --roles {role}, with the --redis and cluster.id of the "
+            "other brokers.",
         )
     orphans = sorted(name for name, owner in facts.owners.items() if owner not in facts.members)
-    if orphans and not {*facts.roles} - there:
-        some = ", ".join(orphans[:3]) + (", ..." if len(orphans) > 3 else "")
+    if orphans and not {*facts.roles} - present:
+        listed = ", ".join(orphans[:3]) + (", ..." if len(orphans) > 3 else "")
         yield Finding(
             Level.ERROR,
             "leases",
-            f"{len(orphans)} shards have no owner that lives: {some}",
-            "Ask again in ten seconds: they move when a lease runs out. If it stays so, read the logs.",
+            f"{len(orphans)} shards have no live owner: {listed}",
+            "Repeat the check in ten seconds: shards move when leases expire. If it persists, read the logs.",
         )

@@ -1,4 +1,4 @@
-"""What the cluster consists of: nodes, topics, who coordinates what, settings, offsets of logs."""
+"""Cluster administration: nodes, topics, coordinators, configs, and offsets of logs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
-    """The cluster's id; a new cluster gets it within a moment. "" where it did not."""
+    """Returns the cluster id, or "" if a new cluster did not get one in time."""
     if not gateway.catalog.catalog.cluster_id:
         with suppress(KafkaError):
             await gateway.catalog.wait_for(
@@ -42,10 +42,10 @@ async def cluster_id(gateway: Gateway, deadline: Deadline) -> str:
 
 
 async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Deadline) -> pb.MetadataResponse:
-    """Nodes and topics; a topic that does not exist has its error in its own entry."""
+    """Returns nodes and topics; an unknown topic has the error in its entry."""
     asked = list(request.topics) or [topic.name for topic in gateway.catalog.catalog.topics()]
     create = bool(request.topics) and request.allow_auto_topic_creation
-    # Before the nodes: looking for leaders hears of processes that were not known.
+    # Before the nodes: looking up leaders may add members to the cached list.
     topics = await asyncio.gather(*(_topic(gateway, name, deadline, create=create) for name in asked))
     return pb.MetadataResponse(
         cluster_id=await cluster_id(gateway, deadline),
@@ -57,7 +57,7 @@ async def metadata(gateway: Gateway, request: pb.MetadataRequest, deadline: Dead
 async def find_coordinator(
     gateway: Gateway, request: pb.FindCoordinatorRequest
 ) -> pb.FindCoordinatorResponse:
-    """Who coordinates each group, or keeps the state of each "group:topicId:partition"."""
+    """Returns the coordinator of each group, or of the state of each "group:topicId:partition"."""
     return pb.FindCoordinatorResponse(
         coordinators=await asyncio.gather(
             *(_coordinator(gateway, request.key_type, key) for key in request.coordinator_keys)
@@ -66,25 +66,25 @@ async def find_coordinator(
 
 
 def describe_configs(gateway: Gateway, request: pb.DescribeConfigsRequest) -> pb.DescribeConfigsResponse:
-    """The settings in force of each resource."""
-    return pb.DescribeConfigsResponse(results=[_configs(gateway, asked) for asked in request.resources])
+    """Returns the effective config of each resource."""
+    return pb.DescribeConfigsResponse(results=[_configs(gateway, resource) for resource in request.resources])
 
 
 async def list_offsets(
     gateway: Gateway, request: leader.ListOffsetsRequest, deadline: Deadline
 ) -> leader.ListOffsetsResponse:
-    """Offsets by timestamp, from each partition's leader."""
+    """Returns offsets by timestamp, from each partition's leader."""
 
     async def send(
-        stub: Stub, some: list[leader.ListOffsetsRequest.Partition], left: float
+        stub: Stub, partitions: list[leader.ListOffsetsRequest.Partition], left: float
     ) -> Sequence[leader.ListOffsetsResponse.Partition]:
-        asked = leader.ListOffsetsRequest(partitions=some, isolation_level=request.isolation_level)
-        return (await stub.ListOffsets(asked, timeout=left)).partitions
+        part = leader.ListOffsetsRequest(partitions=partitions, isolation_level=request.isolation_level)
+        return (await stub.ListOffsets(part, timeout=left)).partitions
 
-    answers = await gateway.leaders.each(
+    results = await gateway.leaders.each(
         request.partitions, send, leader.ListOffsetsResponse.Partition, deadline
     )
-    return leader.ListOffsetsResponse(partitions=answers)
+    return leader.ListOffsetsResponse(partitions=results)
 
 
 async def delete_records(
@@ -93,27 +93,29 @@ async def delete_records(
     """Moves log start offsets, at each partition's leader."""
 
     async def send(
-        stub: Stub, some: list[leader.DeleteRecordsRequest.Partition], left: float
+        stub: Stub, partitions: list[leader.DeleteRecordsRequest.Partition], left: float
     ) -> Sequence[leader.DeleteRecordsResponse.Partition]:
         return (
-            await stub.DeleteRecords(leader.DeleteRecordsRequest(partitions=some), timeout=left)
+            await stub.DeleteRecords(leader.DeleteRecordsRequest(partitions=partitions), timeout=left)
         ).partitions
 
-    answers = await gateway.leaders.each(
+    results = await gateway.leaders.each(
         request.partitions, send, leader.DeleteRecordsResponse.Partition, deadline
     )
-    return leader.DeleteRecordsResponse(partitions=answers)
+    return leader.DeleteRecordsResponse(partitions=results)
 
 
 async def describe_logs(
     gateway: Gateway, partitions: Sequence[TopicPartition], deadline: Deadline
 ) -> Sequence[leader.DescribeLogsResponse.Partition]:
-    """How large logs are, from each partition's leader."""
+    """Returns the sizes of logs, from each partition's leader."""
 
     async def send(
-        stub: Stub, some: list[TopicPartition], left: float
+        stub: Stub, partitions: list[TopicPartition], left: float
     ) -> Sequence[leader.DescribeLogsResponse.Partition]:
-        return (await stub.DescribeLogs(leader.DescribeLogsRequest(partitions=some), timeout=left)).partitions
+        return (
+            await stub.DescribeLogs(leader.DescribeLogsRequest(partitions=partitions), timeout=left)
+        ).partitions
 
     return await gateway.leaders.each(partitions, send, leader.DescribeLogsResponse.Partition, deadline)
 
@@ -121,24 +123,24 @@ async def describe_logs(
 async def inspect_records(
     gateway: Gateway, request: leader.InspectRecordsRequest, deadline: Deadline
 ) -> leader.InspectRecordsResponse:
-    """Who holds what and what is not there, from each partition's leader."""
+    """Returns the holders of records and missing offsets, from each partition's leader."""
 
     async def send(
-        stub: Stub, some: list[leader.InspectRecordsRequest.Partition], left: float
+        stub: Stub, partitions: list[leader.InspectRecordsRequest.Partition], left: float
     ) -> Sequence[leader.InspectRecordsResponse.Partition]:
-        asked = leader.InspectRecordsRequest(group_id=request.group_id, partitions=some)
-        return (await stub.InspectRecords(asked, timeout=left)).partitions
+        part = leader.InspectRecordsRequest(group_id=request.group_id, partitions=partitions)
+        return (await stub.InspectRecords(part, timeout=left)).partitions
 
-    answers = await gateway.leaders.each(
+    results = await gateway.leaders.each(
         request.partitions, send, leader.InspectRecordsResponse.Partition, deadline
     )
-    return leader.InspectRecordsResponse(partitions=answers)
+    return leader.InspectRecordsResponse(partitions=results)
 
 
 async def inspect_state(
     gateway: Gateway, request: state.InspectShareGroupStateRequest, deadline: Deadline
 ) -> state.InspectShareGroupStateResponse:
-    """What lies in Redis of a share-partition. Raises KafkaError."""
+    """Returns the persisted state of a share-partition. Raises KafkaError."""
     shard = gateway.router.share_shard(request.group_id, request.topic_id, request.partition)
     return await gateway.coordinators.of_share_state(
         shard, lambda stub, left: stub.InspectShareGroupState(request, timeout=left), deadline
@@ -202,20 +204,20 @@ def _coordinator_resource(gateway: Gateway, key_type: pb.KeyType.ValueType, key:
 
 
 def _configs(
-    gateway: Gateway, asked: pb.DescribeConfigsRequest.Resource
+    gateway: Gateway, requested: pb.DescribeConfigsRequest.Resource
 ) -> pb.DescribeConfigsResponse.Result:
     result = pb.DescribeConfigsResponse.Result(
-        resource_type=asked.resource_type, resource_name=asked.resource_name
+        resource_type=requested.resource_type, resource_name=requested.resource_name
     )
     try:
-        resource = ConfigResource(_resource_type(asked.resource_type), asked.resource_name)
+        resource = ConfigResource(_resource_type(requested.resource_type), requested.resource_name)
         entries = describe(gateway.catalog.catalog, gateway.config, resource)
     except KafkaError as error:
         result.error_code = wire(error.code)
         result.error_message = error.message
         return result
     for entry in entries:
-        if not asked.configuration_keys or entry.name in asked.configuration_keys:
+        if not requested.configuration_keys or entry.name in requested.configuration_keys:
             result.configs.add(
                 name=entry.name,
                 value=entry.value,
@@ -229,4 +231,4 @@ def _resource_type(number: int) -> ResourceType:
     try:
         return ResourceType(number)
     except ValueError:
-        raise refused("resource_type", f"{number} is not a kind of resource with settings.") from None
+        raise refused("resource_type", f"{number} is no resource type with configs.") from None

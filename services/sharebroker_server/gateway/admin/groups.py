@@ -1,4 +1,4 @@
-"""Administration of groups: each group's part of a request goes to its coordinator."""
+"""Group administration: sends each group's part of a request to its coordinator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Offsets = pb.DescribeShareGroupOffsetsResponse.Group
 
 
 class _Coded(Protocol):
-    """An answer with an error of its own."""
+    """A result with an error field."""
 
     error_code: Any
     error_message: str
@@ -37,7 +37,7 @@ C = TypeVar("C", pb.AlterShareGroupOffsetsRequest, pb.DeleteShareGroupOffsetsReq
 async def list_groups(
     gateway: Gateway, request: pb.ListGroupsRequest, deadline: Deadline
 ) -> pb.ListGroupsResponse:
-    """The groups of all coordinators, by name. Raises KafkaError unless all are known."""
+    """Returns the groups of all coordinators, by name. Raises KafkaError unless all coordinators respond."""
 
     async def attempt(left: float) -> pb.ListGroupsResponse:
         peers = gateway.router.group_coordinators()
@@ -84,7 +84,7 @@ async def delete_groups(
 async def describe_offsets(
     gateway: Gateway, request: pb.DescribeShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DescribeShareGroupOffsetsResponse:
-    """Start offsets and lag of each group."""
+    """Returns start offsets and lag of each group."""
     asked = {group.group_id: group for group in request.groups}
 
     async def ask(stub: Stub, group_id: str, left: float) -> Iterable[Offsets]:
@@ -112,7 +112,7 @@ async def alter_offsets(
 async def delete_offsets(
     gateway: Gateway, request: pb.DeleteShareGroupOffsetsRequest, deadline: Deadline
 ) -> pb.DeleteShareGroupOffsetsResponse:
-    """Forgets topics of a group. Raises KafkaError."""
+    """Deletes the state of topics of a group. Raises KafkaError."""
 
     async def send(stub: Stub, left: float) -> pb.DeleteShareGroupOffsetsResponse:
         fenced = await _fenced(stub, request, left)
@@ -124,10 +124,10 @@ async def delete_offsets(
 
 
 async def _fenced(stub: Stub, change: C, left: float) -> C:
-    """A try of a change: it names the epoch of its group, so that one that comes late changes nothing.
+    """Returns a change with the epoch of its group, so that a delayed attempt is rejected.
 
-    Members would have it refused, but workers that are none must not find the group put back either. Whoever
-    asked still waits: what an earlier try did may be done again.
+    Without it, a delayed attempt could reset a group after workers that are no members have read from it. A
+    retry may repeat an earlier attempt, because the caller still waits.
     """
     if change.HasField("group_epoch"):
         return change
@@ -138,7 +138,7 @@ async def _fenced(stub: Stub, change: C, left: float) -> C:
 
 
 async def _epoch(stub: Stub, group_id: str, left: float) -> int:
-    """The epoch of a share group; 0 where there is none. Raises KafkaError."""
+    """Returns the epoch of a share group, or 0 for an unknown group. Raises KafkaError."""
     request = pb.ShareGroupDescribeRequest(group_ids=[group_id])
     (group,) = (await stub.ShareGroupDescribe(request, timeout=left)).groups
     code = ErrorCode(group.error_code)
@@ -154,7 +154,7 @@ async def _each(
     answer: Callable[..., R],
     deadline: Deadline,
 ) -> list[R]:
-    """The answer for each group, in order; a group that could not be asked has the error in its own."""
+    """Returns the result of each group, in order; a group whose coordinator failed has the error."""
 
     async def one(group_id: str) -> R:
         async def send(stub: Stub, left: float) -> R:

@@ -1,7 +1,7 @@
-"""The internal topics for Kafka's clients: each partition is a shard of the share or the group coordinator.
+"""Internal topics for Kafka clients: each partition is a shard of the share or the group coordinator.
 
-They are read-only. `sharebroker_server.catalog.internal_topics` has their names and ids. Every gateway can
-serve every partition.
+They are read-only. `sharebroker_server.catalog.internal_topics` has their names and ids. Every gateway serves
+all partitions.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Found = pb.FindShareGroupStateOffsetResponse
 
 
 def topics(gateway: Gateway) -> list[Topic]:
-    """The topics as the catalog would describe them."""
+    """Returns the internal topics in the format of the catalog."""
     return [topic(gateway, name) for name in IDS]
 
 
 def topic(gateway: Gateway, name: str) -> Topic:
-    """One of them."""
+    """Returns one internal topic."""
     return internal_topic(name, gateway.config)
 
 
-class Wanted(NamedTuple):
-    """A partition to read, from an offset on."""
+class FetchPartition(NamedTuple):
+    """A partition to read, and the fetch offset."""
 
     topic_id: str
     partition: int
@@ -43,35 +43,37 @@ class Wanted(NamedTuple):
 
 
 async def fetch(
-    gateway: Gateway, wanted: Sequence[Wanted], max_wait: float = 0.0
+    gateway: Gateway, partitions: Sequence[FetchPartition], max_wait: float = 0.0
 ) -> list[Fetched | KafkaError]:
-    """What there is of each partition; where there is nothing at all, waits for the first that has something.
+    """Fetches records of partitions; without any records, waits until the first partition has some.
 
-    An error is OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION or, of a shard that nobody owns,
-    NOT_LEADER_OR_FOLLOWER.
+    Errors are OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, and NOT_LEADER_OR_FOLLOWER for a shard without
+    an owner.
     """
-    answers = list(await asyncio.gather(*(_fetch(gateway, one, 0.0) for one in wanted)))
-    if max_wait <= 0 or any(isinstance(one, KafkaError) or one.record_batches for one in answers):
-        return answers
-    waiting = {asyncio.create_task(_fetch(gateway, one, max_wait)): n for n, one in enumerate(wanted)}
+    results = list(await asyncio.gather(*(_fetch(gateway, each, 0.0) for each in partitions)))
+    if max_wait <= 0 or any(isinstance(each, KafkaError) or each.record_batches for each in results):
+        return results
+    waiting = {
+        asyncio.create_task(_fetch(gateway, each, max_wait)): index for index, each in enumerate(partitions)
+    }
     try:
-        news, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in waiting:
             task.cancel()
-    for task in news:
-        answers[waiting[task]] = task.result()
-    return answers
+    for task in done:
+        results[waiting[task]] = task.result()
+    return results
 
 
 async def find_offset(gateway: Gateway, topic_id: str, partition: int, timestamp: int) -> Found:
-    """Offset by time (milliseconds; -1: the end, -2: the start, -3: the newest record).
+    """Returns an offset by time (milliseconds; -1: the end, -2: the start, -3: the newest record).
 
-    Raises as the errors of `fetch` are.
+    Raises the errors of `fetch`.
     """
     coordinators, deadline = gateway.coordinators, Deadline(SHARD_LOG_PATIENCE)
     request = pb.FindShareGroupStateOffsetRequest(shard=partition, timestamp=timestamp)
-    with _as_of_a_leader():
+    with _leader_errors():
         if topic_id == OFFSETS_TOPIC_ID:
             return await coordinators.of_groups(
                 partition, lambda stub, left: stub.FindGroupLogOffset(request, timeout=left), deadline
@@ -81,16 +83,16 @@ async def find_offset(gateway: Gateway, topic_id: str, partition: int, timestamp
         )
 
 
-async def _fetch(gateway: Gateway, wanted: Wanted, max_wait: float) -> Fetched | KafkaError:
+async def _fetch(gateway: Gateway, partition: FetchPartition, max_wait: float) -> Fetched | KafkaError:
     request = pb.FetchShareGroupStateRequest(
-        shard=wanted.partition,
-        fetch_offset=wanted.offset,
-        max_bytes=wanted.max_bytes,
+        shard=partition.partition,
+        fetch_offset=partition.offset,
+        max_bytes=partition.max_bytes,
         max_wait_ms=round(max_wait * 1000),
     )
     try:
-        with _as_of_a_leader():
-            return await _read(gateway, wanted.topic_id, request, Deadline(max_wait + SHARD_LOG_PATIENCE))
+        with _leader_errors():
+            return await _read(gateway, partition.topic_id, request, Deadline(max_wait + SHARD_LOG_PATIENCE))
     except KafkaError as error:
         return error
 
@@ -108,8 +110,8 @@ async def _read(
 
 
 @contextmanager
-def _as_of_a_leader() -> Iterator[None]:
-    """Consumers know no coordinators, they know leaders."""
+def _leader_errors() -> Iterator[None]:
+    """Converts coordinator errors to leader errors, which consumers expect."""
     try:
         yield
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""How many records wait for a group, also where it has not begun to read."""
+"""Lag of a share group, including partitions without stored state."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _NONE: Final = -1
 _LATEST: Final = -1
 _EARLIEST: Final = -2
 
-_Place = tuple[str, int]
+_Partition = tuple[str, int]
 
 
-async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
-    """Records that the group has not finished, of one topic or of all that it reads ("").
+async def group_lag(gateway: Gateway, group_id: str, topic: str, deadline: Deadline) -> int:
+    """Returns the number of records that the group has not finished, of one topic or of all its topics ("").
 
-    A partition of which nothing is stored counts from where `share.auto.offset.reset` has the group begin;
-    with `latest` not at all, for that is decided when somebody reads. Raises KafkaError unless all is known.
+    A partition without stored state counts from the offset of `share.auto.offset.reset`. With `latest` it
+    counts as 0, because its start offset is set by the first read. Raises KafkaError if the lag of a
+    partition is unknown.
     """
     request = pb.DescribeShareGroupOffsetsRequest.Group(group_id=group_id, all_topics=True)
     described = await describe_offsets(
@@ -43,38 +44,38 @@ async def backlog(gateway: Gateway, group_id: str, topic: str, deadline: Deadlin
     }
     for row in rows.values():
         _raise(row)
-    known = {place: row.lag for place, row in rows.items() if row.lag != _UNKNOWN}
+    known = {key: row.lag for key, row in rows.items() if row.lag != _UNKNOWN}
     begins = _begins(gateway.catalog.group_config(group_id).offset_reset)
     fresh = {*rows, *_all_of(gateway, topic)} - {*known} if begins != _LATEST else ()
     return sum(known.values()) + await _records(gateway, sorted(fresh), begins, deadline)
 
 
 def _begins(reset: OffsetReset) -> int:
-    """The timestamp to ask a log for."""
+    """Returns the timestamp of the start offset."""
     at = {"latest": _LATEST, "earliest": _EARLIEST}
     return at.get(reset.strategy, max(int(now() * 1000) - reset.duration_ms, 0))
 
 
-def _all_of(gateway: Gateway, topic: str) -> Iterable[_Place]:
+def _all_of(gateway: Gateway, topic: str) -> Iterable[_Partition]:
     found = gateway.catalog.topic(topic) if topic else None
     return [] if found is None else [(found.topic_id, index) for index in range(found.partitions)]
 
 
-async def _records(gateway: Gateway, places: Sequence[_Place], since: int, deadline: Deadline) -> int:
-    """How many records there are from a timestamp on."""
-    begins = await _offsets(gateway, places, since, deadline)
-    ends = await _offsets(gateway, [place for place in places if begins[place] != _NONE], _LATEST, deadline)
-    return sum(max(end - begins[place], 0) for place, end in ends.items())
+async def _records(gateway: Gateway, partitions: Sequence[_Partition], since: int, deadline: Deadline) -> int:
+    """Returns the number of records from a timestamp on."""
+    begins = await _offsets(gateway, partitions, since, deadline)
+    ends = await _offsets(gateway, [key for key in partitions if begins[key] != _NONE], _LATEST, deadline)
+    return sum(max(end - begins[key], 0) for key, end in ends.items())
 
 
 async def _offsets(
-    gateway: Gateway, places: Sequence[_Place], timestamp: int, deadline: Deadline
-) -> dict[_Place, int]:
-    if not places:
+    gateway: Gateway, partitions: Sequence[_Partition], timestamp: int, deadline: Deadline
+) -> dict[_Partition, int]:
+    if not partitions:
         return {}
     asked = [
         leader.ListOffsetsRequest.Partition(topic_id=topic_id, partition=partition, timestamp=timestamp)
-        for topic_id, partition in places
+        for topic_id, partition in partitions
     ]
     found = await list_offsets(gateway, leader.ListOffsetsRequest(partitions=asked), deadline)
     for row in found.partitions:
@@ -83,9 +84,9 @@ async def _offsets(
 
 
 def _raise(
-    answer: pb.DescribeShareGroupOffsetsResponse.Group
+    result: pb.DescribeShareGroupOffsetsResponse.Group
     | pb.DescribeShareGroupOffsetsResponse.Partition
     | leader.ListOffsetsResponse.Partition,
 ) -> None:
-    if answer.error_code:
-        raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
+    if result.error_code:
+        raise KafkaError(ErrorCode(result.error_code), result.error_message)

@@ -1,4 +1,4 @@
-"""Topics: creating them when they are first asked for, and changing them through the owner of the catalog."""
+"""Topic administration through the owner of the catalog, and topic creation on demand."""
 
 from __future__ import annotations
 
@@ -15,64 +15,64 @@ from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import OTHERS_SEE_WITHIN, VISIBLE_WITHIN
 from sharebroker_server.gateway.context import Gateway
 
-_FINE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+_CREATED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
 
 
 async def create_on_demand(gateway: Gateway, name: str, deadline: Deadline) -> Topic:
-    """The topic, made now if `auto.create.topics.enable` allows. Raises UNKNOWN_TOPIC_OR_PARTITION.
+    """Returns a topic, and creates it if `auto.create.topics.enable` is set.
 
-    For the internal topic INVALID_TOPIC_EXCEPTION: who asks would write to it.
+    Raises UNKNOWN_TOPIC_OR_PARTITION, and INVALID_TOPIC_EXCEPTION for an internal topic, which is read-only.
     """
     check_not_internal(name)
     if gateway.catalog.topic(name) is None and gateway.catalog.broker.auto_create_topics_enable:
         request = pb.CreateTopicsRequest(topics=[pb.CreateTopicsRequest.Topic(name=name)])
         (result,) = (await create_topics(gateway, request, deadline)).topics
-        if ErrorCode(result.error_code) not in _FINE:
+        if ErrorCode(result.error_code) not in _CREATED:
             raise KafkaError(ErrorCode(result.error_code), result.error_message)
-        await _see(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
+        await _await_visible(gateway, lambda catalog: catalog.topic(name) is not None, deadline)
     return gateway.topic(name)
 
 
 async def create_topics(
     gateway: Gateway, request: pb.CreateTopicsRequest, deadline: Deadline
 ) -> pb.CreateTopicsResponse:
-    """Create topics; when it returns this gateway knows them. Raises KafkaError."""
+    """Creates topics; returns when the metadata cache has them. Raises KafkaError."""
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.CreateTopics(request, timeout=left), deadline
     )
-    made = [topic.topic_id for topic in response.topics if not topic.error_code]
-    if made and not request.validate_only:
-        await _see(gateway, lambda catalog: all(map(catalog.topic_by_id, made)), deadline)
+    created = [topic.topic_id for topic in response.topics if not topic.error_code]
+    if created and not request.validate_only:
+        await _await_visible(gateway, lambda catalog: all(map(catalog.topic_by_id, created)), deadline)
     return response
 
 
 async def delete_topics(
     gateway: Gateway, request: pb.DeleteTopicsRequest, deadline: Deadline
 ) -> pb.DeleteTopicsResponse:
-    """Delete topics; when it returns this gateway knows them no more. Raises KafkaError."""
+    """Deletes topics; returns when the metadata cache no longer has them. Raises KafkaError."""
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.DeleteTopics(request, timeout=left), deadline
     )
-    gone = [topic.topic_id for topic in response.topics if not topic.error_code]
-    await _see(gateway, lambda catalog: not any(map(catalog.topic_by_id, gone)), deadline)
+    deleted = [topic.topic_id for topic in response.topics if not topic.error_code]
+    await _await_visible(gateway, lambda catalog: not any(map(catalog.topic_by_id, deleted)), deadline)
     return response
 
 
 async def create_partitions(
     gateway: Gateway, request: pb.CreatePartitionsRequest, deadline: Deadline
 ) -> pb.CreatePartitionsResponse:
-    """Add partitions; when it returns this gateway knows them. Raises KafkaError."""
+    """Adds partitions; returns when the metadata cache has them. Raises KafkaError."""
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.CreatePartitions(request, timeout=left), deadline
     )
-    fine = {topic.name for topic in response.results if not topic.error_code}
-    wanted = {topic.name: topic.count for topic in request.topics if topic.name in fine}
+    succeeded = {topic.name for topic in response.results if not topic.error_code}
+    counts = {topic.name: topic.count for topic in request.topics if topic.name in succeeded}
     if not request.validate_only:
-        await _see(
+        await _await_visible(
             gateway,
             lambda catalog: all(
                 (topic := catalog.topic(name)) is None or topic.partitions >= partitions
-                for name, partitions in wanted.items()
+                for name, partitions in counts.items()
             ),
             deadline,
         )
@@ -82,17 +82,19 @@ async def create_partitions(
 async def alter_configs(
     gateway: Gateway, request: pb.IncrementalAlterConfigsRequest, deadline: Deadline
 ) -> pb.IncrementalAlterConfigsResponse:
-    """Change settings; when it returns this gateway knows them. Raises KafkaError."""
+    """Changes configs; returns when the metadata cache has them. Raises KafkaError."""
     response = await gateway.coordinators.of_catalog(
         lambda stub, left: stub.IncrementalAlterConfigs(request, timeout=left), deadline
     )
     if not request.validate_only:
-        wanted = [
-            (ConfigResource(ResourceType(one.resource_type), one.resource_name), config)
-            for one in response.responses
-            for config in one.configs
+        configs = [
+            (ConfigResource(ResourceType(each.resource_type), each.resource_name), config)
+            for each in response.responses
+            for config in each.configs
         ]
-        await _see(gateway, lambda catalog: all(_is_set(catalog, *one) for one in wanted), deadline)
+        await _await_visible(
+            gateway, lambda catalog: all(_is_set(catalog, *each) for each in configs), deadline
+        )
     return response
 
 
@@ -102,10 +104,11 @@ def _is_set(
     return catalog.configs(resource).get(config.name) == (config.value if config.HasField("value") else None)
 
 
-async def _see(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline: Deadline) -> None:
-    """Wait until a change, which is durable already, shows: here, and most likely in the other processes.
+async def _await_visible(gateway: Gateway, done: Callable[[TopicCatalog], bool], deadline: Deadline) -> None:
+    """Waits until a durable change is visible in this metadata cache, and probably in those of other brokers.
 
-    Each follows the catalog by itself, so what is called next would else meet some that do not know yet.
+    Each broker follows the catalog independently. Without the wait, the next request could reach a broker
+    that does not have the change.
     """
     with suppress(KafkaError):
         await gateway.catalog.wait_for(done, min(deadline.remaining(), VISIBLE_WITHIN))

@@ -1,8 +1,10 @@
-"""The gRPC edge for administration."""
+"""Serves AdminService."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from typing_extensions import override
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.gateway.v1 import admin_pb2 as pb
@@ -38,105 +40,105 @@ from sharebroker_server.gateway.context import Gateway
 
 
 class AdminServicer(AdminServiceServicer):
-    """See the proto for each method."""
+    """Translates requests to the functions of `gateway.admin`."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @override
     async def FindCoordinator(
         self, request: pb.FindCoordinatorRequest, context: Any
     ) -> pb.FindCoordinatorResponse:
-        """See the proto."""
         return await find_coordinator(self._gateway, request)
 
+    @override
     async def DescribeConfigs(
         self, request: pb.DescribeConfigsRequest, context: Any
     ) -> pb.DescribeConfigsResponse:
-        """See the proto."""
         return describe_configs(self._gateway, request)
 
+    @override
     async def Metadata(self, request: pb.MetadataRequest, context: Any) -> pb.MetadataResponse:
-        """See the proto."""
         return await metadata(self._gateway, request, Deadline.of(context))
 
+    @override
     async def CreateTopics(
         self, request: cluster.CreateTopicsRequest, context: Any
     ) -> cluster.CreateTopicsResponse:
-        """See the proto."""
         return await create_topics(self._gateway, request, Deadline.of(context))
 
+    @override
     async def DeleteTopics(
         self, request: cluster.DeleteTopicsRequest, context: Any
     ) -> cluster.DeleteTopicsResponse:
-        """See the proto."""
         return await delete_topics(self._gateway, request, Deadline.of(context))
 
+    @override
     async def CreatePartitions(
         self, request: cluster.CreatePartitionsRequest, context: Any
     ) -> cluster.CreatePartitionsResponse:
-        """See the proto."""
         return await create_partitions(self._gateway, request, Deadline.of(context))
 
+    @override
     async def IncrementalAlterConfigs(
         self, request: cluster.IncrementalAlterConfigsRequest, context: Any
     ) -> cluster.IncrementalAlterConfigsResponse:
-        """See the proto."""
         return await alter_configs(self._gateway, request, Deadline.of(context))
 
+    @override
     async def ListOffsets(
         self, request: leader.ListOffsetsRequest, context: Any
     ) -> leader.ListOffsetsResponse:
-        """See the proto."""
         return await list_offsets(self._gateway, request, Deadline.of(context))
 
+    @override
     async def DeleteRecords(
         self, request: leader.DeleteRecordsRequest, context: Any
     ) -> leader.DeleteRecordsResponse:
-        """See the proto."""
         return await delete_records(self._gateway, request, Deadline.of(context))
 
+    @override
     async def ListGroups(self, request: group.ListGroupsRequest, context: Any) -> group.ListGroupsResponse:
-        """See the proto."""
         return await list_groups(self._gateway, request, Deadline.of(context))
 
+    @override
     async def ShareGroupDescribe(
         self, request: group.ShareGroupDescribeRequest, context: Any
     ) -> group.ShareGroupDescribeResponse:
-        """See the proto."""
         return await describe_groups(self._gateway, request, Deadline.of(context))
 
+    @override
     async def DeleteGroups(
         self, request: group.DeleteGroupsRequest, context: Any
     ) -> group.DeleteGroupsResponse:
-        """See the proto."""
         return await delete_groups(self._gateway, request, Deadline.of(context))
 
+    @override
     async def DescribeShareGroupOffsets(
         self, request: group.DescribeShareGroupOffsetsRequest, context: Any
     ) -> group.DescribeShareGroupOffsetsResponse:
-        """See the proto."""
         return await describe_offsets(self._gateway, request, Deadline.of(context))
 
+    @override
     async def AlterShareGroupOffsets(
         self, request: group.AlterShareGroupOffsetsRequest, context: Any
     ) -> group.AlterShareGroupOffsetsResponse:
-        """See the proto."""
         return await alter_offsets(self._gateway, request, Deadline.of(context))
 
+    @override
     async def DeleteShareGroupOffsets(
         self, request: group.DeleteShareGroupOffsetsRequest, context: Any
     ) -> group.DeleteShareGroupOffsetsResponse:
-        """See the proto."""
         return await delete_offsets(self._gateway, request, Deadline.of(context))
 
+    @override
     async def InspectRecords(
         self, request: leader.InspectRecordsRequest, context: Any
     ) -> leader.InspectRecordsResponse:
-        """See the proto."""
         return await inspect_records(self._gateway, request, Deadline.of(context))
 
+    @override
     async def InspectShareGroupState(
         self, request: state.InspectShareGroupStateRequest, context: Any
     ) -> state.InspectShareGroupStateResponse:
-        """See the proto."""
         return await inspect_state(self._gateway, request, Deadline.of(context))

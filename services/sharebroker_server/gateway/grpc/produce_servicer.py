@@ -1,9 +1,11 @@
-"""The gRPC edge for producers."""
+"""Serves ProduceService."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
+
+from typing_extensions import override
 
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.gateway.v1.produce_pb2_grpc import ProduceServiceServicer
@@ -17,35 +19,35 @@ from sharebroker_server.gateway.produce.transactions import end_txn, init_produc
 
 
 class ProduceServicer(ProduceServiceServicer):
-    """See the proto for each method."""
+    """Translates requests to the functions of `gateway.produce`."""
 
     STREAMING: Final = ("ProduceStream",)
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
+    @override
     async def Publish(self, request: pb.PublishRequest, context: Any) -> pb.PublishResponse:
-        """See the proto."""
         return await publish(self._gateway, request, Deadline.of(context))
 
+    @override
     async def Produce(self, request: pb.ProduceRequest, context: Any) -> pb.ProduceResponse:
-        """See the proto."""
         return await produce(self._gateway, request, Deadline.of(context))
 
+    @override
     async def InitProducerId(
         self, request: transactions.InitProducerIdRequest, context: Any
     ) -> transactions.InitProducerIdResponse:
-        """See the proto."""
         return await init_producer_id(self._gateway, request, Deadline.of(context))
 
+    @override
     async def EndTxn(self, request: transactions.EndTxnRequest, context: Any) -> transactions.EndTxnResponse:
-        """See the proto."""
         return await end_txn(self._gateway, request, Deadline.of(context))
 
+    @override
     def ProduceStream(
         self,
         request_iterator: AsyncIterator[pb.ProduceStreamRequest],
         context: Any,
     ) -> AsyncIterator[pb.ProduceStreamResponse]:
-        """See the proto."""
         return produce_stream(self._gateway, request_iterator)

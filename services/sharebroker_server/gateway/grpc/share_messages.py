@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge as gRPC's messages have them."""
+"""Translates ShareFetch and ShareAcknowledge between gRPC messages and values."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from sharebroker_server.share_calls.messages import add_acquired
 
 _NO_LIMIT: Final = 2**31 - 1
 _NO_LEADER: Final = pb.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
-_NOBODY_LEADS: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_NOT_THE_LEADER: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def fetch_of(request: pb.ShareFetchRequest, connection: str) -> ShareFetch:
-    """The request as values; `connection` names the client's connection. Raises KafkaError."""
+    """Reads a request; `connection` names the client's connection. Raises KafkaError."""
     limited = request.HasField("max_bytes") or request.is_renew_ack
     return ShareFetch(
         Caller(connection),
         SessionKey(request.group_id, request.member_id),
         request.share_session_epoch,
-        _asked(request.topics),
+        _acks_by_partition(request.topics),
         tuple(
             TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
@@ -45,41 +45,41 @@ def fetch_of(request: pb.ShareFetchRequest, connection: str) -> ShareFetch:
 
 
 def acknowledge_of(request: pb.ShareAcknowledgeRequest, connection: str) -> ShareAcknowledge:
-    """The request as values; `connection` names the client's connection."""
+    """Reads a request; `connection` names the client's connection."""
     return ShareAcknowledge(
         Caller(connection),
         SessionKey(request.group_id, request.member_id),
         request.share_session_epoch,
-        _asked(request.topics),
+        _acks_by_partition(request.topics),
         request.is_renew_ack,
     )
 
 
 def fetch_response(fetched: Sequence[Fetched], lock_timeout_ms: int) -> pb.ShareFetchResponse:
-    """The answer to a ShareFetch."""
+    """Builds the response to a ShareFetch."""
     response = pb.ShareFetchResponse(acquisition_lock_timeout_ms=lock_timeout_ms)
     topics: dict[str, pb.ShareFetchResponse.ShareFetchableTopicResponse] = {}
-    for one in fetched:
-        topic_id, index = one.partition
+    for partition in fetched:
+        topic_id, index = partition.partition
         topic = topics.get(topic_id) or response.responses.add(topic_id=topic_id)
         topics[topic_id] = topic
         data = topic.partitions.add(
             partition_index=index,
-            error_code=wire(one.error),
-            error_message=one.message,
-            records=one.records,
+            error_code=wire(partition.error),
+            error_message=partition.message,
+            records=partition.records,
         )
-        add_acquired(data.acquired_records, one.acquired)
-        if one.acknowledge_error is not None:
-            data.acknowledge_error_code = wire(one.acknowledge_error.code)
-            data.acknowledge_error_message = one.acknowledge_error.message
-            _show_leader(data, one.acknowledge_error.code)
-        _show_leader(data, one.error)
+        add_acquired(data.acquired_records, partition.acquired)
+        if partition.acknowledge_error is not None:
+            data.acknowledge_error_code = wire(partition.acknowledge_error.code)
+            data.acknowledge_error_message = partition.acknowledge_error.message
+            _show_leader(data, partition.acknowledge_error.code)
+        _show_leader(data, partition.error)
     return response
 
 
 def acknowledge_response(results: AckResults, lock_timeout_ms: int) -> pb.ShareAcknowledgeResponse:
-    """The answer to a ShareAcknowledge."""
+    """Builds the response to a ShareAcknowledge."""
     response = pb.ShareAcknowledgeResponse(acquisition_lock_timeout_ms=lock_timeout_ms)
     topics: dict[str, pb.ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), error in results.items():
@@ -96,11 +96,11 @@ def acknowledge_response(results: AckResults, lock_timeout_ms: int) -> pb.ShareA
 def _show_leader(
     data: pb.ShareFetchResponse.PartitionData | pb.ShareAcknowledgeResponse.PartitionData, code: ErrorCode
 ) -> None:
-    if code in _NOBODY_LEADS:
+    if code in _NOT_THE_LEADER:
         data.current_leader.CopyFrom(_NO_LEADER)
 
 
-def _asked(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
+def _acks_by_partition(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
     return merged(
         (TopicIdPartition(topic.topic_id, part.partition_index), _batches(part.acknowledgement_batches))
         for topic in topics

@@ -1,9 +1,11 @@
-"""The gRPC edge for consumers."""
+"""Serves ShareService, for consumers."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any, Final
+
+from typing_extensions import override
 
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceServicer
@@ -26,7 +28,7 @@ from sharebroker_server.gateway.share.fetch import share_fetch
 
 
 class ShareServicer(ShareServiceServicer):
-    """See the proto for each method."""
+    """Translates requests to the functions of `gateway.share` and `gateway.consume`."""
 
     STREAMING: Final = ("Consume",)
 
@@ -34,24 +36,24 @@ class ShareServicer(ShareServiceServicer):
         self._gateway = gateway
         self._unary = UnaryConsumer(gateway)
 
+    @override
     def Consume(
         self, request_iterator: AsyncIterator[pb.ConsumeRequest], context: Any
     ) -> AsyncIterator[pb.ConsumeResponse]:
-        """See the proto."""
         return consume(self._gateway, request_iterator, context.peer())
 
+    @override
     async def Acquire(self, request: pb.AcquireRequest, context: Any) -> pb.AcquireResponse:
-        """See the proto."""
         return await self._unary.acquire(request, Deadline.of(context))
 
+    @override
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Any) -> pb.AcknowledgeResponse:
-        """See the proto."""
         return await self._unary.acknowledge(request, Deadline.of(context))
 
+    @override
     async def ShareGroupHeartbeat(
         self, request: group.ShareGroupHeartbeatRequest, context: Any
     ) -> group.ShareGroupHeartbeatResponse:
-        """See the proto."""
         check_group_id(request.group_id)
         check_member_id(request.member_id)
         check_topic_names("subscribed_topic_names.names", request.subscribed_topic_names.names)
@@ -59,18 +61,18 @@ class ShareServicer(ShareServiceServicer):
             request.client_host = context.peer()
         return await send_heartbeat(self._gateway.coordinators, request, Deadline.of(context))
 
+    @override
     async def ShareFetch(self, request: pb.ShareFetchRequest, context: Any) -> pb.ShareFetchResponse:
-        """See the proto."""
         asked, deadline = fetch_of(request, context.peer()), Deadline.of(context)
-        # A caller whose deadline passes does not hear which epoch its session is at.
+        # A response after the deadline is lost, and with it the new session epoch.
         asked = asked._replace(max_wait_ms=min(asked.max_wait_ms, int(deadline.remaining() * 1000)))
         fetched = await share_fetch(self._gateway, asked, deadline)
         return fetch_response(fetched, self._gateway.lock_timeout_ms(request.group_id))
 
+    @override
     async def ShareAcknowledge(
         self, request: pb.ShareAcknowledgeRequest, context: Any
     ) -> pb.ShareAcknowledgeResponse:
-        """See the proto."""
         asked = acknowledge_of(request, context.peer())
         results = await share_acknowledge(self._gateway, asked, Deadline.of(context))
         return acknowledge_response(results, self._gateway.lock_timeout_ms(request.group_id))

@@ -92,7 +92,7 @@ class Leadership:
         self.load_time = Histogram()
         self._writes = WriteBatcher(ports.persister)
         self._traces = leader_traces()
-        ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
+        ports.holder.register("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
     async def led(self, topic_id: str, partition: int) -> LedPartition:
         """Returns the partition, claimed and opened if necessary.

@@ -12,7 +12,16 @@ from sharebroker_protocol.model import AckType
 from sharebroker_server.share_partition_leader.core.counts import Counts
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
-from sharebroker_server.telemetry.metrics import OTHER, TURN, Family, Kind, Sample, counter, gauge, seconds_of
+from sharebroker_server.telemetry.metrics import (
+    OTHER,
+    YIELD,
+    Family,
+    Kind,
+    Sample,
+    counter,
+    gauge,
+    seconds_of,
+)
 
 _ACK_TYPES: Final = {
     AckType.ACCEPT: "accept",
@@ -142,7 +151,7 @@ class LeaderMetrics:
                     rows[labels] = row
                 else:
                     rows[other] = row.with_(rows.get(other, Row()))
-                yield TURN
+                yield YIELD
 
     def _logs(self) -> Iterator[Family]:
         led = self._leadership.partitions()

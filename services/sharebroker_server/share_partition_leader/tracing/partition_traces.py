@@ -21,7 +21,7 @@ from sharebroker_protocol.tracing.tracer import Attributes, Tracer
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
 from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TracedRecord, TraceFinder
-from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
+from sharebroker_server.telemetry.tracing.traced_offsets import TracedOffsets, TracedRecordLimit
 
 
 class LeaderTraces:
@@ -32,7 +32,7 @@ class LeaderTraces:
         self.finder = TraceFinder(
             tracer, SpanLimit(DECODED_BYTES_PER_SECOND, DECODED_BYTES_PER_SECOND, clock)
         )
-        self._remembered = Remembered()
+        self._remembered = TracedRecordLimit()
 
     def of(self, topic: str, partition: int, log_end_offset: int) -> PartitionTraces:
         """Creates the traces of a partition that this process leads from now on."""

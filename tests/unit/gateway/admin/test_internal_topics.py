@@ -15,7 +15,7 @@ from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as p
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2_grpc import ShareCoordinatorServiceStub
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.gateway.admin import internal_topics
-from sharebroker_server.gateway.admin.internal_topics import Fetched, Found, Wanted
+from sharebroker_server.gateway.admin.internal_topics import Fetched, FetchPartition, Found
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.gateway.conftest import Harness
 
@@ -63,8 +63,8 @@ def shards(harness: Harness) -> Shards:
     return shards
 
 
-def wanted(*partitions: int) -> list[Wanted]:
-    return [Wanted(STATE_TOPIC_ID, partition, 0, 1000) for partition in partitions]
+def wanted(*partitions: int) -> list[FetchPartition]:
+    return [FetchPartition(STATE_TOPIC_ID, partition, 0, 1000) for partition in partitions]
 
 
 async def fetch(harness: Harness, *partitions: int, max_wait: float = 0.0) -> list[bytes | ErrorCode]:
@@ -140,7 +140,7 @@ async def test_groups_are_asked_for_theirs(harness: Harness, shards: Shards) -> 
     groups = Shards()
     harness.router.register_local(GroupCoordinatorServiceStub, groups)
     shards.records, groups.records = {3: b"state"}, {3: b"offsets"}
-    both = [Wanted(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
+    both = [FetchPartition(topic_id, 3, 0, 1000) for topic_id in (OFFSETS_TOPIC_ID, STATE_TOPIC_ID)]
     answers = await internal_topics.fetch(harness.gateway, both)
     assert [one.record_batches for one in answers if isinstance(one, Fetched)] == [b"offsets", b"state"]
     failures = iter([ErrorCode.NOT_COORDINATOR])

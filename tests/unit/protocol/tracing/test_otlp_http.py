@@ -1,62 +1,65 @@
-"""OTLP over HTTP: what is tried again, what is said of what does not arrive."""
+"""The session of OTLP/HTTP exporters: retries, redirects and error texts, with the library's exporter."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
+from opentelemetry.exporter.otlp.common.http import _OTLPHTTPClient
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace.export import SpanExportResult
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.tracing import otlp_http
-from sharebroker_protocol.tracing.otlp_http import TRACES, Post
+from sharebroker_protocol.tracing.otlp_http import ExportSession
 from sharebroker_server.testkit.servers import free_port
 from tests.support.otlp import collecting_over_http
 
 
 @pytest.fixture(autouse=True)
-def no_pauses_and_time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_http, "_PAUSE", 0.01)
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600")
+def _short_backoff(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(_OTLPHTTPClient, "_compute_backoff", lambda *_: 0.01)
+    log = logging.getLogger("opentelemetry")
+    propagate, log.propagate = log.propagate, True
+    yield
+    log.propagate = propagate
+
+
+def exporter(url: str, timeout: float = 3600.0) -> OTLPSpanExporter:
+    return OTLPSpanExporter(endpoint=url, timeout=timeout, session=ExportSession())
 
 
 @pytest.mark.parametrize(
-    ("statuses", "taken", "tries"),
+    ("statuses", "accepted", "attempts"),
     [([], True, 1), ([503, 429], True, 3), ([400], False, 1), ([302], False, 1), ([401], False, 1)],
 )
-def test_what_may_be_taken_later_is_tried_again(
-    statuses: list[int], taken: bool, tries: int, caplog: pytest.LogCaptureFixture
+def test_only_temporary_errors_are_retried(
+    statuses: list[int], accepted: bool, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with collecting_over_http(*statuses) as collector:
-        assert Post(f"{collector.url}/v1/traces?key=hush", TRACES).send(b"") is taken
-        assert [path.partition("?")[0] for path in collector.paths] == ["/v1/traces"] * tries
-    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    expected = [] if taken else [f"{collector.url}/v1/traces: HTTP status {statuses[0]}"]
-    assert said == expected
+        result = exporter(f"{collector.url}/v1/traces?key=hush").export([])
+        assert (result is SpanExportResult.SUCCESS) is accepted
+        assert [path.partition("?")[0] for path in collector.paths] == ["/v1/traces"] * attempts
+    messages = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert bool(messages) is not accepted
+    assert accepted or str(statuses[0]) in messages[0]
+    assert "hush" not in caplog.text
 
 
-def test_nobody_there_is_told_when_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "0.1")
-    assert not Post(f"http://127.0.0.1:{free_port()}/v1/traces", TRACES).send(b"")
-    (said,) = caplog.messages
-    assert "refused" in said
+def test_error_text_names_the_cause_without_the_url(caplog: pytest.LogCaptureFixture) -> None:
+    result = exporter(f"http://127.0.0.1:{free_port()}/v1/traces?key=hush", timeout=0.1).export([])
+    assert result is SpanExportResult.FAILURE
+    assert "refused" in caplog.text
+    assert "hush" not in caplog.text
 
 
-def test_who_stops_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp_http, "_PAUSE", 1800.0)
-    post = Post(f"http://127.0.0.1:{free_port()}/v1/traces", TRACES)
-    post.stop()
-    assert not post.send(b"")
+def test_shutdown_ends_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_OTLPHTTPClient, "_compute_backoff", lambda *_: 1800.0)
+    ended = exporter(f"http://127.0.0.1:{free_port()}/v1/traces")
+    ended._client.shutdown()
+    assert ended.export([]) is SpanExportResult.FAILURE
 
 
-@pytest.mark.parametrize("name", ["CERTIFICATE", "CLIENT_CERTIFICATE"])
-def test_what_is_no_certificate_is_refused(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("no certificate")
-    monkeypatch.setenv(f"OTEL_EXPORTER_OTLP_{name}", str(tmp_path / "file"))
-    with pytest.raises(KafkaError, match=f"^INVALID_CONFIG: OTEL_EXPORTER_OTLP_{name} ") as refused:
-        Post("https://here/v1/traces", TRACES)
-    assert refused.value.code is ErrorCode.INVALID_CONFIG
+def test_response_body_is_read_up_to_a_limit() -> None:
+    with collecting_over_http() as collector:
+        response = ExportSession().post(f"{collector.url}/v1/traces", data=b"", allow_redirects=False)
+    assert response.raw.closed

@@ -8,7 +8,7 @@ from sharebroker_server.leases import names
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link.errors import RedisUrlInvalid
 from sharebroker_server.redis_link.topology.redis_url import Target
-from sharebroker_server.redis_link.topology.slots import Run, read_slots, slot_of
+from sharebroker_server.redis_link.topology.slots import SlotRange, read_slots, slot_of
 
 HERE = Target.parse("redis://:secret@here:7000")
 
@@ -44,22 +44,22 @@ def test_who_serves_what() -> None:
         [11, 12, [None, 7003, b"id", []], [b"?", 7004, b"id", []]],
     ]
     assert list(read_slots(reply, HERE)) == [
-        Run(0, 9, HERE.at("10.0.0.1", 7001), (HERE.at("10.0.0.2", 7002),)),
-        Run(10, 16383, HERE, ()),
-        Run(11, 12, HERE.at("here", 7003), (HERE.at("here", 7004),)),
+        SlotRange(0, 9, HERE.at("10.0.0.1", 7001), (HERE.at("10.0.0.2", 7002),)),
+        SlotRange(10, 16383, HERE, ()),
+        SlotRange(11, 12, HERE.at("here", 7003), (HERE.at("here", 7004),)),
     ]
     assert HERE.at("there", 1).password == "secret"
 
 
 def test_a_url_with_several_hosts() -> None:
-    several = Target.several("rediss://me:pw@one:7000,two,three:7002")
+    several = Target.parse_nodes("rediss://me:pw@one:7000,two,three:7002")
     assert [str(target) for target in several] == ["one:7000", "two:6379", "three:7002"]
     assert all(target.tls and target.user == "me" and target.password == "pw" for target in several)
-    assert Target.several("redis://one/3") == [Target.parse("redis://one/3")]
-    assert Target.several("unix:///tmp/socket") == [Target.parse("unix:///tmp/socket")]
+    assert Target.parse_nodes("redis://one/3") == [Target.parse("redis://one/3")]
+    assert Target.parse_nodes("unix:///tmp/socket") == [Target.parse("unix:///tmp/socket")]
 
 
 @pytest.mark.parametrize("url", ["redis://one,two/3", "redis://one:x,two", "http://one,two"])
 def test_a_url_that_leads_nowhere(url: str) -> None:
     with pytest.raises(RedisUrlInvalid):
-        Target.several(url)
+        Target.parse_nodes(url)

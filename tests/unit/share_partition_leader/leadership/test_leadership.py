@@ -431,7 +431,7 @@ async def test_a_lease_that_another_took_ends_the_work(harness: Harness) -> None
     lease = harness.leases._leases[RESOURCE]
     harness.leases._leases[RESOURCE] = type(lease)("9/1", lease.epoch + 1, lease.expires_at)
     harness.holder._renew_at = 0.0
-    await harness.holder.round()
+    await harness.holder.reconcile()
     await eventually(lambda: share_partition.retired)
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
         await led.log.append(batch(1))

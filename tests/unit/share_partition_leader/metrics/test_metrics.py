@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
-from sharebroker_server.telemetry.metrics import TURN
+from sharebroker_server.telemetry.metrics import YIELD
 from tests.unit.share_partition_leader.harness import ACCEPT, NAME, Harness
 
 LABELS = ("group", "g", "topic", NAME)
@@ -15,7 +15,7 @@ def samples(harness: Harness, limit: int = 10) -> dict[tuple[str, tuple[str, ...
         (family.name.removeprefix("sharebroker_"), sample.labels): sample.value
         for family in families
         for sample in family.samples
-        if sample is not TURN
+        if sample is not YIELD
     }
 
 

@@ -219,7 +219,7 @@ class Brokers:
             others = [m for m in seen if m.kafka and m.node_id != self._me.node_id]
             self._others = tuple(sorted(others, key=lambda member: member.node_id))
             self._sorted = tuple(sorted([*others, self._me], key=lambda member: member.node_id))
-            if not (others and any(m.leaving for m in seen if m.node_id == self._me.node_id)):
+            if not (others and any(m.is_leaving for m in seen if m.node_id == self._me.node_id)):
                 self._leaves_at = None
             elif self._leaves_at is None:
                 self._leaves_at = self._now() + _HEARD

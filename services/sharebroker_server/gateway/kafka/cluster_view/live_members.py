@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import Final
 
-from sharebroker_server.leases.failure_detector import Refused
+from sharebroker_server.leases.failure_detector import IsRefused
 from sharebroker_server.leases.port import Member
 
 _AGAIN: Final = 0.1
@@ -29,7 +29,10 @@ class Announced:
     """`members` tells who is announced; `refused` asks whether nobody listens at an address any more."""
 
     def __init__(
-        self, members: Callable[[], Sequence[Member]], refused: Refused, now: Callable[[], float] = monotonic
+        self,
+        members: Callable[[], Sequence[Member]],
+        refused: IsRefused,
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self._members = members
         self._refused = refused
@@ -54,7 +57,9 @@ class Announced:
 
     def takes_leave(self, member: Member) -> bool:
         """Whether clients are to leave it in good order: it says so itself, or is in doubt."""
-        return self.doubts(member) or any(one.leaving for one in self._members() if one.owner == member.owner)
+        return self.doubts(member) or any(
+            one.is_leaving for one in self._members() if one.owner == member.owner
+        )
 
     async def look(self, members: Iterable[Member]) -> None:
         """Ask the machines of these, at once, for a moment at most."""

@@ -71,7 +71,7 @@ class LogReading:
         """Answers for partitions of internal topics."""
         most = max(self._max_bytes // len(some), _LEAST_SHARE)
         wanted = [
-            internal_topics.Wanted(
+            internal_topics.FetchPartition(
                 topic.topic_id,
                 asked.partition,
                 asked.fetch_offset,
@@ -86,7 +86,7 @@ class LogReading:
 
     def _of_internal(
         self,
-        wanted: Sequence[internal_topics.Wanted],
+        wanted: Sequence[internal_topics.FetchPartition],
         fetched: Sequence[internal_topics.Fetched | KafkaError],
     ) -> list[Message]:
         room = self._max_bytes

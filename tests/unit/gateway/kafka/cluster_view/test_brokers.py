@@ -110,7 +110,7 @@ async def test_who_leaves_sends_clients_away_when_the_others_have_heard_of_it() 
     for broker in (one, two, three):
         broker.known = everybody
     assert [await one.epoch(), await two.epoch(), await three.epoch()] == [1, 1, 1]
-    left = [one.member.on_leave(), two.member, three.member]
+    left = [one.member.as_leaving(), two.member, three.member]
     one.known = left
     view = await one.brokers.view()
     assert view.members == tuple(everybody)
@@ -132,12 +132,12 @@ async def test_who_left_is_listed_for_a_while_and_leads_nothing() -> None:
     one.known = [one.member, two.member, three.member]
     before = await one.brokers.view()
     assert [*before.listed] == [*before.brokers] == [1, 2, 3]
-    one.known = [one.member, two.member.on_leave(), three.member]
+    one.known = [one.member, two.member.as_leaving(), three.member]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1, 3], [1, 2, 3])
     assert view.listed[2] == before.brokers[2]
     clock.time += 2
-    one.known = [one.member, two.member.on_leave(), three.member.on_leave()]
+    one.known = [one.member, two.member.as_leaving(), three.member.as_leaving()]
     view = await one.brokers.view()
     assert ([*view.brokers], sorted(view.listed)) == ([1], [1, 2, 3])
     clock.time += 4
@@ -207,7 +207,7 @@ async def test_who_leaves_lists_itself_to_the_end() -> None:
     clock, _, [one, two] = started(2)
     one.known = [one.member, two.member]
     assert await one.epoch() == 1
-    one.known = [one.member.on_leave(), two.member]
+    one.known = [one.member.as_leaving(), two.member]
     await one.brokers.view()
     assert not (await one.brokers.view()).leaving
     clock.time += 1
@@ -217,10 +217,10 @@ async def test_who_leaves_lists_itself_to_the_end() -> None:
 
 async def test_who_leaves_last_and_who_stays_after_all() -> None:
     clock, _, [one, two] = started(2)
-    one.known = [one.member.on_leave()]
+    one.known = [one.member.as_leaving()]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1]
-    one.known = [one.member.on_leave(), two.member]
+    one.known = [one.member.as_leaving(), two.member]
     clock.time += 5
     assert [*(await one.brokers.view()).brokers] == [1]  # the other has just come
     clock.time += 1
@@ -255,7 +255,7 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
     holders = [LeaseHolder(store, member, clock=clock) for member in members]
     for holder in holders:
         for role in roles.values():
-            holder.watch(role, partial(names.shards, role, 50), role, acquired, lost)
+            holder.register(role, partial(names.shards, role, 50), role, acquired, lost)
         await store.announce(holder.member, 10)
     for holder in holders:
         await holder.start()

@@ -1,0 +1,41 @@
+"""The connections of a broker to Redis."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.broker import redis_connections
+from sharebroker_server.broker.redis_connections import open_redis
+from sharebroker_server.broker.settings import ServeSettings, parse_config
+from sharebroker_server.testkit.servers import free_port, running
+
+
+async def test_writes_that_wait_for_replicas_have_their_own_link() -> None:
+    with running("valkey") as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        async with AsyncExitStack() as stack:
+            both = await open_redis(ServeSettings(redis=url, config=parse_config(())), stack)
+            assert both.by_purpose == {"all": both.writes}
+            waiting = ServeSettings(redis=url, config=parse_config(["redis.wait.replicas=1"]))
+            separate = await open_redis(waiting, stack)
+            assert separate.by_purpose == {"reads": separate.reads, "writes": separate.writes}
+            assert separate.reads is not separate.writes
+
+
+async def test_the_embedded_valkey_has_no_replicas(tmp_path: Path) -> None:
+    settings = ServeSettings(data=tmp_path, config=parse_config(["redis.wait.replicas=1"]))
+    async with AsyncExitStack() as stack:
+        with pytest.raises(KafkaError, match=r"redis\.wait\.replicas needs --redis"):
+            await open_redis(settings, stack)
+
+
+async def test_an_unreachable_redis_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redis_connections, "CONNECT_TIMEOUT", 0.1)
+    settings = ServeSettings(redis=f"redis://127.0.0.1:{free_port()}", config=parse_config(()))
+    async with AsyncExitStack() as stack:
+        with pytest.raises(KafkaError, match="INVALID_CONFIG: no Redis at"):
+            await open_redis(settings, stack)

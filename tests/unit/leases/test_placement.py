@@ -1,0 +1,45 @@
+"""Placement: the preferred owner of each resource."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sharebroker_server.leases import names
+from sharebroker_server.leases.holder import LeaseHolder
+from sharebroker_server.leases.port import Member
+from tests.unit.leases.harness import TTL, Cluster
+
+
+async def test_partitions_of_a_topic_are_spread_evenly_as_they_grow(cluster: Cluster) -> None:
+    sizes = {"t": 6}
+    holders = []
+    for number in (1, 2, 3):
+        member = Member(f"{number}/1", number, frozenset({"share-partition-leader"}), f"node{number}:9090")
+        await cluster.store.announce(member, TTL)
+        holders.append(LeaseHolder(cluster.store, member, TTL, partitions=lambda topic: sizes.get(topic, 0)))
+    for holder in holders:
+        await holder._refresh_members()
+
+    def owners(topic: str, count: int) -> list[int]:
+        said = []
+        for index in range(count):
+            [owner] = {holder._placement.owner(names.partition(topic, index)) for holder in holders}
+            assert owner is not None
+            said.append(owner.node_id)
+        return said
+
+    assert sorted(Counter(owners("t", 6)).values()) == [2, 2, 2]
+    sizes["t"] = 9
+    assert sorted(Counter(owners("t", 9)).values()) == [3, 3, 3]
+    assert set(owners("a topic that nobody knows", 50)) == {1, 2, 3}
+
+
+async def test_unregistered_kinds_are_owned_by_their_role(cluster: Cluster) -> None:
+    node = cluster.node(1)
+    gateway = LeaseHolder(
+        cluster.store, Member("5/1", 5, frozenset({"gateway"}), ""), clock=lambda: cluster.now
+    )
+    await node.round()
+    await gateway.reconcile()
+    assert await gateway.owner_of("share-coordinator:77") == node.member
+    assert await gateway.owner_of("partition:t:0") is None
