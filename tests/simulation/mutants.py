@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
@@ -178,7 +178,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.Rules) -> int:
+def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -218,7 +218,7 @@ async def no_deadline(self: Network, address: str, method: str, data: bytes, tim
     return await _unary(self, address, method, data, None)
 
 
-async def not_stopped(self: CatalogFollower) -> None:
+async def not_stopped(self: MetadataCache) -> None:
     pass
 
 
@@ -263,7 +263,7 @@ MUTANTS: Final = (
         "state that is initialised again is wiped",
         lambda: [
             _on(machine, "first_checkpoint", wiping_initialize),
-            _on(machine, "_asked_again", never_asked_again),
+            _on(machine, "_is_repetition", never_asked_again),
         ],
     ),
     Mutant(
@@ -296,5 +296,5 @@ MUTANTS: Final = (
         lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
-    Mutant("a task goes on when its process stops", lambda: [_on(CatalogFollower, "stop", not_stopped)]),
+    Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
 )

@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.observability import Watching
 from sharebroker_server.broker.redis_generation import Recheck, Rechecks
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
@@ -57,7 +57,7 @@ class Foundation:
     records: RecordStore
     leases: LeaseStore
     holder: LeaseHolder
-    catalog: CatalogFollower
+    catalog: MetadataCache
     router: Router
     persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
@@ -106,7 +106,7 @@ async def lay(
     leases = RedisLeaseStore(link, keys, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
-    catalog = CatalogFollower(log, settings.config)
+    catalog = MetadataCache(log, settings.config)
     holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl), partitions=catalog.partitions)
     try:
         await catalog.start()

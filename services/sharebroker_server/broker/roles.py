@@ -44,7 +44,7 @@ from sharebroker_server.group_coordinator.service.transactions import Transactio
 from sharebroker_server.leases.failure_detector import Doors
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.leftovers import Leftovers
+from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
@@ -67,9 +67,9 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
         return topic is not None and 0 <= partition < topic.partitions
 
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    leftovers = Leftovers(host, base.catalog.is_deleted, interval, config.write_timeout)
-    leftovers.start()
-    stack.push_async_callback(leftovers.stop)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup.start()
+    stack.push_async_callback(cleanup.stop)
     servicer = ShareCoordinator(host, config, exists, base.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer, servicer)
     return [
@@ -94,7 +94,7 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()
     stack.push_async_callback(retention.stop)
-    base.catalog.listen(leadership.metadata_changed)
+    base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
     base.router.register_local(
@@ -114,7 +114,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     config = GroupCoordinatorConfig.of(base.settings.config)
     departures = Departures(base.router)
     stack.push_async_callback(departures.stop)
-    base.catalog.listen(departures.metadata_changed)
+    base.catalog.add_observer(departures.metadata_changed)
 
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it

@@ -20,7 +20,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import monotonic
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
@@ -76,7 +76,7 @@ class Ports:
     holder: LeaseHolder
     store: RecordStore
     persister: Persister
-    catalog: CatalogFollower
+    catalog: MetadataCache
 
 
 class Leadership:

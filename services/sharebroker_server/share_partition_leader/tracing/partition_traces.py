@@ -1,4 +1,4 @@
-"""Traced records of led partitions: their offsets, and the spans of their appends.
+"""TracedRecord records of led partitions: their offsets, and the spans of their appends.
 
 The spans of a record belong to the trace that its headers name: `append` and each `acquire` are children of
 the span that produced the record. A process that does not trace creates none of these objects.
@@ -20,16 +20,18 @@ from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.tracer import Attributes, Tracer
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
-from sharebroker_server.record_log.traced_records import LOOKED_INTO, Finder, Traced
+from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TracedRecord, TraceFinder
 from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
 
 
 class LeaderTraces:
-    """Traced records of all led partitions."""
+    """TracedRecord records of all led partitions."""
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
-        self.finder = Finder(tracer, SpanLimit(LOOKED_INTO, LOOKED_INTO, clock))
+        self.finder = TraceFinder(
+            tracer, SpanLimit(DECODED_BYTES_PER_SECOND, DECODED_BYTES_PER_SECOND, clock)
+        )
         self._remembered = Remembered()
 
     def of(self, topic: str, partition: int, log_end_offset: int) -> PartitionTraces:
@@ -38,7 +40,7 @@ class LeaderTraces:
 
 
 class PartitionTraces:
-    """Traced records of one partition, shared by all groups."""
+    """TracedRecord records of one partition, shared by all groups."""
 
     def __init__(self, leader: LeaderTraces, topic: str, partition: int, offsets: TracedOffsets) -> None:
         self.tracer = leader.tracer
@@ -48,18 +50,18 @@ class PartitionTraces:
         self._finder = leader.finder
         self._in_progress: set[asyncio.Task[Appended]] = set()
 
-    def find(self, data: Buffer) -> list[Traced]:
+    def find(self, data: Buffer) -> list[TracedRecord]:
         """Returns the traced records of a produce request."""
         return self._finder.find(data)
 
-    async def append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+    async def append(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         """Awaits an append of traced records; their spans end even if the caller is cancelled."""
         task = asyncio.create_task(self._append(found, append))
         self._in_progress.add(task)
         task.add_done_callback(self._in_progress.discard)
         return await asyncio.shield(task)
 
-    async def _append(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+    async def _append(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         begun = now()
         try:
             appended = await append
@@ -69,7 +71,7 @@ class PartitionTraces:
         self.appended(found, appended, begun)
         return appended
 
-    def appended(self, found: Sequence[Traced], outcome: Appended | KafkaError, begun: float) -> None:
+    def appended(self, found: Sequence[TracedRecord], outcome: Appended | KafkaError, begun: float) -> None:
         """Makes the `append` spans of records that are durable or rejected; a retried append has one span."""
         error = outcome if isinstance(outcome, KafkaError) else None
         for place, context in found:

@@ -373,10 +373,10 @@ async def test_leftovers_of_a_deleted_topic_are_removed(harness: Harness) -> Non
     await harness.append_to_catalog(PartitionsRecord(TOPIC, 2))
     await harness.publish(3)
     await harness.publish(3, partition=1)
-    deaf = harness.catalog._listeners.copy()
-    harness.catalog._listeners.clear()  # the leader is away
+    deaf = harness.catalog._observers.copy()
+    harness.catalog._observers.clear()  # the leader is away
     await harness.append_to_catalog(TopicDeletedRecord(TOPIC, 2))
-    harness.catalog._listeners.extend(deaf)
+    harness.catalog._observers.extend(deaf)
     harness.records.away = True
     await harness.leadership.remove_leftovers()
     harness.records.away = False

@@ -424,7 +424,7 @@ async def test_a_gap_in_the_log_is_passed_over(harness: Harness, me: Listener) -
     say(share_partition, me, 0, 4, RELEASE)
     say(share_partition, other, 6, 6, RELEASE)
     await eventually(lambda: harness.persister.written)
-    tail = share_partition._log._view.tail
+    tail = share_partition._log._state.hot_cache
     tail.drop_before(5)
     tail.start = 0
     assert acquire(share_partition, me) == [(6, 6)]
