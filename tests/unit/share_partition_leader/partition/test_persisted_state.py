@@ -54,7 +54,7 @@ async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> N
 
 
 @pytest.mark.parametrize(
-    ("said", "heard"),
+    ("stored", "seen"),
     [
         (ErrorCode.INVALID_REQUEST, ErrorCode.LEADER_NOT_AVAILABLE),
         (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -64,13 +64,13 @@ async def test_written_state_is_loaded_by_the_next_leader(harness: Harness) -> N
     ],
 )
 async def test_read_errors_are_translated_for_consumers(
-    harness: Harness, ack: ErrorCode, heard: ErrorCode
+    harness: Harness, stored: ErrorCode, seen: ErrorCode
 ) -> None:
     harness.persister.on_read.append(
-        KafkaError(ack, "the reason", metadata={"state_epoch": "3"}, retry_after=0.5)
+        KafkaError(stored, "the reason", metadata={"state_epoch": "3"}, retry_after=0.5)
     )
     with pytest.raises(KafkaError) as refused:
         await harness.share_partition()
-    assert refused.value.code is heard
+    assert refused.value.code is seen
     assert refused.value.metadata == {"state_epoch": "3"}
     await harness.share_partition()

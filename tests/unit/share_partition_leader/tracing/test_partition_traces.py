@@ -1,0 +1,68 @@
+"""TracedRecord records of a led partition and the spans of their appends."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.record_log.appends import Appended
+from sharebroker_server.record_log.traced_records import TracedRecord
+from sharebroker_server.share_partition_leader.tracing.partition_traces import LeaderTraces, PartitionTraces
+from tests.unit.share_partition_leader.tracing.spans import PARENT, FinishedSpans
+
+TRACED = [TracedRecord(1, PARENT)]
+
+
+def made() -> tuple[FinishedSpans, PartitionTraces]:
+    spans = FinishedSpans()
+    return spans, LeaderTraces(spans.tracer, lambda: 0.0).of("orders", 0, 0)
+
+
+async def append(result: Appended | KafkaError) -> Appended:
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
+def appended(base: int) -> Appended:
+    return Appended(base_offset=base, last_offset=0, log_append_time=0)
+
+
+async def test_an_append_notes_the_offset_and_ends_a_span() -> None:
+    spans, traces = made()
+    assert await traces.append(TRACED, append(appended(10))) == appended(10)
+    assert (spans.names(), [offset for offset, _ in traces.offsets.within(0, 99)]) == (
+        ["append orders"],
+        [11],
+    )
+    await traces.append(TRACED, append(appended(10)))
+    assert spans.names() == ["append orders"]  # the retry of a producer
+
+
+async def test_a_rejected_append_fails_its_span() -> None:
+    spans, traces = made()
+    with pytest.raises(KafkaError):
+        await traces.append(TRACED, append(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+    (span,) = spans.all()
+    assert not span.status.is_ok
+    assert not traces.offsets
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_append() -> None:
+    spans, traces = made()
+    gate = asyncio.Event()
+
+    async def slow() -> Appended:
+        await gate.wait()
+        return appended(0)
+
+    caller = asyncio.create_task(traces.append(TRACED, slow()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    caller.cancel()
+    gate.set()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert (caller.cancelled(), spans.names()) == (True, ["append orders"])
