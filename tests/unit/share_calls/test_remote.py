@@ -110,7 +110,9 @@ async def test_acquire_timeout_exceeds_the_wait_of_the_fetch() -> None:
     fetch = AcquireCall("g", "m", [PARTS[0]], 0.5, 10)
     results: Sequence[object] = await leader.acquire(fetch)
     assert results == [ACQUIRED]
-    assert stub.requests == [(acquire_request(fetch), pytest.approx(0.5 + GRACE))]
+    ((request, timeout),) = stub.requests
+    assert request == acquire_request(fetch)
+    assert timeout == pytest.approx(0.5 + GRACE)
 
 
 async def test_acknowledge_and_append_use_the_timeout_of_the_caller() -> None:

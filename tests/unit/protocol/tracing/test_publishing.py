@@ -15,13 +15,13 @@ from opentelemetry.trace import SpanKind
 from sharebroker.aio import Producer
 from sharebroker.producer.config import ProducerConfig
 from sharebroker_protocol.gateway.v1.produce_pb2 import PublishRecord
-from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import ProduceResponse
 from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.publishing import RecordTraces
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.tracer import Tracer
 from sharebroker_server.gateway.produce.record_traces import PublishTraces
+from sharebroker_server.share_calls.values import AppendResult
 from tests.unit.client.fake_gateway import FakeGateway
 
 REQUESTS, RECORDS = 50, 200
@@ -58,7 +58,7 @@ def publish(told: Told, requests: int) -> None:
         traces = PublishTraces("orders", RecordTraces(told.tracer))
         for index in range(RECORDS):
             traces.begin(PublishRecord(value=b"x"), 0, index)
-        traces.answered([ProduceResponse.Partition(partition=0, base_offset=0)])
+        traces.completed([AppendResult("t", 0)])
 
 
 def test_each_record_names_the_batch_it_was_sent_in() -> None:

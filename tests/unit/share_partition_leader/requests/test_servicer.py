@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
@@ -22,7 +24,7 @@ from tests.unit.share_partition_leader.harness import GROUP, TOPIC, Harness
     ],
 )
 async def test_invalid_opening_of_a_stream_is_rejected(harness: Harness, opening: pb.DeliverRequest) -> None:
-    async def requests():  # type: ignore[no-untyped-def]
+    async def requests() -> AsyncIterator[pb.DeliverRequest]:
         yield opening
 
     with pytest.raises(KafkaError) as failure:
