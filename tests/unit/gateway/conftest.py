@@ -1,4 +1,4 @@
-"""A gateway on a real socket, with stand-ins behind it."""
+"""A gateway on a real socket, with fakes behind it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.gateway.fakes import Coordinator, Leader, Ownership, catalog, me
 
 
 class Gate:
-    """Counts who waits before it; `most` waited at once."""
+    """Blocks callers until it is opened; `most` is the largest number that waited at once."""
 
     def __init__(self) -> None:
         self._opened = asyncio.Event()
@@ -45,7 +45,7 @@ class Gate:
 
 
 class Harness:
-    """The gateway and what stands behind it. `leader` is in its process, others come with `remote_leader`."""
+    """The gateway and its fakes. `leader` is in its process; `remote_leader` adds others."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -79,14 +79,14 @@ class Harness:
         self.produce: Any = produce_pb2_grpc.ProduceServiceStub(channel)
 
     def local_leader(self, node_id: int, partition: int) -> Leader:
-        """Another leader, of this partition, that is called without a socket all the same."""
+        """Another leader, of this partition, that is called without a socket."""
         fake, there = Leader(), member(node_id, f"127.0.0.1:{node_id}")
         self.ownership.give(partition, there)
         self.router._stubs[SharePartitionLeaderServiceStub, there.address] = LocalStub(fake)  # type: ignore[assignment]
         return fake
 
     def gate(self) -> Gate:
-        """Holds every append back until it is opened."""
+        """Blocks every append until it is opened."""
         gate = Gate()
         produce = self.leader.Produce
 
@@ -98,7 +98,7 @@ class Harness:
         return gate
 
     async def remote_leader(self, node_id: int) -> tuple[Leader, Member, GrpcServer]:
-        """A leader in another process, as far as the gateway can tell."""
+        """A leader that the gateway reaches over a socket."""
         fake = Leader()
         address, server = await self._serve(Service("leader", fake, _register_leader))
         return fake, member(node_id, address), server
@@ -123,7 +123,7 @@ def _register_leader(fake: Leader, server: grpc.aio.Server) -> None:
 
 @pytest.fixture
 async def harness() -> AsyncIterator[Harness]:
-    """A gateway that serves."""
+    """A running gateway."""
     async with AsyncExitStack() as stack:
         harness = Harness(stack)
         await harness.open()

@@ -1,4 +1,4 @@
-"""Stand-ins for the services behind a gateway: they note what they are asked and answer as a test says."""
+"""Fakes of the services behind a gateway: they record requests and return what a test sets."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ TOPIC: Final = Topic("B" * 21 + "A", "flights", 2)
 
 
 class Ownership:
-    """Who owns what, as a test arranges it."""
+    """Owners of resources, as a test sets them."""
 
     def __init__(self, owner: Member) -> None:
         self.members = [owner]
         self.owners: dict[str, Member] = {}
         self.forgotten: list[str] = []
-        self.nobody = False
+        self.no_owner = False
         self.on_forget: Callable[[str], None] = lambda _: None
         self._default = owner
 
     async def owner_of(self, resource: str) -> Member | None:
-        return None if self.nobody else self.owners.get(resource, self._default)
+        return None if self.no_owner else self.owners.get(resource, self._default)
 
     def known_owner(self, resource: str) -> Member | None:
-        return None if self.nobody else self.owners.get(resource, self._default)
+        return None if self.no_owner else self.owners.get(resource, self._default)
 
     def forget(self, resource: str) -> None:
         self.forgotten.append(resource)
@@ -49,7 +49,7 @@ class Ownership:
 
 
 class Leader:
-    """A leader whose streams and answers a test plays."""
+    """A leader whose streams and responses a test controls."""
 
     STREAMING: Final = ("Deliver",)
 
@@ -127,7 +127,7 @@ class Leader:
 
 
 class Stream:
-    """One Deliver stream: what came, and what is to go out."""
+    """One Deliver stream: the requests it received, and the responses it is to send."""
 
     def __init__(self) -> None:
         self.requests: list[leader.DeliverRequest] = []
@@ -167,7 +167,7 @@ class Stream:
 
 
 class Coordinator:
-    """A group coordinator: every partition goes to whoever asks."""
+    """A group coordinator that assigns every partition to every member."""
 
     def __init__(self) -> None:
         self.heartbeats: list[group.ShareGroupHeartbeatRequest] = []
@@ -175,7 +175,7 @@ class Coordinator:
         self.answers: list[ErrorCode] = []
         self.partitions = list(range(TOPIC.partitions))
         self.changes: list[int] = []
-        """The group epoch of each change that was asked for; each raises that of the group."""
+        """The group epoch of each requested change; each change increases it."""
 
     async def ShareGroupDescribe(self, request: group.ShareGroupDescribeRequest, context: Any) -> Any:
         answer = group.ShareGroupDescribeResponse()
@@ -230,7 +230,7 @@ def member(node_id: int, address: str) -> Member:
 
 
 def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:
-    """A view of a catalog with these topics that nobody changes."""
+    """A metadata cache with these topics that does not change."""
     follower = MetadataCache(MemoryStreamLog(lambda _: 0), BrokerConfig())
     state = TopicCatalog()
     for position, topic in enumerate(topics, 1):
@@ -240,7 +240,7 @@ def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:
 
 
 def refusing(code: ErrorCode) -> Callable[[Any], Any]:
-    """An answer that refuses every partition."""
+    """A response that rejects every partition."""
 
     def answer(request: Any) -> Any:
         response = Leader.all_is_well(request)

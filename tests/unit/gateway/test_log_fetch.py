@@ -107,7 +107,7 @@ async def test_missing_leader_is_reported_at_the_end_of_the_wait(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sharebroker_server.gateway.log_fetch.MOVED_PATIENCE", 0.02)
-    harness.ownership.nobody = True
+    harness.ownership.no_owner = True
     (answer,) = await fetch_log(harness.gateway, parts(0), LogFetchLimits())
     assert ErrorCode(answer.error_code) is ErrorCode.LEADER_NOT_AVAILABLE
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -136,22 +137,11 @@ class Leaders:
     ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
         """Parts by leader, and the parts without one. Binds missing `routes`."""
         parts = list(parts)
-        groups, unrouted = self._by_known_leader(parts, routes)
-        if not unrouted:
-            return groups, unrouted
-        found = dict(zip(map(id, unrouted), await asyncio.gather(*map(self._look_up, unrouted)), strict=True))
-        unled = [part for part in unrouted if found[id(part)] is None]
-        for part in unrouted:
-            peer = found[id(part)]
-            if peer is not None and routes is not None:
-                routes[TopicIdPartition(part.topic_id, part.partition)] = peer
-        peers: dict[str, tuple[LeaderPeer, list[A]]] = {peer.member.owner: (peer, []) for peer, _ in groups}
-        owners = {id(part): peer for peer, led in groups for part in led} | found
-        for part in parts:
-            peer = owners[id(part)]
-            if peer is not None:
-                peers.setdefault(peer.member.owner, (peer, []))[1].append(part)
-        return list(peers.values()), unled
+        groups, unknown = self._by_known_leader(parts, routes)
+        if unknown:
+            await asyncio.gather(*map(self._look_up, unknown))
+            groups, unknown = self._by_known_leader(parts, routes)
+        return groups, unknown
 
     def forget(self, partition: TopicIdPartition, routes: Routes | None = None) -> None:
         """Looks up the leader again at the next request."""
@@ -163,14 +153,14 @@ class Leaders:
         self, parts: Sequence[A], routes: Routes | None
     ) -> tuple[list[tuple[LeaderPeer, list[A]]], list[A]]:
         groups: dict[str, tuple[LeaderPeer, list[A]]] = {}
-        unrouted = []
+        unknown = []
         for part in parts:
             key = TopicIdPartition(part.topic_id, part.partition)
             peer = None if routes is None else routes.get(key)
             if peer is None:
                 peer = self._router.known_leader(*key)
                 if peer is None:
-                    unrouted.append(part)
+                    unknown.append(part)
                     continue
                 if routes is not None:
                     routes[key] = peer
@@ -179,13 +169,11 @@ class Leaders:
                 groups[peer.member.owner] = (peer, [part])
             else:
                 group[1].append(part)
-        return list(groups.values()), unrouted
+        return list(groups.values()), unknown
 
-    async def _look_up(self, part: PartRequest) -> LeaderPeer | None:
-        try:
-            return await self._router.leader(part.topic_id, part.partition)
-        except KafkaError:
-            return None
+    async def _look_up(self, part: PartRequest) -> None:
+        with suppress(KafkaError):  # the part stays without a leader
+            await self._router.leader(part.topic_id, part.partition)
 
     async def _each(
         self,
@@ -200,9 +188,7 @@ class Leaders:
         results: dict[int, R] = {}
         backoff: Backoff | None = None
         while pending:
-            groups, unled = self._by_known_leader(pending, routes)
-            if unled:
-                groups, unled = await self.by_leader(pending, routes)
+            groups, unled = await self.by_leader(pending, routes)
             if len(groups) == 1:  # the usual case, without a task and with one stack frame less
                 ((peer, sent),) = groups
                 try:

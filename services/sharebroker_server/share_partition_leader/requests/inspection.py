@@ -40,7 +40,7 @@ async def _read(log: PartitionLog, offset: int, response: Response) -> None:
         _range(batch.base_offset, batch.last_offset) for batch in batches if batch.control
     )
     response.next_offset = batches[-1].last_offset + 1 if batches else response.log_end_offset
-    response.missing.extend(_range(*hole) for hole in gaps(batches, offset, response.next_offset))
+    response.missing.extend(_range(*gap) for gap in gaps(batches, offset, response.next_offset))
 
 
 def _range(first: int, last: int) -> Range:

@@ -129,7 +129,7 @@ async def test_a_shard_without_owner_has_no_leader(
     harness: Harness, shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internal_topics, "SHARD_LOG_PATIENCE", 0.02)
-    harness.ownership.nobody = True
+    harness.ownership.no_owner = True
     assert await fetch(harness, 3) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     with pytest.raises(KafkaError) as refused:
         await internal_topics.find_offset(harness.gateway, STATE_TOPIC_ID, 3, -1)

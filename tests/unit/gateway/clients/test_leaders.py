@@ -26,7 +26,7 @@ async def codes(harness: Harness, request: pb.ProduceRequest) -> list[int]:
 
 
 async def test_partition_without_leader_has_leader_not_available(harness: Harness) -> None:
-    harness.ownership.nobody = True
+    harness.ownership.no_owner = True
     assert await codes(harness, produced(50, 0)) == [ErrorCode.LEADER_NOT_AVAILABLE]
 
 

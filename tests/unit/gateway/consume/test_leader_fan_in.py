@@ -153,8 +153,8 @@ async def test_moved_partition_is_delivered_by_its_new_leader(harness: Harness) 
         ]
         stream.out.put_nowait(leader.DeliverResponse(problems=problems[:1]))
         stream.out.put_nowait(leader.DeliverResponse(problems=problems))
-        (told,) = (await call.read()).problems  # the move is the gateway's affair
-        assert (told.partition, told.error_code) == (0, ErrorCode.GROUP_ID_NOT_FOUND)
+        (reported,) = (await call.read()).problems  # the move is the gateway's affair
+        assert (reported.partition, reported.error_code) == (0, ErrorCode.GROUP_ID_NOT_FOUND)
         await eventually(lambda: stream.partitions == [0])
         assert (await stream_of(other)).partitions == [1]
 

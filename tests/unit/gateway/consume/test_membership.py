@@ -12,16 +12,16 @@ from tests.unit.gateway.consume.requests import assignment, consuming, refusal, 
 async def test_gateway_runs_the_membership(harness: Harness) -> None:
     first = subscribe(topics=["flights"], client_id="worker")
     async with consuming(harness, first) as call:
-        told = (await call.read()).subscribed
-        assert len(told.member_id) == 36
-        assert [(t.topic_name, list(t.partitions)) for t in told.assignment] == [("flights", [0, 1])]
+        reported = (await call.read()).subscribed
+        assert len(reported.member_id) == 36
+        assert [(t.topic_name, list(t.partitions)) for t in reported.assignment] == [("flights", [0, 1])]
         assert (await stream_of(harness.leader)).partitions == [0, 1]
         joining = harness.coordinator.heartbeats[0]
         assert (joining.member_epoch, list(joining.subscribed_topic_names.names)) == (0, ["flights"])
         assert (joining.client_id, joining.client_host[:5]) == ("worker", "ipv4:")
     await eventually(lambda: harness.coordinator.epochs()[-1] == -1)
     await eventually(lambda: harness.leader.streams[0].closed)
-    async with consuming(harness, subscribe(topics=["flights"], member_id=told.member_id)) as call:
+    async with consuming(harness, subscribe(topics=["flights"], member_id=reported.member_id)) as call:
         await call.read()
     heartbeats = harness.coordinator.heartbeats
     again = next(beat for beat in heartbeats if beat.stream_id != joining.stream_id)

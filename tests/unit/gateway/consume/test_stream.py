@@ -26,8 +26,11 @@ from tests.unit.gateway.fakes import TOPIC
 
 async def test_records_results_and_lost_locks_are_forwarded(harness: Harness) -> None:
     async with consuming(harness, own_membership(0, 1, credit=10)) as call:
-        told = await call.read()
-        assert (told.subscribed.member_id, told.subscribed.acquisition_lock_timeout_ms) == ("me", 30_000)
+        reported = await call.read()
+        assert (reported.subscribed.member_id, reported.subscribed.acquisition_lock_timeout_ms) == (
+            "me",
+            30_000,
+        )
         stream = await stream_of(harness.leader)
         await eventually(lambda: stream.credit == 10)
         opening = stream.requests[0].open

@@ -116,8 +116,8 @@ def test_incremental_response_omits_partitions_without_news(
     outcomes: list[tuple[bool, ErrorCode]], included: list[bool]
 ) -> None:
     session = Session(KEY, "id", "connection", (A,), 0.0)
-    told = [session.reports(A, error, has_records=has) for has, error in outcomes]
-    assert told == included
+    reported = [session.reports(A, error, has_records=has) for has, error in outcomes]
+    assert reported == included
 
 
 def test_added_partition_is_reported_once_without_records() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -11,6 +9,7 @@ from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
 from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_server.gateway.core.planning import ACCEPT, RENEW, Piece
 from sharebroker_server.gateway.plan.messages import (
+    Held,
     column_pieces,
     committed_pieces,
     held_of,
@@ -21,7 +20,7 @@ from sharebroker_server.gateway.plan.messages import (
 from sharebroker_server.share_calls.values import AcquireResult
 from tests.unit.gateway.fakes import TOPIC
 
-HELD: dict[tuple[str, int], Sequence[AcquiredRange]] = {
+HELD: Held = {
     ("b", 0): [AcquiredRange(4, 5, 1, 7, 1.5)],
     ("a", 1): [AcquiredRange(0, 2, 3, 7, 2.0)],
     ("c", 0): [],

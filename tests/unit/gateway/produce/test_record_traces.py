@@ -18,13 +18,13 @@ async def test_spans_of_a_cancelled_publish_end_with_an_error(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its trace goes on where it is appended, below the span that made it."""
-    told = Told(1.0)
-    monkeypatch.setattr(enabled, "on", told.tracer)
+    reported = Told(1.0)
+    monkeypatch.setattr(enabled, "on", reported.tracer)
     harness.leader.answer = lambda _: asyncio.Event().wait()
     some = [pb.PublishRecord(value=b"x", partition=index) for index in (0, 1)]
     call = harness.produce.Publish(pb.PublishRequest(topic="flights", records=some))
     waiting = asyncio.ensure_future(refused(call))
     await eventually(lambda: harness.leader.asked)
     waiting.cancel()
-    await eventually(lambda: told.spans["create flights"] == 2)
-    assert told.spans["send flights"] == 2
+    await eventually(lambda: reported.spans["create flights"] == 2)
+    assert reported.spans["send flights"] == 2

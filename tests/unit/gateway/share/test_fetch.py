@@ -313,6 +313,6 @@ async def test_no_watch_if_one_of_several_leaders_has_records(harness: Harness, 
 
 
 async def test_no_watch_without_a_known_leader(harness: Harness, calls: Calls) -> None:
-    harness.ownership.nobody = True
+    harness.ownership.no_owner = True
     assert harness.gateway.leaders.watch("group", [TopicIdPartition(TOPIC.topic_id, 0)]) is None
     assert calls.watches == []

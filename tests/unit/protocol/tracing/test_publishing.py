@@ -58,7 +58,7 @@ def publish(told: Told, requests: int) -> None:
         traces = PublishTraces("orders", RecordTraces(told.tracer))
         for index in range(RECORDS):
             traces.begin(PublishRecord(value=b"x"), 0, index)
-        traces.completed([AppendResult("id", 0)])
+        traces.completed([AppendResult("t", 0)])
 
 
 def test_each_record_names_the_batch_it_was_sent_in() -> None:

@@ -16,7 +16,7 @@ from sharebroker_server.share_partition_leader.requests.ack_batching import (
 )
 
 
-def _said(first: int, last: int | None, kind: int, token: int, **fields: int) -> delivery.Acknowledgement:
+def _ack(first: int, last: int | None, kind: int, token: int, **fields: int) -> delivery.Acknowledgement:
     return delivery.Acknowledgement(
         topic_id="t",
         first_offset=first,
@@ -42,7 +42,7 @@ def _said(first: int, last: int | None, kind: int, token: int, **fields: int) ->
         pytest.param("5-3 4 5", "5-3 4-5", id="the first range ends before it begins"),
     ],
 )
-def test_neighbours_of_one_kind_and_token_are_one_batch(asked: str, batches: str) -> None:
+def test_neighbours_with_equal_type_and_token_are_one_batch(asked: str, batches: str) -> None:
     assert [_text(batch) for batch in coalesce([_asked(text) for text in asked.split()])] == batches.split()
 
 
@@ -59,21 +59,21 @@ def test_a_token_of_0_is_none() -> None:
     assert coalesce([AckRequest(5, 5, 1, 0, 9)]) == [AckBatch(5, 5, (1,), None)]
 
 
-def test_types_get_kafkas_numbers_and_what_is_none_is_refused_later() -> None:
-    said = [_said(offset, None, kind, 7) for offset, kind in enumerate([-1, 0, 1, 2, 3, 4, 5, 6])]
+def test_ack_types_become_kafkas_numbers_and_unknown_ones_are_invalid() -> None:
+    said = [_ack(offset, None, kind, 7) for offset, kind in enumerate([-1, 0, 1, 2, 3, 4, 5, 6])]
     kinds = [one.type for asked in group_acks(said).values() for one in asked]
     assert sorted(kinds) == [-1, -1, -1, 0, 1, 2, 3, 4]
-    (gap,) = group_acks([_said(0, None, delivery.ACKNOWLEDGE_TYPE_GAP, 7)]).values()
+    (gap,) = group_acks([_ack(0, None, delivery.ACKNOWLEDGE_TYPE_GAP, 7)]).values()
     assert gap[0].type == 0
 
 
 def test_groups_go_by_partition_delay_and_renewal() -> None:
     said = [
-        _said(1, None, 1, 7, id=1),
-        _said(2, None, 4, 7, id=2),
-        _said(3, None, 2, 7, id=3, delay_ms=100),
-        _said(4, None, 2, 7, id=4),
-        _said(5, None, 1, 7, id=5, partition=1),
+        _ack(1, None, 1, 7, id=1),
+        _ack(2, None, 4, 7, id=2),
+        _ack(3, None, 2, 7, id=3, delay_ms=100),
+        _ack(4, None, 2, 7, id=4),
+        _ack(5, None, 1, 7, id=5, partition=1),
     ]
     assert {group: [one.id for one in asked] for group, asked in group_acks(said).items()} == {
         AckGroup("t", 0, False, 0): [1, 4],
@@ -83,14 +83,14 @@ def test_groups_go_by_partition_delay_and_renewal() -> None:
     }
 
 
-def test_what_is_said_twice_of_a_record_keeps_its_order() -> None:
-    said = [_said(5, None, kind, 7, id=index) for index, kind in enumerate((2, 1, 3))]
-    (asked,) = group_acks([*said, _said(4, None, 1, 7, id=9)]).values()
+def test_repeated_acks_of_a_record_keep_their_order() -> None:
+    said = [_ack(5, None, kind, 7, id=index) for index, kind in enumerate((2, 1, 3))]
+    (asked,) = group_acks([*said, _ack(4, None, 1, 7, id=9)]).values()
     assert [one.id for one in asked] == [9, 0, 1, 2]
 
 
 def test_without_a_last_offset_it_is_one_record_even_at_0() -> None:
-    (asked,) = group_acks([_said(0, None, 1, 7), _said(3, 0, 1, 7)]).values()
+    (asked,) = group_acks([_ack(0, None, 1, 7), _ack(3, 0, 1, 7)]).values()
     assert [(one.first, one.last) for one in asked] == [(0, 0), (3, 0)]
 
 
@@ -107,7 +107,7 @@ def test_without_a_last_offset_it_is_one_record_even_at_0() -> None:
         min_size=1,
     )
 )
-def test_batches_say_the_same_as_what_they_are_made_of(asked: list[AckRequest]) -> None:
+def test_coalesced_batches_cover_the_same_acks(asked: list[AckRequest]) -> None:
     asked.sort(key=lambda one: one.first)
 
     def spelt(first: int, last: int, kind: int, token: int) -> list[tuple[int, ...]]:

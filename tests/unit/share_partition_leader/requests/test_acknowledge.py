@@ -39,7 +39,7 @@ async def test_several_batches_are_applied_in_one_write(harness: Harness) -> Non
     assert await harness.start_offset() == 6
 
 
-async def test_one_refused_batch_refuses_those_of_its_partition_only() -> None:
+async def test_rejected_batch_fails_its_partition_only() -> None:
     async with started() as harness:
         await harness.create_topic(partitions=2)
         for partition in range(2):
@@ -69,7 +69,7 @@ async def test_a_type_for_each_offset(harness: Harness) -> None:
     assert await harness.start_offset() == 2
 
 
-async def test_below_the_start_it_is_ignored_without_a_token_and_refused_with_one(harness: Harness) -> None:
+async def test_ack_below_the_start_offset_needs_no_token(harness: Harness) -> None:
     token = await _held(harness)
     await harness.acknowledge((0, 4, ACCEPT))
     assert not (await harness.acknowledge((0, 4, RELEASE))).error_code
@@ -78,20 +78,20 @@ async def test_below_the_start_it_is_ignored_without_a_token_and_refused_with_on
 
 
 @pytest.mark.parametrize("member", ["m2", "@m1", ""])
-async def test_another_members_records_are_refused(harness: Harness, member: str) -> None:
+async def test_records_of_another_member_are_rejected(harness: Harness, member: str) -> None:
     await _held(harness)
     refused = await harness.acknowledge((0, 9, ACCEPT), member=member)
     assert code(refused) is ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_renewals_must_be_announced(harness: Harness) -> None:
+async def test_renew_must_be_allowed_by_the_request(harness: Harness) -> None:
     await _held(harness)
     assert code(await harness.acknowledge((0, 9, RENEW), renew=False)) is ErrorCode.INVALID_REQUEST
     assert not (await harness.acknowledge((0, 9, RENEW))).error_code
     assert not harness.persister.writes
 
 
-async def test_a_delayed_release_comes_again_when_its_time_has_come(harness: Harness) -> None:
+async def test_delayed_release_is_redelivered_after_its_delay(harness: Harness) -> None:
     await _held(harness, 1)
     assert not (await harness.acknowledge((0, 0, RELEASE), delay_ms=5000)).error_code
     before = asyncio.get_running_loop().time()
@@ -107,14 +107,14 @@ async def test_only_releases_can_be_delayed(harness: Harness) -> None:
     assert not (await harness.acknowledge((0, 9, ACCEPT))).error_code
 
 
-async def test_a_failed_write_is_told(harness: Harness) -> None:
+async def test_failed_write_is_the_result(harness: Harness) -> None:
     await _held(harness)
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away"))
     refused = await harness.acknowledge((0, 9, ACCEPT))
     assert (code(refused), refused.error_message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
 
 
-async def test_a_caller_that_gave_up_leaves_its_acknowledgement_to_itself(harness: Harness) -> None:
+async def test_cancelled_call_does_not_cancel_its_acknowledgement(harness: Harness) -> None:
     await _held(harness)
     harness.persister.open.clear()
     calls = [
@@ -129,12 +129,12 @@ async def test_a_caller_that_gave_up_leaves_its_acknowledgement_to_itself(harnes
     assert await harness.start_offset() == 10
 
 
-async def test_an_unknown_partition_is_told(harness: Harness) -> None:
+async def test_unknown_partition_has_its_error(harness: Harness) -> None:
     refused = await harness.acknowledge((0, 9, ACCEPT), partition=3)
     assert code(refused) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_group_that_never_acquired_is_refused_for_good(harness: Harness) -> None:
+async def test_missing_state_is_a_final_error(harness: Harness) -> None:
     request = pb.AcknowledgeRecordsRequest(group_id="new", member_id="m1")
     part = request.partitions.add(topic_id=TOPIC, partition=0)
     part.batches.add(first_offset=0, last_offset=1, acknowledge_types=[ACCEPT])
@@ -142,7 +142,7 @@ async def test_a_group_that_never_acquired_is_refused_for_good(harness: Harness)
     assert code(refused) is ErrorCode.INVALID_RECORD_STATE
 
 
-async def test_who_calls_from_the_same_process_is_answered_in_time(harness: Harness) -> None:
+async def test_local_call_times_out(harness: Harness) -> None:
     await _held(harness, 3)
     harness.persister.open.clear()
     calls = harness.local
@@ -153,7 +153,7 @@ async def test_who_calls_from_the_same_process_is_answered_in_time(harness: Harn
     harness.persister.open.set()
 
 
-async def test_a_failure_nobody_foresaw_is_the_answer_of_its_partition(harness: Harness) -> None:
+async def test_unexpected_error_is_the_result_of_its_partition(harness: Harness) -> None:
     async def fail(group_id: str, topic_id: str, partition: int) -> ShareGroupPartition:
         raise RuntimeError("a fault")
 

@@ -37,7 +37,7 @@ OK, STATE, REQUEST = ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE, ErrorCode.I
 # --- records and credit
 
 
-async def test_records_come_as_they_are_published(harness: Harness) -> None:
+async def test_records_are_delivered_as_they_are_published(harness: Harness) -> None:
     async with stream(harness, credit=100) as consumer:
         for first in (0, 3, 6):
             await harness.publish(3)
@@ -45,7 +45,7 @@ async def test_records_come_as_they_are_published(harness: Harness) -> None:
     assert {each.topic for message in consumer.messages for each in message.deliveries} == {NAME}
 
 
-async def test_what_happens_in_one_turn_leaves_in_one_message(harness: Harness) -> None:
+async def test_events_of_one_turn_leave_in_one_message(harness: Harness) -> None:
     await harness.publish(5)
     async with stream(harness, credit=5) as consumer:
         await consumer.got_offsets(*range(5))
@@ -54,7 +54,7 @@ async def test_what_happens_in_one_turn_leaves_in_one_message(harness: Harness) 
         assert len(consumer.messages) == before + 1
 
 
-async def test_no_more_records_come_than_there_is_credit_for(harness: Harness) -> None:
+async def test_records_are_limited_by_credit(harness: Harness) -> None:
     for _ in range(10):
         await harness.publish(1)
     async with stream(harness, credit=3) as consumer:
@@ -65,7 +65,7 @@ async def test_no_more_records_come_than_there_is_credit_for(harness: Harness) -
         await consumer.got_offsets(*range(5))
 
 
-async def test_credit_can_be_taken_back(harness: Harness) -> None:
+async def test_credit_can_be_withdrawn(harness: Harness) -> None:
     async with stream(harness, credit=5) as consumer:
         consumer.grant(-5)
         await harness.publish(1)
@@ -76,13 +76,13 @@ async def test_credit_can_be_taken_back(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize(("mode", "got"), [(0, 10), (1, 4)])
-async def test_the_mode_says_whether_a_batch_is_cut(harness: Harness, mode: int, got: int) -> None:
+async def test_acquire_mode_decides_whether_a_batch_is_split(harness: Harness, mode: int, got: int) -> None:
     await harness.publish(10)
     async with stream(harness, credit=4, acquire_mode=mode) as consumer:
         await consumer.got_offsets(*range(got))
 
 
-async def test_runs_have_the_size_that_was_asked_for(harness: Harness) -> None:
+async def test_acquired_ranges_have_the_requested_size(harness: Harness) -> None:
     for _ in range(4):
         await harness.publish(5)
     async with stream(harness, credit=20, batch_size=10) as consumer:
@@ -106,7 +106,7 @@ async def test_partitions_take_turns() -> None:
             ]
 
 
-async def test_a_message_is_closed_when_it_is_full(harness: Harness) -> None:
+async def test_message_ends_at_its_size_limit(harness: Harness) -> None:
     for _ in range(6):
         await harness.publish(1, size=600_000)
     with patch.object(send_queue, "MESSAGE_BYTES", 1_000_000):
@@ -115,7 +115,7 @@ async def test_a_message_is_closed_when_it_is_full(harness: Harness) -> None:
             assert [len(message.deliveries) for message in consumer.messages] == [2, 2, 2]
 
 
-async def test_records_come_from_the_store_when_they_left_memory(harness: Harness) -> None:
+async def test_records_outside_the_hot_cache_are_read_from_the_store(harness: Harness) -> None:
     for _ in range(3):
         await harness.publish(2)
     await harness.evict_hot_cache()
@@ -125,7 +125,7 @@ async def test_records_come_from_the_store_when_they_left_memory(harness: Harnes
         await consumer.got_offsets(*range(7))
 
 
-async def test_a_partition_that_cannot_be_read_is_reported_and_tried_again(harness: Harness) -> None:
+async def test_read_failure_is_reported_and_retried(harness: Harness) -> None:
     await harness.publish(2)
     await harness.evict_hot_cache()
     harness.records.away = True
@@ -136,7 +136,7 @@ async def test_a_partition_that_cannot_be_read_is_reported_and_tried_again(harne
         await consumer.got_offsets(0, 1)
 
 
-async def test_a_log_that_another_took_over_is_reported_and_tried_again(harness: Harness) -> None:
+async def test_log_taken_over_is_reported_and_retried(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness) as consumer:
         await eventually(lambda: harness.persister.reads)
@@ -149,7 +149,7 @@ async def test_a_log_that_another_took_over_is_reported_and_tried_again(harness:
 # --- which partitions
 
 
-async def test_partitions_are_replaced_and_what_is_held_stays_held() -> None:
+async def test_replaced_partitions_keep_their_locks() -> None:
     async with started() as harness:
         await harness.create_topic(partitions=2)
         await harness.publish(2, 0)
@@ -166,7 +166,7 @@ async def test_partitions_are_replaced_and_what_is_held_stays_held() -> None:
             await consumer.got(lambda: (0, 3) in consumer.records)
 
 
-async def test_a_partition_left_out_while_it_is_loaded_is_not_delivered(harness: Harness) -> None:
+async def test_partition_removed_during_its_load_is_not_delivered(harness: Harness) -> None:
     await harness.publish(1)
     harness.persister.open.clear()
     async with stream(harness, credit=10) as consumer:
@@ -180,7 +180,7 @@ async def test_a_partition_left_out_while_it_is_loaded_is_not_delivered(harness:
         await consumer.got_offsets(0)
 
 
-async def test_a_partition_left_out_while_it_is_retried_is_forgotten(harness: Harness) -> None:
+async def test_partition_removed_during_a_retry_is_dropped(harness: Harness) -> None:
     async with stream(harness, credit=10, group="new") as consumer:
         await consumer.got(lambda: consumer.problems)
         consumer.serve()
@@ -190,7 +190,7 @@ async def test_a_partition_left_out_while_it_is_retried_is_forgotten(harness: Ha
         assert harness.persister.reads == reads
 
 
-async def test_state_that_is_not_there_yet_is_waited_for(harness: Harness) -> None:
+async def test_load_is_retried_until_the_state_exists(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=10, group="new") as consumer:
         await consumer.got(lambda: consumer.problems)
@@ -199,7 +199,7 @@ async def test_state_that_is_not_there_yet_is_waited_for(harness: Harness) -> No
         await consumer.got_offsets(0, 1)
 
 
-async def test_a_group_that_is_gone_is_reported_once_and_tried_when_named_again(harness: Harness) -> None:
+async def test_deleted_group_is_reported_once_until_assigned_again(harness: Harness) -> None:
     await harness.publish(2)
     harness.persister.on_read.append(KafkaError(ErrorCode.GROUP_ID_NOT_FOUND))
     async with stream(harness, credit=10) as consumer:
@@ -211,7 +211,7 @@ async def test_a_group_that_is_gone_is_reported_once_and_tried_when_named_again(
         await consumer.got_offsets(0, 1)
 
 
-async def test_a_failure_nobody_foresaw_is_reported_and_tried_when_named_again(harness: Harness) -> None:
+async def test_unexpected_error_is_reported_until_assigned_again(harness: Harness) -> None:
     await harness.publish(2)
     with patch.object(ShareGroupPartition, "acquire_uncached", side_effect=ZeroDivisionError):
         await harness.evict_hot_cache()
@@ -224,7 +224,7 @@ async def test_a_failure_nobody_foresaw_is_reported_and_tried_when_named_again(h
             assert len(consumer.problems) == 1
 
 
-async def test_a_partition_led_elsewhere_is_reported(harness: Harness) -> None:
+async def test_partition_of_another_leader_is_reported(harness: Harness) -> None:
     await harness.share_partition()
     await harness.hand_over()
     async with stream(harness, credit=10) as consumer:
@@ -253,7 +253,7 @@ async def test_each_acknowledgement_has_its_own_result(harness: Harness) -> None
         assert await harness.start_offset() == 5
 
 
-async def test_a_result_comes_only_when_it_is_durable(harness: Harness) -> None:
+async def test_result_is_sent_when_durable(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:
         await consumer.got_offsets(0)
@@ -266,7 +266,7 @@ async def test_a_result_comes_only_when_it_is_durable(harness: Harness) -> None:
         await consumer.got(lambda: consumer.outcome(ack_id) == [(0, 0, OK)])
 
 
-async def test_of_a_run_only_what_is_refused_is_refused(harness: Harness) -> None:
+async def test_range_is_divided_to_its_rejected_records(harness: Harness) -> None:
     await harness.publish(10)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(*range(10))
@@ -280,7 +280,7 @@ async def test_of_a_run_only_what_is_refused_is_refused(harness: Harness) -> Non
         ]
 
 
-async def test_of_many_acknowledgements_only_the_refused_are_refused(harness: Harness) -> None:
+async def test_acks_are_divided_to_the_rejected_ones(harness: Harness) -> None:
     await harness.publish(20)
     async with stream(harness, credit=20) as consumer:
         await consumer.got_offsets(*range(20))
@@ -294,7 +294,7 @@ async def test_of_many_acknowledgements_only_the_refused_are_refused(harness: Ha
         )
 
 
-async def test_what_is_said_first_of_a_record_counts(harness: Harness) -> None:
+async def test_first_ack_of_a_record_counts(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:
         await consumer.got_offsets(0)
@@ -303,7 +303,7 @@ async def test_what_is_said_first_of_a_record_counts(harness: Harness) -> None:
         assert (consumer.outcome(first), consumer.outcome(second)) == ([(0, 0, OK)], [(0, 0, STATE)])
 
 
-async def test_a_range_reaching_far_below_and_above_is_divided_by_runs_not_by_offsets(
+async def test_wide_range_is_divided_by_runs_and_not_by_offsets(
     harness: Harness,
 ) -> None:
     await harness.publish(10)
@@ -319,7 +319,7 @@ async def test_a_range_reaching_far_below_and_above_is_divided_by_runs_not_by_of
 
 
 @pytest.mark.parametrize("how", ["accepted", "expired", "passed on"])
-async def test_a_late_token_is_refused_whatever_became_of_the_record(harness: Harness, how: str) -> None:
+async def test_old_lock_token_is_rejected_in_any_state(harness: Harness, how: str) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:
         await consumer.got_offsets(0)
@@ -335,7 +335,7 @@ async def test_a_late_token_is_refused_whatever_became_of_the_record(harness: Ha
         assert consumer.results[-1].error_message.startswith("offset 0: ")
 
 
-async def test_a_write_that_fails_is_told_and_the_records_can_be_acknowledged_again(harness: Harness) -> None:
+async def test_failed_write_can_be_acknowledged_again(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=3) as consumer:
         await consumer.got_offsets(0, 1, 2)
@@ -345,12 +345,12 @@ async def test_a_write_that_fails_is_told_and_the_records_can_be_acknowledged_ag
         assert await consumer.acknowledge_all(ack(0, 2)) == [(0, 2, OK)]
 
 
-async def test_a_partition_that_was_never_served_is_refused(harness: Harness) -> None:
+async def test_ack_of_an_unserved_partition_is_rejected(harness: Harness) -> None:
     async with stream(harness) as consumer:
         assert await consumer.acknowledge_all(ack(0, 3, partition=5)) == [(0, 3, STATE)]
 
 
-async def test_a_renewal_is_told_with_its_new_deadline(harness: Harness) -> None:
+async def test_renewal_returns_its_new_deadline(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=2) as consumer:
         await consumer.got_offsets(0, 1)
@@ -364,7 +364,7 @@ async def test_a_renewal_is_told_with_its_new_deadline(harness: Harness) -> None
         assert await consumer.acknowledge_all(ack(0)) == [(0, 0, OK)]
 
 
-async def test_a_renewal_that_is_refused_has_no_deadline(harness: Harness) -> None:
+async def test_rejected_renewal_has_no_deadline(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:
         await consumer.got_offsets(0)
@@ -374,7 +374,7 @@ async def test_a_renewal_that_is_refused_has_no_deadline(harness: Harness) -> No
         assert consumer.results[-1].lock_deadline_ms == 0
 
 
-async def test_a_release_with_a_delay_keeps_the_record_back(harness: Harness) -> None:
+async def test_delayed_release_delays_the_record(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(0, 1)
@@ -385,7 +385,7 @@ async def test_a_release_with_a_delay_keeps_the_record_back(harness: Harness) ->
 
 
 @pytest.mark.parametrize(("kind", "delay_ms"), [(RELEASE, -1), (RELEASE, 86_400_001), (ACCEPT, 5)])
-async def test_delays_out_of_place_are_refused(harness: Harness, kind: int, delay_ms: int) -> None:
+async def test_invalid_delays_are_rejected(harness: Harness, kind: int, delay_ms: int) -> None:
     await harness.publish(4)
     async with stream(harness, credit=4) as consumer:
         await consumer.got_offsets(*range(4))
@@ -394,7 +394,7 @@ async def test_delays_out_of_place_are_refused(harness: Harness, kind: int, dela
 
 
 @pytest.mark.parametrize("kind", [0, -1, 6])
-async def test_who_does_not_say_what_became_of_a_record_still_has_it(harness: Harness, kind: int) -> None:
+async def test_ack_without_type_keeps_the_lock(harness: Harness, kind: int) -> None:
     """Kafka's 0 would end it; over gRPC a type that nobody set is 0."""
     await harness.publish(4)
     async with stream(harness, credit=4) as consumer:
@@ -404,7 +404,7 @@ async def test_who_does_not_say_what_became_of_a_record_still_has_it(harness: Ha
         assert await consumer.acknowledge_all(ack(0, 1), ack(3)) == [(0, 1, OK), (3, 3, OK)]
 
 
-async def test_offsets_without_a_record_are_ended(harness: Harness) -> None:
+async def test_gaps_are_finished(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=2) as consumer:
         await consumer.got_offsets(0, 1)
@@ -413,7 +413,7 @@ async def test_offsets_without_a_record_are_ended(harness: Harness) -> None:
         assert share_partition.core.start_offset == 1
 
 
-async def test_the_reason_of_a_rejection_is_logged_and_cut_short(harness: Harness) -> None:
+async def test_reject_reason_is_logged_and_truncated(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=2) as consumer:
         await consumer.got_offsets(0, 1)
@@ -431,7 +431,7 @@ async def test_the_reason_of_a_rejection_is_logged_and_cut_short(harness: Harnes
 # --- records that nobody looked at
 
 
-async def test_what_nobody_looked_at_is_given_back_at_once_and_not_counted(harness: Harness) -> None:
+async def test_unseen_records_are_undone_at_once(harness: Harness) -> None:
     await harness.publish(10)
     async with stream(harness, credit=10) as first, stream(harness, member="m2") as second:
         await first.got_offsets(*range(10))
@@ -445,9 +445,7 @@ async def test_what_nobody_looked_at_is_given_back_at_once_and_not_counted(harne
 
 
 @pytest.mark.parametrize("fields", [{"kind": ACCEPT}, {"kind": RELEASE, "delay_ms": 5}])
-async def test_only_a_plain_release_can_be_of_what_nobody_looked_at(
-    harness: Harness, fields: dict[str, int]
-) -> None:
+async def test_unseen_needs_a_release_without_delay(harness: Harness, fields: dict[str, int]) -> None:
     await harness.publish(1)
     async with stream(harness, credit=1) as consumer:
         await consumer.got_offsets(0)
@@ -457,7 +455,7 @@ async def test_only_a_plain_release_can_be_of_what_nobody_looked_at(
 
 @pytest.mark.parametrize(("unseen", "count"), [(True, 1), (False, 2)])
 @pytest.mark.parametrize("politely", [True, False])
-async def test_what_a_stream_leaves_behind_counts_unless_it_is_told_otherwise(
+async def test_records_held_at_the_end_count_unless_rest_unseen(
     harness: Harness, unseen: bool, count: int, politely: bool
 ) -> None:
     await harness.publish(5)
@@ -478,7 +476,7 @@ async def test_what_a_stream_leaves_behind_counts_unless_it_is_told_otherwise(
 # --- notices
 
 
-async def test_a_lock_that_runs_out_is_told_and_the_record_goes_to_another(harness: Harness) -> None:
+async def test_lock_timeout_is_reported_and_the_record_redelivered(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=3) as first, stream(harness, member="m2", credit=3) as second:
         await first.got(lambda: len(first.records) + len(second.records) == 3)
@@ -491,7 +489,7 @@ async def test_a_lock_that_runs_out_is_told_and_the_record_goes_to_another(harne
         assert other.runs[0][1].delivery_count == 2
 
 
-async def test_who_asked_for_it_gets_no_more_after_a_lost_lock_before_saying_so(harness: Harness) -> None:
+async def test_lost_lock_pauses_the_stream_until_resumed(harness: Harness) -> None:
     await harness.publish(1)
     async with stream(harness, credit=100, pause_on_lock_lost=1) as consumer:
         await consumer.got(lambda: consumer.lost)
@@ -504,7 +502,7 @@ async def test_who_asked_for_it_gets_no_more_after_a_lost_lock_before_saying_so(
         assert [run.delivery_count for _, run in consumer.runs] == [1, 2, 1]
 
 
-async def test_when_the_state_was_changed_by_another_the_locks_are_lost_and_it_is_loaded_anew(
+async def test_state_changed_elsewhere_is_loaded_again(
     harness: Harness,
 ) -> None:
     await harness.publish(10)
@@ -518,7 +516,7 @@ async def test_when_the_state_was_changed_by_another_the_locks_are_lost_and_it_i
         assert await consumer.acknowledge_all(ack(7, 9)) == [(7, 9, OK)]
 
 
-async def test_a_partition_that_is_handed_over_is_told_and_reported(harness: Harness) -> None:
+async def test_handed_over_partition_loses_its_locks(harness: Harness) -> None:
     await harness.publish(2)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(0, 1)
@@ -527,7 +525,7 @@ async def test_a_partition_that_is_handed_over_is_told_and_reported(harness: Har
         assert await consumer.acknowledge_all(ack(0, 1)) == [(0, 1, STATE)]
 
 
-async def test_a_read_that_is_under_way_when_the_state_is_forgotten_is_begun_anew(harness: Harness) -> None:
+async def test_read_in_flight_restarts_after_unload(harness: Harness) -> None:
     await harness.publish(2)
     await harness.evict_hot_cache()
     harness.records.open.clear()
@@ -540,7 +538,7 @@ async def test_a_read_that_is_under_way_when_the_state_is_forgotten_is_begun_ane
         await consumer.got_offsets(0, 1)
 
 
-async def test_a_read_that_others_were_quicker_with_ends_without_records(harness: Harness) -> None:
+async def test_read_whose_records_others_acquired_is_empty(harness: Harness) -> None:
     await harness.publish(2)
     await harness.evict_hot_cache()
     harness.records.open.clear()
@@ -557,7 +555,7 @@ async def test_a_read_that_others_were_quicker_with_ends_without_records(harness
 # --- records at risk
 
 
-async def test_records_that_failed_often_come_alone_and_nothing_beside_them(harness: Harness) -> None:
+async def test_records_that_failed_often_are_isolated(harness: Harness) -> None:
     await harness.configure("share.delivery.count.limit", "5")
     await harness.publish(4)
     async with stream(harness, credit=100) as consumer:
@@ -581,7 +579,7 @@ async def test_records_that_failed_often_come_alone_and_nothing_beside_them(harn
 # --- the end
 
 
-async def test_results_of_what_was_asked_come_after_the_client_is_done_sending(harness: Harness) -> None:
+async def test_results_follow_after_the_client_half_closed(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=10) as consumer:
         await consumer.got_offsets(0, 1, 2)
@@ -598,7 +596,7 @@ async def test_results_of_what_was_asked_come_after_the_client_is_done_sending(h
     assert await harness.start_offset() == 2
 
 
-async def test_a_stream_that_ends_releases_what_it_holds(harness: Harness) -> None:
+async def test_stream_end_releases_its_records(harness: Harness) -> None:
     await harness.publish(3)
     async with stream(harness, credit=10) as first:
         await first.got_offsets(0, 1, 2)
@@ -609,7 +607,7 @@ async def test_a_stream_that_ends_releases_what_it_holds(harness: Harness) -> No
             assert {run.delivery_count for _, run in second.runs} == {2}
 
 
-async def test_the_end_of_a_members_old_stream_leaves_its_new_one_alone(harness: Harness) -> None:
+async def test_end_of_an_old_stream_keeps_locks_of_the_new_one(harness: Harness) -> None:
     async with stream(harness, credit=1) as old:
         await harness.publish(1)
         await old.got_offsets(0)
@@ -623,7 +621,7 @@ async def test_the_end_of_a_members_old_stream_leaves_its_new_one_alone(harness:
 
 
 @pytest.mark.parametrize("at", ["load", "retry", "read", "idle"])
-async def test_a_stream_that_ends_leaves_nothing_behind(harness: Harness, at: str) -> None:
+async def test_stream_end_leaves_no_listeners_or_tasks(harness: Harness, at: str) -> None:
     await harness.publish(1)
     await harness.evict_hot_cache()
     if at == "load":
@@ -647,7 +645,7 @@ async def test_a_stream_that_ends_leaves_nothing_behind(harness: Harness, at: st
     ]
 
 
-async def test_a_client_that_does_not_read_is_not_read_from(harness: Harness) -> None:
+async def test_client_that_does_not_read_is_not_read(harness: Harness) -> None:
     await harness.publish(10)
     with patch.object(send_queue, "UNSENT_ENTRIES", 4):
         async with stream(harness, credit=10) as consumer:
@@ -662,7 +660,7 @@ async def test_a_client_that_does_not_read_is_not_read_from(harness: Harness) ->
             await consumer.got(lambda: len(consumer.results) == 9)
 
 
-async def test_a_client_whose_requests_break_ends_its_stream(harness: Harness) -> None:
+async def test_broken_requests_end_the_stream(harness: Harness) -> None:
     async def requests() -> AsyncIterator[pb.DeliverRequest]:
         yield pb.DeliverRequest(open=pb.DeliverRequest.Open(group_id=GROUP, member_id="m"))
         raise ConnectionError("gone")
@@ -681,7 +679,9 @@ async def test_a_client_whose_requests_break_ends_its_stream(harness: Harness) -
         ({"group_id": "g", "member_id": "m", "acquire_mode": 5}, "acquire_mode"),
     ],
 )
-async def test_a_stream_must_be_opened(harness: Harness, opening: dict[str, Any], field: str) -> None:
+async def test_first_message_must_open_the_stream(
+    harness: Harness, opening: dict[str, Any], field: str
+) -> None:
     async def requests() -> AsyncIterator[pb.DeliverRequest]:
         yield pb.DeliverRequest(open=pb.DeliverRequest.Open(**opening))
 
@@ -692,7 +692,7 @@ async def test_a_stream_must_be_opened(harness: Harness, opening: dict[str, Any]
     assert [violation.field for violation in refused.value.violations] == [field]
 
 
-async def test_a_stream_without_a_first_message_is_refused(harness: Harness) -> None:
+async def test_stream_without_a_message_is_rejected(harness: Harness) -> None:
     async def requests() -> AsyncIterator[pb.DeliverRequest]:
         return
         yield

@@ -25,7 +25,7 @@ async def waiting(harness: Harness, task: asyncio.Task[object]) -> None:
     assert not task.done()
 
 
-async def test_a_fetch_gets_what_is_there_with_the_lock_it_holds(harness: Harness) -> None:
+async def test_fetch_returns_records_with_their_lock(harness: Harness) -> None:
     await harness.publish(10)
     (answer,) = await harness.acquire()
     assert acquired(answer) == [(0, 9, 1)]
@@ -36,20 +36,20 @@ async def test_a_fetch_gets_what_is_there_with_the_lock_it_holds(harness: Harnes
     assert await harness.start_offset() == 10
 
 
-async def test_the_answer_names_the_lock_duration_of_the_group(harness: Harness) -> None:
+async def test_response_has_the_lock_duration_of_the_group(harness: Harness) -> None:
     await harness.configure("share.record.lock.duration.ms", "15000")
     request = pb.AcquireRecordsRequest(group_id="g", member_id="m")
     assert (await harness.stub.AcquireRecords(request)).acquisition_lock_timeout_ms == 15_000
 
 
-async def test_without_a_wait_an_idle_partition_is_answered_empty(harness: Harness) -> None:
+async def test_fetch_without_wait_is_empty_without_records(harness: Harness) -> None:
     before = asyncio.get_running_loop().time()
     (answer,) = await harness.acquire()
     assert (answer.topic_id, answer.partition, answer.error_code, acquired(answer)) == (TOPIC, 0, 0, [])
     assert asyncio.get_running_loop().time() == before
 
 
-async def test_partitions_that_are_asked_are_counted_once_a_fetch(harness: Harness) -> None:
+async def test_partitions_are_counted_once_per_fetch(harness: Harness) -> None:
     await harness.acquire()  # it has to be loaded
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
     await waiting(harness, task)
@@ -59,7 +59,7 @@ async def test_partitions_that_are_asked_are_counted_once_a_fetch(harness: Harne
     assert (counts.fetches, counts.fetches_with_records) == (2, 1)
 
 
-async def test_a_fetch_waits_for_what_is_published(harness: Harness) -> None:
+async def test_fetch_waits_for_published_records(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
     await waiting(harness, task)
     await harness.publish(3)
@@ -67,7 +67,7 @@ async def test_a_fetch_waits_for_what_is_published(harness: Harness) -> None:
     assert acquired(answer) == [(0, 2, 1)]
 
 
-async def test_a_fetch_waits_for_what_is_released(harness: Harness) -> None:
+async def test_fetch_waits_for_released_records(harness: Harness) -> None:
     await harness.publish(3)
     await harness.acquire()
     task = asyncio.create_task(harness.acquire(member="m2", max_wait_ms=60_000))
@@ -77,13 +77,13 @@ async def test_a_fetch_waits_for_what_is_released(harness: Harness) -> None:
     assert acquired(answer) == [(1, 1, 2)]
 
 
-async def test_fetches_that_gave_up_are_remembered_nowhere(harness: Harness) -> None:
+async def test_expired_fetch_leaves_no_listener(harness: Harness) -> None:
     for _ in range(5):
         assert acquired(*await harness.acquire(max_wait_ms=500)) == []
     assert not (await harness.share_partition())._availability_listeners
 
 
-async def test_a_fetch_that_is_cancelled_is_remembered_nowhere(harness: Harness) -> None:
+async def test_cancelled_fetch_leaves_no_listener(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
     await waiting(harness, task)
     task.cancel()
@@ -91,7 +91,7 @@ async def test_a_fetch_that_is_cancelled_is_remembered_nowhere(harness: Harness)
     assert not (await harness.share_partition())._availability_listeners
 
 
-async def test_fewer_bytes_than_asked_for_come_when_the_time_is_up(harness: Harness) -> None:
+async def test_fewer_than_min_bytes_are_returned_at_the_end_of_the_wait(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=1000, min_bytes=100_000))
     await harness.publish(3)
     await settle()
@@ -100,7 +100,7 @@ async def test_fewer_bytes_than_asked_for_come_when_the_time_is_up(harness: Harn
     assert acquired(answer) == [(0, 2, 1), (3, 4, 1)]
 
 
-async def test_a_fetch_ends_as_soon_as_it_has_the_bytes_it_asked_for(harness: Harness) -> None:
+async def test_fetch_completes_with_min_bytes(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000, min_bytes=150))
     await waiting(harness, task)
     before = asyncio.get_running_loop().time()
@@ -109,7 +109,7 @@ async def test_a_fetch_ends_as_soon_as_it_has_the_bytes_it_asked_for(harness: Ha
     assert asyncio.get_running_loop().time() - before < 1
 
 
-async def test_enough_bytes_of_the_first_that_is_loaded_are_an_answer() -> None:
+async def test_first_loaded_partition_with_min_bytes_completes_the_fetch() -> None:
     async with started() as harness:
         await harness.create_topic(partitions=2)
         for partition in range(2):
@@ -121,7 +121,7 @@ async def test_enough_bytes_of_the_first_that_is_loaded_are_an_answer() -> None:
         assert [acquired(answer) for answer in both] == [[(3, 4, 1)], [(0, 2, 1)]]
 
 
-async def test_records_and_bytes_are_limited_over_all_partitions() -> None:
+async def test_limits_apply_to_all_partitions_together() -> None:
     async with started() as harness:
         await harness.create_topic(partitions=3)
         for partition in range(3):
@@ -136,12 +136,12 @@ async def test_records_and_bytes_are_limited_over_all_partitions() -> None:
         assert [acquired(answer) for answer in again] == [[], [(5, 9, 1)], []]
 
 
-async def test_no_room_is_no_records(harness: Harness) -> None:
+async def test_fetch_without_room_returns_no_records(harness: Harness) -> None:
     await harness.publish(3)
     assert acquired(*await harness.acquire(0)) == []
 
 
-async def test_an_error_of_one_partition_is_told_at_once_beside_the_records_of_others(
+async def test_error_of_one_partition_completes_the_fetch(
     harness: Harness,
 ) -> None:
     await harness.publish(3)
@@ -154,7 +154,7 @@ async def test_an_error_of_one_partition_is_told_at_once_beside_the_records_of_o
     assert asyncio.get_running_loop().time() == before
 
 
-async def test_records_that_are_no_longer_in_memory_come_without_a_wait_too(harness: Harness) -> None:
+async def test_fetch_without_wait_reads_from_the_store(harness: Harness) -> None:
     await harness.publish(2)
     await harness.evict_hot_cache()
     assert acquired(*await harness.acquire()) == [(0, 1, 1)]
@@ -162,7 +162,7 @@ async def test_records_that_are_no_longer_in_memory_come_without_a_wait_too(harn
     assert acquired(*await harness.acquire()) == [(2, 2, 1)]
 
 
-async def test_a_store_that_cannot_be_read_is_an_error_of_the_partition(harness: Harness) -> None:
+async def test_read_failure_is_an_error_of_the_partition(harness: Harness) -> None:
     await harness.publish(1)
     await harness.evict_hot_cache()
     harness.records.away = True
@@ -172,7 +172,7 @@ async def test_a_store_that_cannot_be_read_is_an_error_of_the_partition(harness:
     assert acquired(*await harness.acquire()) == [(0, 0, 1)]
 
 
-async def test_what_was_acquired_is_answered_when_the_partition_fails_later(harness: Harness) -> None:
+async def test_acquired_records_are_returned_despite_a_later_error(harness: Harness) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000, min_bytes=100_000))
     await harness.publish(3)
     await eventually(harness.leadership.partitions()[0].loaded)
@@ -182,7 +182,7 @@ async def test_what_was_acquired_is_answered_when_the_partition_fails_later(harn
     assert (acquired(answer), answer.error_code) == ([(0, 2, 1)], 0)
 
 
-async def test_a_fetch_that_waits_goes_on_with_the_successor_of_a_retired_share_partition(
+async def test_waiting_fetch_uses_the_reloaded_share_partition(
     harness: Harness,
 ) -> None:
     task = asyncio.create_task(harness.acquire(max_wait_ms=60_000))
@@ -194,21 +194,21 @@ async def test_a_fetch_that_waits_goes_on_with_the_successor_of_a_retired_share_
     assert acquired(*await task) == [(0, 0, 1)]
 
 
-async def test_a_fetch_of_a_partition_led_elsewhere_says_so(harness: Harness) -> None:
+async def test_fetch_from_another_leaders_partition_has_its_error(harness: Harness) -> None:
     await harness.share_partition()
     await harness.hand_over()
     (answer,) = await harness.acquire(max_wait_ms=60_000)
     assert code(answer) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_an_unknown_mode_is_refused(harness: Harness) -> None:
+async def test_unknown_mode_is_rejected(harness: Harness) -> None:
     with pytest.raises(KafkaError) as refused:
         await harness.acquire(acquire_mode=7)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
     assert refused.value.violations[0].field == "acquire_mode"
 
 
-async def test_a_session_that_ended_acquires_nothing_by_a_fetch_that_still_waits(harness: Harness) -> None:
+async def test_ended_session_acquires_nothing_in_a_waiting_fetch(harness: Harness) -> None:
     await harness.publish(3)
     assert acquired((await harness.acquire(session_id="s"))[0])
     late = asyncio.create_task(harness.acquire(session_id="s", max_wait_ms=5000))

@@ -29,7 +29,7 @@ def _spans(answer: Answer) -> tuple[list[Span], list[Span], list[Span]]:
     return held, markers, missing
 
 
-async def test_what_is_held_is_told_and_what_is_accepted_is_not(harness: Harness) -> None:
+async def test_held_records_are_reported_and_accepted_ones_are_not(harness: Harness) -> None:
     await harness.publish(5)
     assert _spans(await _inspect(harness)) == ([], [], [])
     await harness.acquire()
@@ -46,7 +46,7 @@ async def test_markers_have_no_records(harness: Harness) -> None:
     assert _spans(await _inspect(harness)) == ([], [(2, 2)], [])
 
 
-async def test_batches_that_the_store_has_lost_are_missing(harness: Harness) -> None:
+async def test_lost_batches_are_reported_as_missing(harness: Harness) -> None:
     for _ in range(4):
         await harness.publish(2)
     await harness.evict_hot_cache()
@@ -58,7 +58,7 @@ async def test_batches_that_the_store_has_lost_are_missing(harness: Harness) -> 
     assert (answer.next_offset, _spans(answer)) == (8, ([], [], [(6, 7)]))
 
 
-async def test_nothing_is_read_where_there_is_nothing_to_read(harness: Harness) -> None:
+async def test_empty_range_reads_nothing(harness: Harness) -> None:
     await harness.publish(2)
     for offset in (-1, 2, 9):
         answer = await _inspect(harness, offset)

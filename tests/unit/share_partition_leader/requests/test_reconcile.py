@@ -42,7 +42,7 @@ def left(answer: Answer) -> Sequence[tuple[int, int, str]]:
     return [(one.first_offset, one.last_offset, delivery.LeftReason.Name(one.reason)) for one in answer.left]
 
 
-async def test_it_is_answered_when_durable_with_what_is_held(harness: Harness) -> None:
+async def test_result_is_durable_and_lists_held_locks(harness: Harness) -> None:
     await harness.publish(10)
     await harness.acquire(member="m1")
     answer = await settle(harness, (0, 3, ACCEPT))
@@ -50,7 +50,7 @@ async def test_it_is_answered_when_durable_with_what_is_held(harness: Harness) -
     assert await harness.start_offset() == 4
 
 
-async def test_nothing_asked_tells_what_is_held(harness: Harness) -> None:
+async def test_empty_call_lists_held_locks(harness: Harness) -> None:
     assert held(await settle(harness)) == []  # has the partition loaded
     await harness.publish(10)
     await harness.acquire(member="m1")
@@ -58,7 +58,7 @@ async def test_nothing_asked_tells_what_is_held(harness: Harness) -> None:
     assert held(await settle(harness, member="m2")) == []
 
 
-async def test_what_was_given_before_the_state_was_loaded_anew_is_settled(harness: Harness) -> None:
+async def test_records_acquired_before_a_reload_are_reconciled(harness: Harness) -> None:
     await harness.publish(10)
     await harness.acquire(member="m1")
     (await harness.share_partition()).retire()
@@ -68,7 +68,7 @@ async def test_what_was_given_before_the_state_was_loaded_anew_is_settled(harnes
     assert [(run.first_offset, run.last_offset) for run in rest.acquired] == [(0, 4)]
 
 
-async def test_locks_that_were_taken_back_run_out_too(harness: Harness) -> None:
+async def test_reacquired_locks_time_out_too(harness: Harness) -> None:
     await harness.publish(10)
     answer = await settle(harness, (0, 9, RENEW))
     assert held(answer) == [(0, 9, 1)]
@@ -80,7 +80,7 @@ async def test_locks_that_were_taken_back_run_out_too(harness: Harness) -> None:
     await eventually(lambda: not share_partition.core.held())
 
 
-async def test_a_write_that_fails_is_told_and_the_records_stay_held(harness: Harness) -> None:
+async def test_failed_write_keeps_the_locks(harness: Harness) -> None:
     await harness.publish(10)
     await harness.acquire(member="m1")
     harness.persister.before.append(KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -91,9 +91,7 @@ async def test_a_write_that_fails_is_told_and_the_records_stay_held(harness: Har
 @pytest.mark.parametrize(
     "finished", [(0, 9), (5, 9)], ids=["passed by the start offset", "within the window"]
 )
-async def test_what_is_finished_in_memory_alone_is_told_when_it_is_durable(
-    harness: Harness, finished: tuple[int, int]
-) -> None:
+async def test_pending_records_are_reported_when_durable(harness: Harness, finished: tuple[int, int]) -> None:
     """Its last lock ran out while nothing could be written: the next leader could deliver it again."""
     await harness.configure("share.delivery.count.limit", "2")
     await harness.publish(10)
@@ -113,7 +111,7 @@ async def test_what_is_finished_in_memory_alone_is_told_when_it_is_durable(
     assert all(run.first_offset < finished[0] for each in await harness.acquire() for run in each.acquired)
 
 
-async def test_another_process_leads(harness: Harness) -> None:
+async def test_partition_of_another_leader_has_its_error(harness: Harness) -> None:
     await harness.publish(10)
     await harness.acquire(member="m1")
     await harness.hand_over()
@@ -121,17 +119,17 @@ async def test_another_process_leads(harness: Harness) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 5])
-async def test_what_cannot_be_said_is_refused(harness: Harness, kind: int) -> None:
+async def test_invalid_types_are_rejected(harness: Harness, kind: int) -> None:
     await harness.publish(10)
     assert code(await settle(harness, (0, 3, kind))) is ErrorCode.INVALID_REQUEST
 
 
-async def test_a_partition_that_there_is_not(harness: Harness) -> None:
+async def test_missing_partition_has_its_error(harness: Harness) -> None:
     answer = await settle(harness, (0, 3, ACCEPT), partition=7)
     assert code(answer) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_what_was_acquired_can_be_told_without_the_records(harness: Harness) -> None:
+async def test_acquire_without_records_returns_ranges(harness: Harness) -> None:
     await harness.publish(10)
     request = pb.AcquireRecordsRequest(
         group_id="g",

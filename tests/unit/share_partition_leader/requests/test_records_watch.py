@@ -25,14 +25,14 @@ def watched(harness: Harness) -> LocalWatch:
     return watch
 
 
-async def test_time_passes_and_nothing_changes(harness: Harness) -> None:
+async def test_watch_lasts_while_nothing_changes(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     assert not await watch.changes(5.0)
     assert watch.quiet
 
 
-async def test_records_end_it(harness: Harness) -> None:
+async def test_available_records_end_the_watch(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     waiting = [asyncio.create_task(watch.changes(1000.0)) for _ in range(2)]
@@ -43,14 +43,14 @@ async def test_records_end_it(harness: Harness) -> None:
     assert await watch.changes(1000.0)
 
 
-async def test_it_ends_with_the_share_partition(harness: Harness) -> None:
+async def test_unload_ends_the_watch(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     watch = watched(harness)
     share_partition.retire()
     assert not watch.quiet
 
 
-async def test_it_is_in_the_way_of_nothing_once_ended(harness: Harness) -> None:
+async def test_ended_watch_does_not_prevent_unload(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     watch = watched(harness)
     share_partition.drop_unused()
@@ -61,7 +61,7 @@ async def test_it_is_in_the_way_of_nothing_once_ended(harness: Harness) -> None:
     assert share_partition.retired
 
 
-async def test_a_wait_that_is_given_up_leaves_nothing(harness: Harness) -> None:
+async def test_cancelled_wait_leaves_no_observer(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     waiting = asyncio.create_task(watch.changes(1000.0))
@@ -72,7 +72,7 @@ async def test_a_wait_that_is_given_up_leaves_nothing(harness: Harness) -> None:
     assert not watch.quiet
 
 
-async def test_there_is_none_where_there_are_records_or_no_state_yet(harness: Harness) -> None:
+async def test_no_watch_with_records_or_without_state(harness: Harness) -> None:
     calls = harness.local
     assert calls.watch(GROUP, [PART]) is None
     share_partition = await harness.share_partition()
@@ -83,7 +83,7 @@ async def test_there_is_none_where_there_are_records_or_no_state_yet(harness: Ha
     assert not share_partition.is_quiet()
 
 
-async def test_who_listens_is_told_once(harness: Harness) -> None:
+async def test_observers_are_called_once(harness: Harness) -> None:
     await harness.share_partition()
     watch = watched(harness)
     told: list[str] = []
@@ -102,7 +102,7 @@ def awaiting(harness: Harness, max_wait_ms: int) -> asyncio.Task[pb.AwaitRecords
     return asyncio.ensure_future(harness.stub.AwaitRecords(request))
 
 
-async def test_another_process_is_answered_when_records_come(harness: Harness) -> None:
+async def test_await_records_returns_when_records_arrive(harness: Harness) -> None:
     await harness.share_partition()
     waiting = awaiting(harness, 60_000)
     await settle()
@@ -111,14 +111,14 @@ async def test_another_process_is_answered_when_records_come(harness: Harness) -
     assert (await awaiting(harness, 60_000)).changed  # there are some
 
 
-async def test_another_process_is_told_when_its_time_is_up(harness: Harness) -> None:
+async def test_await_records_returns_at_the_end_of_its_wait(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     assert not (await awaiting(harness, 5_000)).changed
     share_partition.drop_unused()
     assert share_partition.retired
 
 
-async def test_another_process_that_goes_leaves_no_watch(harness: Harness) -> None:
+async def test_cancelled_await_records_leaves_no_watch(harness: Harness) -> None:
     share_partition = await harness.share_partition()
     waiting = awaiting(harness, 60_000)
     await settle()
@@ -132,7 +132,7 @@ async def test_another_process_that_goes_leaves_no_watch(harness: Harness) -> No
 
 
 @pytest.mark.parametrize("max_wait_ms", [-1, 60_001])
-async def test_nobody_waits_for_ever(harness: Harness, max_wait_ms: int) -> None:
+async def test_wait_of_await_records_is_limited(harness: Harness, max_wait_ms: int) -> None:
     refused = awaiting(harness, max_wait_ms)
     with pytest.raises(KafkaError) as failure:
         await refused
