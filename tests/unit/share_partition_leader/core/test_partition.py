@@ -248,11 +248,14 @@ def test_an_acquisition_after_members_left_keeps_it_in_use() -> None:
     harness = Harness()
     harness.handle(MembersLeft(["m"]))
     assert harness.partition.next_write() is not None
-    harness.handle(WriteCompleted(None))
-    harness.acquire(10, "m2")
-    harness.handle(MembersLeft([]))
-    harness.acquire(1, "m3") if harness.partition.fetch_offset(0, 11) is not None else None
-    assert not harness.partition.unused
+    harness.acquire(1, "m2")
+    assert not harness.handle(WriteCompleted(None)).unused
+
+
+def test_an_acquisition_without_records_has_no_effect() -> None:
+    harness = Harness(0)
+    effects = harness.handle(Acquire(AcquireRequest("m", 10, 10), 0, []))
+    assert (effects.acquired, effects.deadline, effects.write_due) == ((), None, False)
 
 
 def test_a_changed_configuration_wakes() -> None:
