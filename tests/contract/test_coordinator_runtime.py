@@ -90,7 +90,7 @@ def write(first: int, last: int, start: int = -1, key: SharePartitionKey = KEY) 
     return Write(key, 1, 1, start, 0, (StateBatch(first, last, 2, 1),))
 
 
-async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
+async def test_hand_over_keeps_acknowledged_writes(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
     await shard.write(Initialize(KEY, 1, 0), timeout=5)
@@ -103,7 +103,7 @@ async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
     await second.holder.stop()
 
 
-async def test_a_past_owner_is_fenced_by_the_log(store: Store) -> None:
+async def test_former_owner_is_fenced_by_the_log(store: Store) -> None:
     first = Process(store, 1)
     shard = await first.start()
     await shard.write(Initialize(KEY, 1, 0), timeout=5)
@@ -131,7 +131,7 @@ async def test_replaced_records_leave_the_log(store: Store) -> None:
     await later.holder.stop()
 
 
-async def test_a_delete_leaves_nothing_but_its_end(store: Store) -> None:
+async def test_deleted_log_keeps_only_its_end(store: Store) -> None:
     process = Process(store, 1, trim_records=1)
     shard = await process.start()
     await shard.write(Initialize(KEY, 1, 0), timeout=5)

@@ -43,7 +43,7 @@ async def stores(request: pytest.FixtureRequest, redis_servers: Servers) -> Asyn
     await link.close()
 
 
-async def test_what_was_appended_is_read_in_order(stores: Stores) -> None:
+async def test_appended_entries_are_read_in_order(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b""])
     await stores.log.append(SHARD, epoch, 3, [b"\x00\xff\r\n"])
@@ -56,7 +56,7 @@ async def test_an_unknown_shard_is_empty(stores: Stores) -> None:
     assert await stores.log.last_position("nobody") == 0
 
 
-async def test_reading_goes_on_behind_a_position_and_stops_at_the_limit(stores: Stores) -> None:
+async def test_read_starts_after_a_position_and_stops_at_the_limit(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [bytes([i]) for i in range(10)])
     assert [entry.position for entry in await stores.log.read(SHARD, 3, 4)] == [4, 5, 6, 7]
@@ -70,13 +70,13 @@ async def test_shards_do_not_see_each_other(stores: Stores) -> None:
     assert await stores.log.read("share-coordinator:8", 0, 10) == []
 
 
-async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+async def test_append_without_a_lease_is_fenced(stores: Stores) -> None:
     with pytest.raises(LogFenced):
         await stores.log.append(SHARD, 1, 1, [b"a"])
     assert await stores.log.last_position(SHARD) == 0
 
 
-async def test_a_past_owner_is_fenced(stores: Stores) -> None:
+async def test_former_owner_is_fenced(stores: Stores) -> None:
     earlier = await stores.owned()
     await stores.log.append(SHARD, earlier, 1, [b"a"])
     later = await stores.owned("1/2")
@@ -88,7 +88,7 @@ async def test_a_past_owner_is_fenced(stores: Stores) -> None:
     assert [entry.payload for entry in await stores.log.read(SHARD, 0, 10)] == [b"a", b"c"]
 
 
-async def test_an_epoch_that_was_never_given_out_is_fenced(stores: Stores) -> None:
+async def test_epoch_that_was_never_assigned_is_fenced(stores: Stores) -> None:
     epoch = await stores.owned()
     with pytest.raises(LogFenced):
         await stores.log.append(SHARD, epoch + 1, 1, [b"a"])
@@ -123,7 +123,7 @@ async def test_trimming_keeps_positions(stores: Stores) -> None:
     assert [entry.position for entry in await stores.log.read(SHARD, 0, 10)] == [3, 4]
 
 
-async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+async def test_completely_trimmed_log_keeps_its_end(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.append(SHARD, epoch, 1, [b"a", b"b", b"c"])
     await stores.log.trim(SHARD, epoch, 4)
@@ -135,7 +135,7 @@ async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> N
     assert await stores.log.read(SHARD, 0, 10) == [Entry(4, b"d")]
 
 
-async def test_trimming_what_never_was_is_harmless(stores: Stores) -> None:
+async def test_trim_of_an_unknown_shard_is_harmless(stores: Stores) -> None:
     epoch = await stores.owned()
     await stores.log.trim(SHARD, epoch, 5)
     assert await stores.log.last_position(SHARD) == 0

@@ -16,9 +16,10 @@ from sharebroker_protocol import clock
 from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
 from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
+from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
-from sharebroker_server.group_coordinator.service import lag
+from sharebroker_server.group_coordinator.service.share_groups import lag
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.share_coordinator.core import checks, machine, recording
 from sharebroker_server.share_coordinator.core.commands import Initialize, Inspect, Inspection, Write
@@ -205,12 +206,13 @@ def no_lock_limit(config: GroupConfig) -> SharePartitionSettings:
     return replace(share_partition_settings(config), max_record_locks=2000)
 
 
-def memory_of_the_refused(self: ShardRuntime[Any, Any, Any]) -> None:
-    self._decided_in_vain = False
-    _check_open(self)
+def soft_state_of_the_discarded(self: ShardRuntime[Any, Any, Any], decision: Decision[Any, Any]) -> None:
+    for change in decision.soft:
+        self._machine.apply_soft(change)
+    _accept(self, decision)
 
 
-_check_open = ShardRuntime._check_open
+_accept = ShardRuntime._accept
 _unary = Network.unary
 
 
@@ -292,8 +294,8 @@ MUTANTS: Final = (
         lambda: [_on(leadership, "share_partition_settings", no_lock_limit)],
     ),
     Mutant(
-        "what was decided while the store refused is remembered",
-        lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
+        "a decision that is discarded leaves its soft state",
+        lambda: [_on(ShardRuntime, "_accept", soft_state_of_the_discarded)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
     Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),

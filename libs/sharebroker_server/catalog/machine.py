@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from sharebroker_server.catalog.catalog import TopicCatalog
@@ -19,7 +18,7 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.compaction.live_keys import LiveKeys
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.coordinator_runtime.machine import Decision
+from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 
 SHARD: Final = "catalog"
 """The name of the catalog's lease and log."""
@@ -28,7 +27,7 @@ _Key = tuple[str, str] | tuple[ConfigResource, str]
 _CLUSTER: Final = ("cluster", "")
 
 
-class CatalogMachine:
+class CatalogMachine(WithoutSoftState):
     """Decides on topics and configs. `static` is the broker's own configuration."""
 
     def __init__(self, static: BrokerConfig) -> None:
@@ -38,9 +37,9 @@ class CatalogMachine:
 
     def decide(self, command: CatalogCommand, now: float) -> Decision[CatalogRecord, CatalogReply]:
         """Returns the records and the reply of a command; see `sharebroker_server.catalog.decide`."""
-        records, reply = decide(self.catalog, self._static, command, now)
+        decision = decide(self.catalog, self._static, command, now)
         # Rewritten records first: the records of this command must come last.
-        return Decision((*self._rewritten(len(records)), *records), reply)
+        return decision._replace(records=(*self._rewritten(len(decision.records)), *decision.records))
 
     def apply(self, record: CatalogRecord, position: int) -> None:
         """Applies the record at `position`."""
@@ -64,9 +63,9 @@ class CatalogMachine:
         """Returns None: the catalog has no deadlines."""
         return None
 
-    def on_deadline(self, now: float) -> Sequence[CatalogRecord]:
+    def on_deadline(self, now: float) -> Decision[CatalogRecord, None]:
         """Returns no records: the catalog has no deadlines."""
-        return ()
+        return Decision((), None)
 
     def trim_before(self) -> int:
         """Returns the position before which no record is current."""

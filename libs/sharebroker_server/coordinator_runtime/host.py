@@ -1,4 +1,4 @@
-"""All shards of one role in this process: opened and closed as leases come and go."""
+"""The shards of one role in this process; lease changes open and close them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Generic
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.coordinator_runtime.effects import Perform, no_effects
 from sharebroker_server.coordinator_runtime.machine import A, C, Codec, Machine, R
 from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
@@ -16,9 +17,9 @@ from sharebroker_server.stream_log.port import StreamLog
 
 
 class ShardHost(Generic[C, R, A]):
-    """`name` is the kind of resource: shard 7 of "share-coordinator" is "share-coordinator:7".
+    """Owns the shards of the resource kind `name`: shard 7 of "share-coordinator" is "share-coordinator:7".
 
-    With None as `shards` there is one, number 0, and `name` is its name.
+    If `shards` is None there is a single shard with number 0, and `name` is its resource name.
     """
 
     def __init__(
@@ -39,26 +40,30 @@ class ShardHost(Generic[C, R, A]):
         self._held: dict[int, ShardRuntime[C, R, A]] = {}
 
     def resource(self, index: int) -> str:
-        """The name of a shard's lease and log."""
+        """Returns the name of a shard's lease and log."""
         return self.name if self.shards is None else names.shard(self.name, index)
 
     def shard(self, index: int) -> ShardRuntime[C, R, A]:
-        """The runtime of a shard we hold, in whatever state; raises NOT_COORDINATOR."""
+        """Returns the runtime of an owned shard, in any state. Raises NOT_COORDINATOR."""
         shard = self._held.get(index)
         if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{self.resource(index)} is not held by this process")
+            raise KafkaError(
+                ErrorCode.NOT_COORDINATOR, f"{self.resource(index)} is not owned by this process"
+            )
         return shard
 
     def indices(self) -> list[int]:
-        """Numbers of the shards we hold."""
+        """Returns the numbers of the owned shards."""
         return sorted(self._held)
 
     def held(self) -> Iterator[ShardRuntime[C, R, A]]:
-        """All shards we hold, by number."""
+        """Returns all owned shards, ordered by number."""
         return (self._held[index] for index in sorted(self._held))
 
-    async def start(self, holder: Holder) -> None:
-        """Have the holder open and close our shards from now on."""
+    async def start(self, holder: Holder, perform: Perform = no_effects) -> None:
+        """Lets the lease holder open and close the shards; `perform` executes the effects of their
+        decisions.
+        """
 
         async def acquired(resource: str, epoch: int) -> None:
             index = indices[resource]
@@ -71,7 +76,7 @@ class ShardHost(Generic[C, R, A]):
                 self._codec,
                 self._settings,
             )
-            shard.open(epoch)
+            shard.open(epoch, perform)
 
         async def lost(resource: str) -> None:
             await self._close(indices[resource])
@@ -80,11 +85,11 @@ class ShardHost(Generic[C, R, A]):
         holder.register(self.name, lambda: indices, names.ROLES[self.name], acquired, lost)
 
     async def recheck(self) -> None:
-        """Load anew what the log has less of than memory. Raises LogUnavailable."""
+        """Reloads each shard whose log ends before its memory. Raises LogUnavailable."""
         await asyncio.gather(*(shard.recheck() for shard in self.held()))
 
     async def stop(self) -> None:
-        """Close every shard; call it before the leases are released."""
+        """Closes every shard; must run before the leases are released."""
         await asyncio.gather(*(self._close(index) for index in tuple(self._held)))
 
     async def _close(self, index: int) -> None:

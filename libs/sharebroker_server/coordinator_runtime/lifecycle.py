@@ -1,4 +1,4 @@
-"""The life of a shard, as a table (Kafka's CoordinatorState)."""
+"""The life cycle of a shard as a transition table (Kafka: CoordinatorState)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sharebroker_protocol.errors import ErrorCode
 
 
 class ShardState(Enum):
-    """What a shard is doing."""
+    """The states of a shard; clients see the value in error messages."""
 
-    INITIAL = "claimed, nothing read yet"
+    INITIAL = "claimed, not loaded yet"
     LOADING = "replaying its log"
-    ACTIVE = "taking commands"
-    FAILED = "memory thrown away; it will be loaded again"
-    CLOSED = "no longer ours; for good"
+    ACTIVE = "active"
+    FAILED = "failed, to be loaded again"
+    CLOSED = "closed"
 
 
 TRANSITIONS: Final[Mapping[ShardState, frozenset[ShardState]]] = {
@@ -26,23 +26,23 @@ TRANSITIONS: Final[Mapping[ShardState, frozenset[ShardState]]] = {
     ShardState.FAILED: frozenset({ShardState.LOADING, ShardState.CLOSED}),
     ShardState.CLOSED: frozenset(),
 }
-"""What is absent is illegal."""
+"""The legal transitions; an absent one is illegal."""
 
-REFUSALS: Final[Mapping[ShardState, ErrorCode]] = {
+REJECTIONS: Final[Mapping[ShardState, ErrorCode]] = {
     ShardState.INITIAL: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardState.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ShardState.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ShardState.CLOSED: ErrorCode.NOT_COORDINATOR,
 }
-"""What a command gets in a state that takes none."""
+"""The error of a command by state; ACTIVE accepts commands."""
 
 
 class IllegalTransitionError(Exception):
-    """A shard was asked to go where the table does not lead; its state is unchanged."""
+    """The requested transition is not in the table; the state of the shard is unchanged."""
 
 
 def transition(current: ShardState, to: ShardState) -> ShardState:
-    """`to`, when the table allows it; raises IllegalTransitionError."""
+    """Returns `to` if the table permits the transition. Raises IllegalTransitionError."""
     if to not in TRANSITIONS[current]:
         raise IllegalTransitionError(f"{current.name} to {to.name}")
     return to

@@ -1,40 +1,41 @@
-"""Why a shard cannot be loaded: told to its callers, and to the log of the process once in a while."""
+"""Load failures of a shard: returned to callers, and logged at a limited rate."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.coordinator_runtime.lifecycle import REFUSALS, ShardState
+from sharebroker_server.coordinator_runtime.lifecycle import REJECTIONS, ShardState
 from sharebroker_server.coordinator_runtime.machine import Codec, Machine
 from sharebroker_server.leases.holder import LeaseLost
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.stream_log.port import Entry, LogUnavailable
 
-_logger = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
-_AGAIN: Final = 60.0
-"""Seconds between two lines of the same reason: a load is tried again every second."""
+_LOG_INTERVAL: Final = 60.0
+"""Seconds between two log lines about the same failure: a load is retried every second."""
 
-_PASSING: Final = (LeaseLost, LeasesUnavailable, LogUnavailable)
+_TRANSIENT: Final = (LeaseLost, LeasesUnavailable, LogUnavailable)
 
-MEND: Final = ". Restore what Redis holds from a backup; nobody but the server may write there."
-"""What to do about a log that is damaged."""
+REPAIR: Final = ". Restore the contents of Redis from a backup; only the server may write there."
+"""The advice to the operator about a damaged log."""
 
 R = TypeVar("R")
 
 
 class DamagedLogError(ValueError):
-    """An entry of a log that no load gets past."""
+    """An entry of a log that prevents every load."""
 
-    def __init__(self, position: int, what: str) -> None:
-        super().__init__(f"the entry at position {position} of its log {what}")
+    def __init__(self, position: int, problem: str) -> None:
+        super().__init__(f"the entry at position {position} of its log {problem}")
 
 
 def decoded(codec: Codec[R], entries: Sequence[Entry]) -> list[tuple[int, R]]:
-    """Positions and records. Raises DamagedLogError."""
+    """Returns positions and records. Raises DamagedLogError."""
     return [(entry.position, _record(codec, entry)) for entry in entries]
 
 
@@ -42,11 +43,11 @@ def _record(codec: Codec[R], entry: Entry) -> R:
     try:
         return codec.decode(entry.payload)
     except ValueError as error:
-        raise DamagedLogError(entry.position, f"is no record ({error})") from error
+        raise DamagedLogError(entry.position, f"is not a valid record ({error})") from error
 
 
 def replay(machine: Machine[Any, R, Any], page: Iterable[tuple[int, R]]) -> None:
-    """Has the machine apply a page of the log. Raises DamagedLogError."""
+    """Applies a page of the log to the machine. Raises DamagedLogError."""
     for position, record in page:
         try:
             machine.apply(record, position)
@@ -54,32 +55,34 @@ def replay(machine: Machine[Any, R, Any], page: Iterable[tuple[int, R]]) -> None
             raise DamagedLogError(position, f"cannot be applied ({error!r})") from error
 
 
-class Trouble:
-    """Of one shard; none while it can be loaded."""
+class LoadFailureReporter:
+    """Stores and logs the last load failure of one shard."""
 
     def __init__(self, shard: str) -> None:
         self._shard = shard
         self._reason = ""
-        self._told_again_at = 0.0
+        self._log_at = 0.0
 
-    def met(self, error: Exception, now: float) -> None:
-        """A load failed at `now` (loop time): with its traceback if this is new and does not pass alone."""
+    def record(self, error: Exception, now: float) -> None:
+        """Records a failed load at `now` (loop time); logs the traceback of a new failure that is not
+        transient.
+        """
         reason = str(error) or repr(error)
         if isinstance(error, DamagedLogError):
-            reason += MEND
+            reason += REPAIR
         new = reason != self._reason
-        if new or now >= self._told_again_at:
-            passing = isinstance(error, _PASSING)
-            _logger.warning("%s: not loaded: %r", self._shard, error, exc_info=new and not passing)
-            self._told_again_at = now + _AGAIN
+        if new or now >= self._log_at:
+            traceback = new and not isinstance(error, _TRANSIENT)
+            _log.warning("shard not loaded", shard=self._shard, error=repr(error), exc_info=traceback)
+            self._log_at = now + _LOG_INTERVAL
         self._reason = reason
 
-    def over(self) -> None:
-        """The shard is loaded."""
+    def clear(self) -> None:
+        """Records that the shard is loaded."""
         self._reason = ""
 
-    def refusal(self, state: ShardState) -> KafkaError:
-        """What a command gets in a state that takes none."""
-        why = self._reason if state in (ShardState.FAILED, ShardState.LOADING) else ""
-        told = f"it cannot be loaded: {why}" if why else state.value
-        return KafkaError(REFUSALS[state], f"{self._shard}: {told}")
+    def rejection(self, state: ShardState) -> KafkaError:
+        """Returns the error of a command in a state that accepts none."""
+        reason = self._reason if state in (ShardState.FAILED, ShardState.LOADING) else ""
+        problem = f"it cannot be loaded: {reason}" if reason else state.value
+        return KafkaError(REJECTIONS[state], f"{self._shard}: {problem}")

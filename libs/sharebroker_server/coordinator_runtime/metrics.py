@@ -1,4 +1,4 @@
-"""What the shards of a coordinator tell of themselves."""
+"""Metrics of coordinator shards."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ AnyHost = ShardHost[Any, Any, Any]
 
 
 def shard_families(hosts: Sequence[AnyHost]) -> Iterable[Family]:
-    """See Collector."""
+    """Yields the metrics of the shards that this process owns."""
     yield gauge(
         "sharebroker_shards",
-        "Shards of coordinators that this process has, by state (Kafka: num-partitions).",
+        "Coordinator shards that this process owns, by state (Kafka: num-partitions).",
         (
             (("coordinator", host.name, "state", state.name.lower()), states[state])
             for host in hosts
@@ -27,11 +27,11 @@ def shard_families(hosts: Sequence[AnyHost]) -> Iterable[Family]:
     )
     yield gauge(
         "sharebroker_shard_last_pruned_offset",
-        "Offset before which the log of a shard has been trimmed (Kafka: last-pruned-offset).",
+        "Last position at which the log of a shard was trimmed (Kafka: last-pruned-offset).",
         ((("shard", shard.shard), shard.trimming.before - 1) for host in hosts for shard in host.held()),
     )
 
 
 def not_active(hosts: Iterable[AnyHost]) -> list[str]:
-    """Shards that are ours and take no commands yet."""
+    """Returns the owned shards that do not accept commands yet."""
     return [shard.shard for host in hosts for shard in host.held() if shard.state is not ShardState.ACTIVE]

@@ -1,4 +1,4 @@
-"""Bounds and intervals of the runtime."""
+"""Bounds and intervals of the coordinator runtime."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from sharebroker_protocol.clock import now
 
 @dataclass(frozen=True, slots=True)
 class RuntimeSettings:
-    """The same for every shard of a process; times in seconds.
+    """The settings of every shard of a process; times in seconds.
 
-    `queue_limit` bounds the commands and records that wait for the log, `group_records` and `group_bytes`
-    what one append carries, `load_page` what one read of the log brings. After `trim_records` more records
-    or `trim_interval` the log is trimmed, at the next write. A load that failed is tried again after
-    `backoff_first`, doubled up to `backoff_most`. A log that refused to grow is spared for `refusal_pause`:
-    commands that would write are refused, others go on. Closing waits `drain_timeout` for what is under way.
-    No timer is set closer than `timer_floor`. `clock` gives seconds since the Unix epoch.
+    * `queue_limit`: pending commands and records of a shard.
+    * `group_records`, `group_bytes`: records of one append. `load_page`: records of one read during a load.
+    * `trim_records`, `trim_interval`: the log is trimmed at the next append after either.
+    * `backoff_first`, `backoff_most`: the pause before a failed load is retried, doubled up to the maximum.
+    * `refusal_pause`: time without appends after the store rejected one; reads continue.
+    * `drain_timeout`: time that closing waits for pending records.
+    * `timer_floor`: the shortest timer. `clock`: seconds since the Unix epoch.
     """
 
     queue_limit: int = 20_000
@@ -34,7 +35,9 @@ class RuntimeSettings:
     clock: Callable[[], float] = now
 
     def backoff(self, failures: int) -> float:
-        """How long to wait before the load after so many failures in a row; the first costs nothing."""
+        """Returns the pause before the load that follows so many consecutive failures; none after
+        the first.
+        """
         if failures < 2:
             return 0.0
         return min(self.backoff_first * 2.0 ** min(failures - 2, 32), self.backoff_most)

@@ -1,4 +1,4 @@
-"""A timer that is set again and again, and need only not come too late."""
+"""A timer that is armed often and may fire too early, but never too late."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class EarliestTimer:
-    """Calls `due` at the earliest time it was set to since it last did.
+    """Calls `due` at the earliest time it was armed for since the last call.
 
-    A call that comes too early finds nothing due and sets the timer again: cheaper than moving it each time.
+    An early call finds nothing due and arms the timer again, which is cheaper than moving it each time.
     """
 
     __slots__ = ("_due", "_handle")
@@ -19,7 +19,7 @@ class EarliestTimer:
         self._handle: asyncio.TimerHandle | None = None
 
     def arm(self, at: float) -> None:
-        """Have it called at `at` (loop time), or before."""
+        """Arms the timer for `at` (loop time) unless it fires earlier already."""
         if self._handle is not None:
             if self._handle.when() <= at:
                 return
@@ -27,7 +27,7 @@ class EarliestTimer:
         self._handle = asyncio.get_running_loop().call_at(at, self._fire)
 
     def cancel(self) -> None:
-        """Not called any more, until it is set again. Idempotent."""
+        """Disarms the timer. Idempotent."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

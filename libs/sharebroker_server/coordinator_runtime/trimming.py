@@ -1,4 +1,4 @@
-"""When a shard's log is trimmed, and how far."""
+"""Decides when and up to where the log of a shard is trimmed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 
 
 class Trimming:
-    """Of one shard; after so many records or seconds, whichever is first. Times are the loop's.
+    """Schedules the trims of one shard: after `trim_records` records or `trim_interval` seconds (loop time).
 
-    The log has nothing any more at positions below `before`.
+    `before` is the position below which the log is trimmed.
     """
 
     def __init__(self, settings: RuntimeSettings) -> None:
@@ -23,21 +23,21 @@ class Trimming:
         self._plan: tuple[int, int] | None = None
 
     def loaded(self, trimmed: int, now: float) -> None:
-        """The log was read; it begins behind the position `trimmed`."""
+        """Records that the log was read and starts after position `trimmed`."""
         self._trimmed, self._at = trimmed, now + self._settings.trim_interval
         self.before = trimmed + 1
 
     def forget(self) -> None:
-        """What was applied will not all become durable."""
+        """Drops the plan: pending records were discarded, so its position may never become durable."""
         self._plan = None
 
     def due(self, machine: Machine[Any, Any, Any], pending: Pending, now: float) -> int | None:
-        """The position before which nothing is needed any more, if it is time to trim."""
+        """Returns the position before which the log can be trimmed now; None if no trim is due."""
         if self._plan is None:
             if pending.durable - self._trimmed < self._settings.trim_records and now < self._at:
                 return None
             self._plan = machine.trim_before(), pending.applied
-        # what the machine calls redundant is so only once all it had applied by then is durable
+        # A record is redundant only once the record that replaced it is durable.
         before, applied = self._plan
         if pending.durable < applied:
             return None

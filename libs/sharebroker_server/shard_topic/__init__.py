@@ -1,1 +1,1 @@
-"""A coordinator's shard as a partition of one of Kafka's internal topics: read-only, by offset."""
+"""The logs of coordinator shards as partitions of Kafka's internal topics: read-only, by offset."""

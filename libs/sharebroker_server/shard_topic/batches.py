@@ -1,6 +1,6 @@
-"""Records in Kafka's form, and record batches of them. Pure.
+"""Kafka records and the record batches that contain them. Pure functions.
 
-A log may hold what its topic does not show: such offsets have no record, as those that compaction removed.
+Entries of a log that its topic does not show are gaps, like records removed by compaction.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ANY_SIZE: Final = 2**31 - 1
 
 
 class KafkaRecord(NamedTuple):
-    """What a consumer receives; without a value it is a tombstone. A time of -1 is none."""
+    """A record as a consumer receives it; without a value it is a tombstone. A time of -1 means none."""
 
     timestamp_ms: int
     key: bytes
@@ -29,13 +29,14 @@ class KafkaRecord(NamedTuple):
 
 
 def record_batch(base_offset: int, end: int, records: Sequence[tuple[int, KafkaRecord]]) -> bytes:
-    """One batch (magic 2, not compressed) of the offsets from `base_offset` to before `end`; those that are
-    not among `records` have none. Clients go on at `end`, also where there are no records at all.
+    """Returns one batch (magic 2, uncompressed) of the offsets from `base_offset` to before `end`.
+
+    Offsets that are not in `records` are gaps. Clients continue at `end`, even if the batch has no records.
     """
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, _ANY_SIZE)
     times = [record.timestamp_ms for _, record in records] or [-1]
     for offset, (time, key, value) in records:
-        builder.append(offset - base_offset, time + 1, key, value, [])  # to the builder -1 is no time at all
+        builder.append(offset - base_offset, time + 1, key, value, [])  # the builder takes -1 as "no time"
     plain = bytes(builder.build())
     header = header_of(plain)._replace(
         base_offset=base_offset,

@@ -1,6 +1,6 @@
-"""Reads a shard's log as a partition: by offset, by time, waiting for what comes.
+"""Reads a shard's log as a partition: by offset, by time, with long polls.
 
-The offset of a record is its position less one, so that a log begins at 0. Offsets never change; trimming
+The offset of a record is its position minus one, so that a log starts at 0. Offsets never change; trimming
 moves the log start offset.
 """
 
@@ -23,47 +23,49 @@ NEWEST: Final = -3
 _MOST_BYTES: Final = 1024 * 1024
 _MOST_WAIT: Final = 30.0
 _PAGE: Final = 200
-_MOST_LOOKED_AT: Final = 5_000
-"""Offsets that one answer covers, whether or not the topic shows something there."""
+_MOST_SCANNED: Final = 5_000
+"""The limit of offsets that one response covers, including gaps."""
 
 _NONE: Final = pb.FindShareGroupStateOffsetResponse(offset=-1, timestamp=-1)
 
 R = TypeVar("R")
 Host = ShardHost[Any, R, Any]
 Shard = ShardRuntime[Any, R, Any]
-Form = Callable[[R], KafkaRecord | None]
-"""A record of the shard in Kafka's form; None for what the topic does not show."""
+Format = Callable[[R], KafkaRecord | None]
+"""Returns a record of the shard as a Kafka record; None if the topic does not show it."""
 
 
 async def fetch(
-    host: Host[R], form: Form[R], request: pb.FetchShareGroupStateRequest
+    host: Host[R], to_kafka: Format[R], request: pb.FetchShareGroupStateRequest
 ) -> pb.FetchShareGroupStateResponse:
-    """Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), what `form` raises, and
-    NOT_COORDINATOR and its like where the shard takes no commands.
+    """Returns record batches from an offset on.
+
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), the errors of `to_kafka`, and
+    NOT_COORDINATOR and similar errors if the shard does not accept commands.
     """
     shard = _shard(host, request.shard)
     offset, end = request.fetch_offset, shard.end()
     if offset == end:
-        await shard.grown(end, min(request.max_wait_ms / 1000, _MOST_WAIT))
+        await shard.wait_for_append(end, min(request.max_wait_ms / 1000, _MOST_WAIT))
         end = shard.end()
     start = await _start(shard, end)
     if not start <= offset <= end:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"Offset {offset} is outside of the log, which goes from {start} to {end}.",
+            f"Offset {offset} is outside of the log, which ranges from {start} to {end}.",
             metadata={"log_start_offset": str(start), "high_watermark": str(end)},
         )
     return pb.FetchShareGroupStateResponse(
-        record_batches=await _batch(shard, form, offset, end, min(request.max_bytes, _MOST_BYTES)),
+        record_batches=await _batch(shard, to_kafka, offset, end, min(request.max_bytes, _MOST_BYTES)),
         log_start_offset=start,
         high_watermark=end,
     )
 
 
 async def find_offset(
-    host: Host[R], form: Form[R], request: pb.FindShareGroupStateOffsetRequest
+    host: Host[R], to_kafka: Format[R], request: pb.FindShareGroupStateOffsetRequest
 ) -> pb.FindShareGroupStateOffsetResponse:
-    """Raises INVALID_REQUEST (a timestamp that means nothing) and as `fetch` does."""
+    """Returns an offset by time. Raises INVALID_REQUEST for an invalid timestamp, and as `fetch` does."""
     shard, timestamp = _shard(host, request.shard), request.timestamp
     end = shard.end()
     if timestamp == LATEST:
@@ -71,8 +73,8 @@ async def find_offset(
     if timestamp == EARLIEST:
         return pb.FindShareGroupStateOffsetResponse(offset=await _start(shard, end), timestamp=-1)
     if timestamp < NEWEST:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Timestamp {timestamp} means nothing.")
-    return await _by_time(shard, form, end, timestamp)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Timestamp {timestamp} is invalid.")
+    return await _by_time(shard, to_kafka, end, timestamp)
 
 
 def _shard(host: Host[R], index: int) -> Shard[R]:
@@ -82,13 +84,13 @@ def _shard(host: Host[R], index: int) -> Shard[R]:
 
 
 async def _by_time(
-    shard: Shard[R], form: Form[R], end: int, timestamp: int
+    shard: Shard[R], to_kafka: Format[R], end: int, timestamp: int
 ) -> pb.FindShareGroupStateOffsetResponse:
-    """The first record that is not older than `timestamp`, or the newest of all."""
+    """Returns the first record at or after `timestamp`, or the newest of all for NEWEST."""
     newest, position = _NONE, 0
     while page := await _page(shard, position, end):
         for position, stored in page:
-            record = form(stored)
+            record = to_kafka(stored)
             if record is None:
                 continue
             found = pb.FindShareGroupStateOffsetResponse(offset=position - 1, timestamp=record.timestamp_ms)
@@ -100,18 +102,20 @@ async def _by_time(
 
 
 async def _start(shard: Shard[R], end: int) -> int:
-    """The offset of the oldest record; the end where none is left."""
+    """Returns the offset of the oldest record; the end if there is none."""
     oldest = await _page(shard, 0, end, limit=1)
     return oldest[0][0] - 1 if oldest else end
 
 
-async def _batch(shard: Shard[R], form: Form[R], offset: int, end: int, most_bytes: int) -> bytes:
-    """A record batch from `offset` on. It has one record at least if there is any not too far behind."""
+async def _batch(shard: Shard[R], to_kafka: Format[R], offset: int, end: int, most_bytes: int) -> bytes:
+    """Returns a record batch from `offset` on, with at least one record if one is within the
+    scanned range.
+    """
     records: list[tuple[int, KafkaRecord]] = []
     following, size = offset, 0
-    while following - offset < _MOST_LOOKED_AT and (page := await _page(shard, following, end)):
+    while following - offset < _MOST_SCANNED and (page := await _page(shard, following, end)):
         for position, stored in page:
-            record = form(stored)
+            record = to_kafka(stored)
             if record is not None:
                 size += record.size
                 if records and size > most_bytes:
@@ -122,7 +126,7 @@ async def _batch(shard: Shard[R], form: Form[R], offset: int, end: int, most_byt
 
 
 async def _page(shard: Shard[R], after: int, end: int, limit: int = _PAGE) -> list[tuple[int, R]]:
-    """What is durable and surely stays; behind `end` an append may still be under way."""
+    """Returns durable records only: records after `end` may belong to an append in flight."""
     try:
         page = await shard.read(after, limit)
     except LogUnavailable as error:

@@ -1,4 +1,4 @@
-"""The log's memory twin: same promises, and faults on demand."""
+"""The stream log in memory, for tests and simulations: the same guarantees, and faults on demand."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
+from typing_extensions import override
+
 from sharebroker_server.stream_log.port import (
     Entry,
     LogFenced,
@@ -17,11 +19,12 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogRefused,
     LogUnavailable,
+    StreamLog,
 )
 
 
 class Fault(Enum):
-    """What the next append does instead of succeeding."""
+    """The failure of the next append."""
 
     NOT_WRITTEN = "surely not written"
     DONE_UNKNOWN = "written, but reported as unknown"
@@ -30,11 +33,11 @@ class Fault(Enum):
 
 
 class FencedMemory:
-    """What memory twins of fenced stores have in common: leases, an absence (`away`), and faults on demand.
+    """The common part of fenced stores in memory: leases, unavailability (`away`), and faults on demand.
 
-    `full = True` makes appends fail for want of room.
-    `epoch_of` gives the epoch of a resource's lease (`MemoryLeaseStore.epoch_of`); without it the highest
-    epoch seen, or set by `fence`, counts.
+    `full = True` makes appends fail for lack of memory.
+    `epoch_of` returns the lease epoch of a resource (`MemoryLeaseStore.epoch_of`); without it the highest
+    epoch that was used, or set by `fence`, is the current one.
     """
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
@@ -47,24 +50,24 @@ class FencedMemory:
         self._open.set()
 
     def fail_next_append(self, fault: Fault) -> None:
-        """Queue a fault: each append uses up one."""
+        """Queues a fault; each append consumes one."""
         self._faults.append(fault)
 
     def hold(self) -> None:
-        """Keep appends waiting until `release`, as a slow disk would."""
+        """Delays appends until `release`, as a slow disk does."""
         self._open.clear()
 
     def release(self) -> None:
-        """Let waiting appends go on."""
+        """Lets delayed appends continue."""
         self._open.set()
 
     def fence(self, resource: str, epoch: int) -> None:
-        """Refuse writes of epochs below `epoch`, as if another owner had claimed the resource."""
+        """Rejects writes with epochs below `epoch`, as if another owner had claimed the resource."""
         self._fences[resource] = max(epoch, self._fences.get(resource, 0))
 
     @asynccontextmanager
     async def appending(self, resource: str, epoch: int) -> AsyncIterator[None]:
-        """Around the writing of one append: it is let through, refused, or a queued fault has its way."""
+        """Wraps the write of one append: permits it, rejects it, or applies a queued fault."""
         await self._open.wait()
         fault = self._faults.popleft() if self._faults else None
         if fault is Fault.NOT_WRITTEN:
@@ -94,12 +97,12 @@ class FencedMemory:
     def check_deletable(self) -> None:
         """Raises LogNotWritten."""
         if self.away:
-            raise LogNotWritten("away on demand")
+            raise LogNotWritten("unavailable on demand")
 
     def check_readable(self) -> None:
         """Raises LogUnavailable."""
         if self.away:
-            raise LogUnavailable("away on demand")
+            raise LogUnavailable("unavailable on demand")
 
 
 @dataclass(slots=True)
@@ -108,7 +111,7 @@ class _Shard:
     last: int = 0
 
 
-class MemoryStreamLog(FencedMemory):
+class MemoryStreamLog(FencedMemory, StreamLog):
     """Logs in memory. `appends` lists (shard, first position, payloads) of every append that was written."""
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
@@ -116,31 +119,31 @@ class MemoryStreamLog(FencedMemory):
         self.appends: list[tuple[str, int, int]] = []
         self._shards: dict[str, _Shard] = {}
 
+    @override
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        """As the port says; a queued fault comes first."""
         async with self.appending(shard, epoch):
             self._append(shard, first_position, payloads)
 
+    @override
     async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
-        """As the port says."""
         self.check_readable()
         log = self._shard(shard)
         start = max(0, after - (log.last - len(log.entries)))  # positions are consecutive
         return log.entries[start : start + limit]
 
+    @override
     async def last_position(self, shard: str) -> int:
-        """As the port says."""
         self.check_readable()
         return self._shard(shard).last
 
+    @override
     async def trim(self, shard: str, epoch: int, before: int) -> None:
-        """As the port says."""
         self.check_writable(shard, epoch)
         log = self._shard(shard)
         log.entries = [entry for entry in log.entries if entry.position >= before]
 
+    @override
     async def delete(self, shard: str) -> None:
-        """As the port says."""
         self.check_deletable()
         self._shards.pop(shard, None)
 

@@ -1,4 +1,4 @@
-"""A log that counts what is appended to it and how long the answers take."""
+"""A stream log with metrics: appends, bytes and latency."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sharebroker_server.telemetry.appends import Appends
 
 
 class MeteredStreamLog:
-    """The log it is given, with every append counted by the kind of its shard."""
+    """Delegates to another log and counts every append by the kind of its shard."""
 
     def __init__(self, log: StreamLog, appends: Appends) -> None:
         self._log = log
@@ -21,6 +21,6 @@ class MeteredStreamLog:
         self.delete = log.delete
 
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        """As the port says."""
+        """Appends and measures. Raises as the log does."""
         with self._appends.of(kind_of(shard)).timed(len(payloads), sum(map(len, payloads))):
             await self._log.append(shard, epoch, first_position, payloads)

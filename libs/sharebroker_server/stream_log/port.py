@@ -1,7 +1,7 @@
-"""The fenced log of a shard: what implementations promise.
+"""The port of the fenced log of a shard.
 
-Positions are consecutive from 1. Only the process whose epoch equals the one of the shard's lease may append
-or trim; the comparison and the write are one atomic step.
+Positions are consecutive and start at 1. Only a process whose epoch equals the lease epoch of the shard may
+append or trim; the comparison and the write are one atomic step.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class Entry:
 
 
 class LogError(Exception):
-    """A log did not do what was asked."""
+    """A request to a log failed."""
 
 
 class LogFenced(LogError):
-    """The shard's lease carries another epoch: this process is no longer the owner. Nothing was written."""
+    """Nothing was written: the lease has another epoch, so this process is not the owner."""
 
 
 class LogNotWritten(LogError):
-    """Surely not written: the store is away, full, or refuses; `reason` says which."""
+    """Nothing was written: the store is unavailable, full, or rejects the request; `reason` is a text."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -36,38 +36,41 @@ class LogNotWritten(LogError):
 
 
 class LogRefused(LogNotWritten):
-    """Not written: the store is there and takes nothing, for want of memory or disk. Reading goes on."""
+    """Nothing was written: the store rejects writes for lack of memory or disk; reads succeed."""
 
 
 class LogOutOfOrder(LogNotWritten):
-    """Not written: the log does not end right before `first_position`. Memory and log differ; reload."""
+    """Nothing was written: the log does not end before `first_position`. Memory and log differ: reload."""
 
 
 class LogOutcomeUnknown(LogError):
-    """Asked for, and no answer came: it may have been written. Raise the epoch and read again to know."""
+    """No reply: the write may have happened, or happen later. Raise the lease epoch, then read the log."""
 
 
 class LogUnavailable(LogError):
-    """The log cannot be read at the moment."""
+    """The log cannot be read."""
 
 
 class StreamLog(Protocol):
     """Logs by shard name."""
 
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        """Append all payloads at `first_position`, `first_position + 1`, …, or none.
+        """Appends all payloads at `first_position`, `first_position + 1`, …, or none.
 
         Raises LogFenced, LogOutOfOrder, LogRefused, LogNotWritten, LogOutcomeUnknown.
         """
 
     async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
-        """At most `limit` entries behind `after`, ascending; [] at the end. Raises LogUnavailable."""
+        """Returns at most `limit` entries after a position, ascending; [] at the end.
+
+        Raises LogUnavailable.
+        """
 
     async def last_position(self, shard: str) -> int:
-        """Position of the last append, trimmed or not; 0 when there was none. Raises LogUnavailable."""
+        """Returns the last position, trimmed or not; 0 for an empty log. Raises LogUnavailable."""
 
     async def trim(self, shard: str, epoch: int, before: int) -> None:
-        """Drop entries below position `before`. Raises LogFenced, LogNotWritten, LogOutcomeUnknown."""
+        """Drops entries below position `before`. Raises LogFenced, LogNotWritten, LogOutcomeUnknown."""
 
     async def delete(self, shard: str) -> None:
-        """Forget the log; the next append starts at 1. Raises LogNotWritten, LogOutcomeUnknown."""
+        """Deletes the log; the next append starts at 1. Raises LogNotWritten, LogOutcomeUnknown."""

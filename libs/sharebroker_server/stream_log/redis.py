@@ -1,6 +1,6 @@
-"""The fenced log on Redis streams: entry id "<position>-0", payload in field "p".
+"""The fenced log in Redis streams: entry id "<position>-0", payload in field "p".
 
-An append is one script run, however many payloads it has; the runs of many shards share the link's pipeline.
+An append is one script call for any number of payloads; the calls of many shards share the link's pipeline.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+from typing_extensions import override
 
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.redis_link.link.errors import RedisError, RedisOutcomeUnknown, RedisRefused
@@ -22,19 +24,20 @@ from sharebroker_server.stream_log.port import (
     LogOutOfOrder,
     LogRefused,
     LogUnavailable,
+    StreamLog,
 )
 
 HERE: Final = Path(__file__).parent
-# Both are the way out of a full memory: acknowledgements let records go, deletions whole logs.
+# Allowed with full memory, because both free memory: acknowledgements drop records, deletions drop logs.
 APPEND: Final = lua(HERE, "position", "fence", "append", flags="allow-oom")
 TRIM: Final = lua(HERE, "fence", "trim", flags="allow-oom")
 LAST_POSITION: Final = lua(HERE, "position", "last", flags="no-writes")
 
 
-class RedisStreamLog:
-    """Logs in Redis; no method waits longer than the link lets a silent server wait.
+class RedisStreamLog(StreamLog):
+    """Logs in Redis; no method waits longer than the time-out of the link.
 
-    Appends go by `writes`, by default the same link.
+    Appends use the link `writes`, by default the same one.
     """
 
     def __init__(self, link: Link, keys: Keys | None = None, *, writes: Link | None = None) -> None:
@@ -44,15 +47,15 @@ class RedisStreamLog:
         self._trim = link.script(TRIM)
         self._last_position = link.script(LAST_POSITION)
 
+    @override
     async def append(self, shard: str, epoch: int, first_position: int, payloads: Sequence[bytes]) -> None:
-        """As the port says."""
         try:
             await self._append.send(self._lease_and_log(shard), (epoch, first_position, *payloads))
         except RedisError as error:
             raise write_failure(shard, error) from error
 
+    @override
     async def read(self, shard: str, after: int, limit: int) -> list[Entry]:
-        """As the port says."""
         try:
             rows = await self._link.send(
                 "XRANGE", self._keys.log(shard), f"{after + 1}-0", "+", "COUNT", limit
@@ -61,22 +64,22 @@ class RedisStreamLog:
             raise LogUnavailable(f"{shard}: {error}") from error
         return [Entry(int(entry_id[:-2]), fields[1]) for entry_id, fields in rows]
 
+    @override
     async def last_position(self, shard: str) -> int:
-        """As the port says."""
         try:
             return int(await self._last_position.send((self._keys.log(shard),), ()))
         except RedisError as error:
             raise LogUnavailable(f"{shard}: {error}") from error
 
+    @override
     async def trim(self, shard: str, epoch: int, before: int) -> None:
-        """As the port says."""
         try:
             await self._trim.send(self._lease_and_log(shard), (epoch, before))
         except RedisError as error:
             raise write_failure(shard, error) from error
 
+    @override
     async def delete(self, shard: str) -> None:
-        """As the port says."""
         try:
             await self._link.send("UNLINK", self._keys.log(shard))
         except RedisError as error:
@@ -87,7 +90,7 @@ class RedisStreamLog:
 
 
 def write_failure(shard: str, error: RedisError) -> LogError:
-    """What a failed write means: no longer owner, surely not written, or unknown."""
+    """Returns the meaning of a failed write: fenced, not written, or outcome unknown."""
     if isinstance(error, RedisOutcomeUnknown):
         return LogOutcomeUnknown(f"{shard}: {error}")
     if isinstance(error, RedisRefused) and error.code == "FENCED":

@@ -33,14 +33,12 @@ from sharebroker_server.group_coordinator.clients.group_markers import AllMarker
 from sharebroker_server.group_coordinator.clients.log_ends import LeaderLogEnds
 from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.core.machine import GroupCounts
-from sharebroker_server.group_coordinator.service.cluster import Cluster, make_catalog_host
-from sharebroker_server.group_coordinator.service.deferred_replies import Answers
+from sharebroker_server.group_coordinator.service.catalog.servicer import CatalogServicer, make_catalog_host
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator
 from sharebroker_server.group_coordinator.service.servicer import Ports as GroupPorts
 from sharebroker_server.group_coordinator.service.shards import make_host as make_group_host
-from sharebroker_server.group_coordinator.service.transaction_shards import make_transaction_host
-from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
 from sharebroker_server.leases.failure_detector import PortProbe
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
@@ -116,25 +114,20 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     stack.push_async_callback(group_cleanup.stop)
     base.catalog.add_observer(group_cleanup.metadata_changed)
 
-    def fenced(group_id: str, member_id: str) -> None:
-        groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it
-
-    answers, counts = Answers(), GroupCounts()
-    host = make_group_host(base.log, config, base.catalog, fenced, answers, counts)
-    await host.start(base.holder)
-    stack.push_async_callback(host.stop)
+    host = make_group_host(base.log, config, base.catalog)
     ports = GroupPorts(
         base.catalog,
         base.persister,
         LeaderLogEnds(base.router),
         group_cleanup.member_left,
         group_cleanup.state_changed,
-        answers,
         CoordinatorCheck(base.router, base.catalog),
     )
     groups = GroupCoordinator(host, config, ports)
+    await host.start(base.holder, groups.perform)
+    stack.push_async_callback(host.stop)
     stack.push_async_callback(groups.close)
-    metrics = groups.metrics(base.most_series, counts)
+    metrics = groups.metrics(base.most_series)
     base.observability.metrics.add(metrics.families)
     base.observability.metrics.refreshes.append(metrics.refresh)
     catalog_host = make_catalog_host(base.log, config, base.catalog)
@@ -142,7 +135,7 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
     await catalog_host.start(base.holder)
     base.rechecks.extend((host.recheck, catalog_host.recheck))
     stack.push_async_callback(catalog_host.stop)
-    cluster = Cluster(catalog_host, config, base.catalog)
+    cluster = CatalogServicer(catalog_host, config, base.catalog)
     group_cleanup.start(cluster.name_cluster())
     base.router.register_local(group_coordinator_pb2_grpc.GroupCoordinatorServiceStub, groups, groups)
     base.router.register_local(cluster_pb2_grpc.ClusterServiceStub, cluster)
@@ -164,14 +157,11 @@ async def group_coordinator(base: BrokerContext, stack: AsyncExitStack) -> list[
 async def _transaction_coordinator(
     base: BrokerContext, config: GroupCoordinatorConfig, stack: AsyncExitStack
 ) -> Service:
-    def ending(transactional_id: str) -> None:
-        coordinator.ending(transactional_id)  # it is made of the host, and the host tells it
-
-    host = make_transaction_host(base.log, config, base.catalog, ending)
+    host = make_transaction_host(base.log, config, base.catalog)
     base.hosts.append(host)
     markers = AllMarkers(LeaderMarkers(base.router, base.catalog), GroupMarkers(base.router))
     coordinator = TransactionCoordinator(host, config, markers)
-    await host.start(base.holder)
+    await host.start(base.holder, coordinator.perform)
     base.rechecks.append(host.recheck)
     stack.push_async_callback(host.stop)
     stack.push_async_callback(coordinator.close)

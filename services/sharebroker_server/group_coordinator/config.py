@@ -1,4 +1,4 @@
-"""The group coordinator's part of the broker's configuration."""
+"""Settings of the group coordinator."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
 
 @dataclass(frozen=True, slots=True)
 class GroupCoordinatorConfig:
-    """Shards, bounds of the runtime, and times in seconds.
+    """Numbers of shards, bounds of the runtime, and times in seconds.
 
-    A write may take `write_timeout`, a change of share state `state_timeout`, less than after which it is
-    tried anew. A heartbeat that has share state initialised waits for it up to `initialize_wait`, so that a
-    new group has its partitions with the first answer. `transaction_shards` are those of the transaction
-    coordinator; who comes while a transaction is still being ended waits for that up to `ending_wait`. A
-    cluster without a `cluster_id` gets one.
+    * `write_timeout` bounds a write. `state_timeout` bounds a change of share state, and is shorter than the
+      interval after which the change is repeated.
+    * `initialize_wait`: a heartbeat waits so long for the initialisation of share state, so that the first
+      response of a new group contains partitions.
+    * `transaction_shards`: shards of the transaction coordinator. `ending_wait`: a request waits so long for
+      the completion of the transaction before.
+    * `cluster_id`: the id of a new cluster; "" generates one.
     """
 
     shards: int = 50
@@ -30,7 +32,7 @@ class GroupCoordinatorConfig:
 
     @staticmethod
     def of(broker: BrokerConfig) -> GroupCoordinatorConfig:
-        """From Kafka's properties offsets.* and transaction.*."""
+        """Returns the settings from Kafka's properties offsets.* and transaction.*."""
         return GroupCoordinatorConfig(
             shards=broker.offsets_topic_num_partitions,
             transaction_shards=broker.transaction_state_log_num_partitions,

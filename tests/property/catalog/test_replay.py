@@ -96,7 +96,7 @@ def _check(todo: list[CatalogCommand], slack: int) -> None:
     trimmed = 1
     for command in todo:
         try:
-            records, _ = live.decide(command, 1.0)
+            records = live.decide(command, 1.0).records
         except KafkaError:
             continue
         for record in records:

@@ -6,7 +6,7 @@ from sharebroker_server.coordinator_runtime.hashing import java_string_hash, sha
 
 @settings(deadline=None)
 @given(st.text())
-def test_as_the_formula_says(text: str) -> None:
+def test_shard_equals_the_formula(text: str) -> None:
     data = text.encode("utf-16-be", "surrogatepass")
     units = [int.from_bytes(data[i : i + 2]) for i in range(0, len(data), 2)]
     total = sum(unit * 31 ** (len(units) - 1 - place) for place, unit in enumerate(units))

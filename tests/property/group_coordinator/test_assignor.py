@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.assignor import assign
-from sharebroker_server.group_coordinator.core.model import Assignment, partitions_of
+from sharebroker_server.group_coordinator.core.share_groups.assignor import assign
+from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, partitions_of
 
 topics = st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 12), min_size=1, max_size=4)
 members = st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, min_size=1, max_size=24)
@@ -99,7 +99,7 @@ def test_order_of_members_does_not_matter(some: dict[str, int], who: list[str]) 
 
 
 @given(topics, members, st.text("ghi", min_size=1, max_size=3))
-def test_members_that_stay_give_up_only_what_is_beyond_their_quota(
+def test_staying_members_lose_only_partitions_beyond_their_quota(
     some: dict[str, int], who: list[str], newcomer: str
 ) -> None:
     assignable = assignable_of(some)
@@ -113,7 +113,7 @@ def test_members_that_stay_give_up_only_what_is_beyond_their_quota(
 
 
 @given(topics, members)
-def test_partitions_of_a_leaver_are_spread_and_the_rest_stays(some: dict[str, int], who: list[str]) -> None:
+def test_partitions_of_a_leaver_are_spread_and_others_stay(some: dict[str, int], who: list[str]) -> None:
     assignable = assignable_of(some)
     before = assign({member: set(some) for member in who}, assignable, {})
     left = who[1:]

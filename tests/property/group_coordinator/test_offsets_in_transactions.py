@@ -17,20 +17,20 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.compaction import live_keys
 from sharebroker_server.group_coordinator.core.commands import DeleteGroup
-from sharebroker_server.group_coordinator.core.consumers.commands import (
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     CommitOffsets,
     Committed,
     CompleteTransaction,
     FetchOffsets,
     ForgetOffsets,
-    KeptOffsets,
-    MemberOf,
+    GroupOffsets,
+    MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
-from sharebroker_server.group_coordinator.core.consumers.pending import Place
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import CommittedOffsets, OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.pending import Place
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
-from tests.unit.group_coordinator.consumers import Consumers
+from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)
 PARTITIONS = tuple(TopicIdPartition("id-a", number) for number in range(3))
@@ -55,7 +55,7 @@ class Offsets(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(live_keys, "SLACK", 4)
-        self.shard = Consumers()
+        self.shard = ConsumerHarness()
         self.written: list[Written] = []
         self.number = 0
 
@@ -64,12 +64,12 @@ class Offsets(RuleBasedStateMachine):
 
     def write(self, group: str, partitions: set[TopicIdPartition], producer: int | None) -> None:
         self.number += 1
-        who = MemberOf(group, -1, "")
+        who = MemberIdentity(group, -1, "")
         offsets = dict.fromkeys(sorted(partitions), Committed(self.number))
         if producer is None:
-            self.shard.tell(CommitOffsets(who, offsets))
+            self.shard.send(CommitOffsets(who, offsets))
         else:
-            self.shard.tell(CommitInTransaction(who, producer, 0, offsets, 1))
+            self.shard.send(CommitInTransaction(who, producer, 0, offsets, 1))
         counts = True if producer is None else None
         self.written += [Written(producer, Place(group, one), self.number, counts) for one in offsets]
 
@@ -83,7 +83,7 @@ class Offsets(RuleBasedStateMachine):
 
     @rule(producer=producers, commits=st.booleans())
     def end(self, producer: int, commits: bool) -> None:
-        self.shard.tell(CompleteTransaction(producer, 0, 1, commits))
+        self.shard.send(CompleteTransaction(producer, 0, 1, commits))
         self.written = [
             replace(one, counts=commits) if one.producer == producer and one.counts is None else one
             for one in self.written
@@ -93,7 +93,7 @@ class Offsets(RuleBasedStateMachine):
     def delete(self, group: str, partitions: set[TopicIdPartition] | None) -> None:
         whole = DeleteGroup(group)
         with contextlib.suppress(KafkaError):  # there may be no such group
-            self.shard.tell(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))
+            self.shard.send(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))
         gone = {Place(group, one) for one in partitions or PARTITIONS}
         self.written = [one for one in self.written if one.place not in gone]
 
@@ -113,7 +113,7 @@ class Offsets(RuleBasedStateMachine):
                 is_open = one.place.group_id == group and one.counts is None
                 if is_open and one.offset > committed.get(partition, 0):
                     unstable.add(partition)
-            kept = self.shard.ask(FetchOffsets(group), KeptOffsets)
+            kept = self.shard.request(FetchOffsets(group), GroupOffsets)
             assert {one: value.offset for one, value in kept.committed.items()} == committed
             assert kept.unstable == unstable
 

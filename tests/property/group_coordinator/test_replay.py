@@ -22,7 +22,7 @@ from sharebroker_server.group_coordinator.core.commands import (
     StateDeleted,
     StateInitialized,
 )
-from tests.unit.group_coordinator.world import Cluster, Shard
+from tests.unit.group_coordinator.harness import FakeView, Harness
 
 GROUPS, MEMBERS, TOPICS = ("g", "h"), ("m1", "m2", "m3"), ("a", "b", "c")
 
@@ -31,15 +31,17 @@ Unfinished = tuple[str, frozenset[TopicIdPartition], bool | None]
 
 
 class Coordination(RuleBasedStateMachine):
-    """`Shard.take` compares the replayed with the live state after every command."""
+    """`Shard.accept` compares the replayed with the live state after every command."""
+
+    new_shard: type[Harness] = Harness
 
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(live_keys, "SLACK", 4)
-        self.cluster = Cluster()
+        self.cluster = FakeView()
         self.cluster.create("a", 2)
-        self.shard = Shard(self.cluster)
+        self.shard = self.new_shard(self.cluster)
         self.unfinished: list[Unfinished] = []
         self.ids = 0
 
@@ -48,10 +50,9 @@ class Coordination(RuleBasedStateMachine):
 
     def ask(self, command: Command) -> None:
         try:
-            records, reply = self.shard.machine.decide(command, self.shard.now)
+            reply = self.shard.execute(command)
         except KafkaError:
             return
-        self.shard.take(records)
         if isinstance(reply, HeartbeatReply) and reply.initialize:
             self.unfinished.append((command.group_id, frozenset(reply.initialize.start_offsets), None))  # type: ignore[union-attr]  # a heartbeat has one
         if isinstance(reply, AlterPlan):
@@ -65,7 +66,7 @@ class Coordination(RuleBasedStateMachine):
 
     @rule(group=groups, member=members, leave=st.booleans())
     def beat(self, group: str, member: str, leave: bool) -> None:
-        known = self.shard.machine.groups.get(group)
+        known = self.shard.machine.shares.groups.get(group)
         epoch = known.members[member].epoch if known and member in known.members else 1
         self.ask(Heartbeat(group, member, -1 if leave else epoch))
 
@@ -112,7 +113,7 @@ class Coordination(RuleBasedStateMachine):
 
     @invariant()
     def everything_adds_up(self) -> None:
-        for group in self.shard.machine.groups.values():
+        for group in self.shard.machine.shares.groups.values():
             assert group.assignment_epoch <= group.epoch
             for member in group.members.values():
                 assert member.previous_epoch < member.epoch <= group.assignment_epoch
@@ -129,9 +130,9 @@ TestCoordination = Coordination.TestCase
 def test_log_stays_short_however_long_a_group_lives(rounds: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live_keys, "SLACK", 0)
-        cluster = Cluster()
+        cluster = FakeView()
         cluster.create("a", 1)
-        shard = Shard(cluster)
+        shard = Harness(cluster)
         shard.join("quiet", "a", group="quiet")
         for _ in range(rounds):
             shard.join("m", "a")

@@ -1,6 +1,6 @@
 """Producers, a coordinator, partitions and a consumer group: whatever is interrupted, transactions are whole.
 
-After every record the shard is replayed and compared with the live one (`TransactionShard.take`).
+After every record the shard is replayed and compared with the live one (`TransactionHarness.take`).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.consumers.commands import (
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import (
     CommitInTransaction,
     Committed,
     CompleteTransaction,
     FetchOffsets,
-    KeptOffsets,
-    MemberOf,
+    GroupOffsets,
+    MemberIdentity,
 )
-from sharebroker_server.group_coordinator.core.consumers.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
     UnverifiedError as UnverifiedOffsetsError,
 )
 from sharebroker_server.group_coordinator.core.transactions import model, rules
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
-    AskEnding,
     End,
     Ended,
     Initialize,
     Producer,
+    ReadEnding,
     VerifyPartitions,
 )
 from sharebroker_server.group_coordinator.core.transactions.model import (
@@ -47,8 +47,8 @@ from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, UnverifiedError, Verified
 from sharebroker_server.record_log.core.transactions import Draft, Transactions
-from tests.unit.group_coordinator.consumers import Consumers
-from tests.unit.group_coordinator.transactions.shard import TransactionShard
+from tests.unit.group_coordinator.consumer_harness import ConsumerHarness
+from tests.unit.group_coordinator.transaction_harness import TransactionHarness
 from tests.unit.record_log.batches import LIMIT, batch
 
 NAMES, PARTITIONS, GROUP = ("a", "b"), (0, 1), 2
@@ -104,15 +104,15 @@ class Group:
     `marks` are the markers that have come: what was confirmed before the last one counts no more.
     """
 
-    def __init__(self) -> None:
-        self.shard = Consumers()
+    def __init__(self, shard: ConsumerHarness) -> None:
+        self.shard = shard
         self.tags: set[Tag] = set()
         self.marks = 0
 
     def commit(self, producer: Producer, tag: Tag, coordinator_epoch: int | None) -> None:
         offsets = {_of(tag): Committed(1)}
-        who = MemberOf("g", -1, "")
-        self.shard.tell(
+        who = MemberIdentity("g", -1, "")
+        self.shard.send(
             CommitInTransaction(
                 who, producer.producer_id, producer.producer_epoch, offsets, coordinator_epoch
             )
@@ -121,11 +121,11 @@ class Group:
 
     def mark(self, marker: Marker) -> None:
         self.marks += 1
-        self.shard.tell(CompleteTransaction(*marker))
+        self.shard.send(CompleteTransaction(*marker))
 
     def fates(self) -> dict[Tag, bool | None]:
         """Whether each transaction is committed, None where that is open."""
-        kept = self.shard.ask(FetchOffsets("g"), KeptOffsets)
+        kept = self.shard.request(FetchOffsets("g"), GroupOffsets)
         return {tag: None if _of(tag) in kept.unstable else _of(tag) in kept.committed for tag in self.tags}
 
 
@@ -167,17 +167,20 @@ class Client:
 class Cluster(RuleBasedStateMachine):
     """`outcomes` are the transactions whose end was answered."""
 
+    new_shard: type[TransactionHarness] = TransactionHarness
+    new_group_shard: type[ConsumerHarness] = ConsumerHarness
+
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         for module in (model, rules):
             self.patch.setattr(module, "LAST_EPOCH", 3)
-        self.shard = TransactionShard()
+        self.shard = self.new_shard()
         self.coordinator_epoch = 1
         self.partitions = {number: Partition() for number in PARTITIONS}
         self.clients: list[Client] = []
         self.outcomes: dict[Tag, bool] = {}
-        self.group = Group()
+        self.group = Group(self.new_group_shard())
         self.late: list[tuple[int, Producer, Tag, Verified]] = []
         self.late_offsets: list[tuple[Producer, Tag, int]] = []
 
@@ -192,8 +195,7 @@ class Cluster(RuleBasedStateMachine):
         """A new producer takes the transactional id over."""
         for _ in range(3):  # the end of a transaction, then of an open one that is aborted
             with contextlib.suppress(KafkaError):
-                records, reply = self.shard.machine.decide(Initialize(name, 60_000), self.shard.now)
-                self.shard.take(records)
+                reply = self.shard.execute(Initialize(name, 60_000))
                 if isinstance(reply, Producer):
                     self.clients.append(Client(len(self.clients), name, version, reply))
                     return
@@ -272,11 +274,10 @@ class Cluster(RuleBasedStateMachine):
             client.ending = commit and not client.broken
         command = End(client.name, client.producer, client.ending, client.version)
         try:
-            records, reply = self.shard.machine.decide(command, self.shard.now)
+            reply = self.shard.execute(command)
         except KafkaError as error:
             self.refused(client, error)
             return
-        self.shard.take(records)
         if lost:
             return
         assert isinstance(reply, Producer)
@@ -301,10 +302,10 @@ class Cluster(RuleBasedStateMachine):
             for partition in ending.partitions:
                 self.mark_at(partition.partition, self.marker(ending))
             ended = Ended(name, Producer(ending.producer_id, ending.producer_epoch))
-            self.shard.take(self.shard.machine.decide(ended, self.shard.now).records)
+            self.shard.execute(ended)
 
     def ending(self, name: str) -> Transaction | None:
-        _, ending = self.shard.machine.decide(AskEnding(name), self.shard.now)
+        ending = self.shard.decide(ReadEnding(name)).reply
         return ending if isinstance(ending, Transaction) else None
 
     @rule(partition=st.none() | partitions)
@@ -375,12 +376,12 @@ class Cluster(RuleBasedStateMachine):
             self.tell(AddPartitions(client.name, client.producer, at(partition), client.version))
         else:
             asked = VerifyPartitions(client.name, client.producer, at(partition))
-            if self.shard.machine.decide(asked, self.shard.now).reply != at(partition):
+            if self.shard.decide(asked).reply != at(partition):
                 raise KafkaError(ErrorCode.TRANSACTION_ABORTABLE)
         return verified
 
     def tell(self, command: AddPartitions) -> None:
-        self.shard.take(self.shard.machine.decide(command, self.shard.now).records)
+        self.shard.execute(command)
 
     def refused(self, client: Client, error: KafkaError) -> None:
         if error.code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.TRANSACTION_ABORTABLE):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,189 +15,191 @@ from sharebroker_server.coordinator_runtime.hashing import shard_of
 from sharebroker_server.persister.port import StateSummary
 from sharebroker_server.stream_log.memory import Fault
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.group_coordinator.process import CONTEXT, Process, World, code
+from tests.scenarios.group_coordinator.harness import CONTEXT, Broker, Cluster, code
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    world = World()
-    yield world
-    await world.close()
+async def cluster() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    await cluster.close()
 
 
 @pytest.fixture
-async def process(world: World) -> Process:
-    return await world.start(1)
+async def broker(cluster: Cluster) -> Broker:
+    return await cluster.start(1)
 
 
 def parts(answer: pb.ShareGroupHeartbeatResponse) -> dict[str, list[int]]:
     return {some.topic_id: list(some.partitions) for some in answer.assignment.topic_partitions}
 
 
-async def holds(process: Process, epoch: int, expected: dict[str, list[int]]) -> bool:
+async def holds(broker: Broker, epoch: int, expected: dict[str, list[int]]) -> bool:
     """Whether a member of this epoch, or one told of a later one, has these partitions."""
-    await process.beat("m", epoch)
-    (member,) = (await described(process)).members
+    await broker.beat("m", epoch)
+    (member,) = (await described(broker)).members
     return {some.topic_id: list(some.partitions) for some in member.assignment.topic_partitions} == expected
 
 
-async def offsets(process: Process, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
+async def offsets(broker: Broker, group: str = "g") -> list[pb.DescribeShareGroupOffsetsResponse.Topic]:
     request = pb.DescribeShareGroupOffsetsRequest()
     request.groups.add(group_id=group, all_topics=True)
-    answer = await process.until(lambda: process.groups.DescribeShareGroupOffsets(request, CONTEXT))
+    answer = await broker.until(lambda: broker.groups.DescribeShareGroupOffsets(request, CONTEXT))
     (described,) = answer.groups
     assert not described.error_code
     return list(described.topics)
 
 
-async def described(process: Process, group: str = "g") -> pb.ShareGroupDescribeResponse.DescribedGroup:
+async def described(broker: Broker, group: str = "g") -> pb.ShareGroupDescribeResponse.DescribedGroup:
     request = pb.ShareGroupDescribeRequest(group_ids=[group])
-    (found,) = (await process.groups.ShareGroupDescribe(request, CONTEXT)).groups
+    (found,) = (await broker.groups.ShareGroupDescribe(request, CONTEXT)).groups
     return found
 
 
-async def alter(process: Process, *offsets: tuple[str, int, int]) -> pb.AlterShareGroupOffsetsResponse:
+async def alter(broker: Broker, *offsets: tuple[str, int, int]) -> pb.AlterShareGroupOffsetsResponse:
     request = pb.AlterShareGroupOffsetsRequest(group_id="g")
     for name, partition, offset in offsets:
         request.topics.add(topic_name=name).partitions.add(partition=partition, start_offset=offset)
-    return await process.until(lambda: process.groups.AlterShareGroupOffsets(request, CONTEXT))
+    return await broker.until(lambda: broker.groups.AlterShareGroupOffsets(request, CONTEXT))
 
 
-async def delete_groups(process: Process, *groups: str) -> list[int]:
-    answer = await process.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
+async def delete_groups(broker: Broker, *groups: str) -> list[int]:
+    answer = await broker.groups.DeleteGroups(pb.DeleteGroupsRequest(group_ids=groups), CONTEXT)
     return [result.error_code for result in answer.results]
 
 
-async def test_new_group_has_its_partitions_with_the_first_answer(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 3)
-    answer = await process.beat("m", 0, "a")
+async def test_first_response_of_a_new_group_has_partitions(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 3)
+    answer = await broker.beat("m", 0, "a")
     assert parts(answer) == {topic_id: [0, 1, 2]}
     assert answer.heartbeat_interval_ms == 5000
-    assert world.states.states == {
+    assert cluster.states.states == {
         SharePartitionKey("g", topic_id, partition): StateSummary(1, 0, -1, -1) for partition in range(3)
     }
 
 
-async def test_members_that_join_together_all_get_partitions_at_once(process: Process) -> None:
-    topic_id = await process.create("a", 8)
-    answers = await asyncio.gather(*(process.beat(f"m{n}", 0, "a") for n in range(8)))
+async def test_members_that_join_together_all_get_partitions_at_once(broker: Broker) -> None:
+    topic_id = await broker.create("a", 8)
+    answers = await asyncio.gather(*(broker.beat(f"m{n}", 0, "a") for n in range(8)))
     assert all(parts(answer) for answer in answers)
-    again = [await process.beat(f"m{n}", answer.member_epoch) for n, answer in enumerate(answers)]
+    again = [await broker.beat(f"m{n}", answer.member_epoch) for n, answer in enumerate(answers)]
     held = [
         parts(now).get(topic_id, parts(before)[topic_id]) for before, now in zip(answers, again, strict=True)
     ]
     assert sorted(partition for some in held for partition in some) == list(range(8))
 
 
-async def test_steady_heartbeat_has_no_assignment(process: Process) -> None:
-    await process.create("a", 1)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    answer = await process.beat("m", epoch)
+async def test_unchanged_heartbeat_has_no_assignment(broker: Broker) -> None:
+    await broker.create("a", 1)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    answer = await broker.beat("m", epoch)
     assert answer.member_epoch == epoch
     assert not answer.HasField("assignment")
 
 
-async def test_a_member_that_stays_is_known_at_once(world: World, process: Process) -> None:
-    await process.create("a", 1)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    await process.beat("m", epoch)
-    assert process.groups.stays("g", "m", epoch)
-    assert not process.groups.stays("g", "m", epoch + 1)
-    assert not (await world.start(2)).groups.stays("g", "m", epoch)
+async def test_unchanged_heartbeat_is_served_without_waiting(cluster: Cluster, broker: Broker) -> None:
+    await broker.create("a", 1)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    await broker.beat("m", epoch)
+    assert broker.groups.stays("g", "m", epoch)
+    assert not broker.groups.stays("g", "m", epoch + 1)
+    assert not (await cluster.start(2)).groups.stays("g", "m", epoch)
 
 
-async def test_nobody_stays_while_it_is_not_durable_what_that_rests_on(
-    world: World, process: Process
+async def test_unchanged_heartbeat_is_rejected_while_records_are_pending(
+    cluster: Cluster, broker: Broker
 ) -> None:
-    await process.create("a", 1)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    await process.beat("m", epoch)
+    await broker.create("a", 1)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    await broker.beat("m", epoch)
     (other,) = [f"h{some}" for some in range(500) if shard_of(f"h{some}", 50) == shard_of("g", 50)][:1]
-    world.log.hold()
-    joining = asyncio.create_task(process.beat("n", 0, "a", group=other))
-    shard = process.host.shard(shard_of("g", 50))
+    cluster.log.hold()
+    joining = asyncio.create_task(broker.beat("n", 0, "a", group=other))
+    shard = broker.host.shard(shard_of("g", 50))
     await eventually(lambda: shard._pending.applied > shard._pending.durable)
-    assert not process.groups.stays("g", "m", epoch)
-    world.log.release()
+    assert not broker.groups.stays("g", "m", epoch)
+    cluster.log.release()
     await joining
-    await eventually(lambda: process.groups.stays("g", "m", epoch))
+    await eventually(lambda: broker.groups.stays("g", "m", epoch))
 
 
-async def test_new_topic_of_a_member_comes_with_the_same_answer(process: Process) -> None:
-    a, b = await process.create("a", 1), await process.create("b", 1)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    assert parts(await process.beat("m", epoch, "a", "b")) == {a: [0], b: [0]}
+async def test_new_topic_of_a_member_is_in_the_same_response(broker: Broker) -> None:
+    a, b = await broker.create("a", 1), await broker.create("b", 1)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    assert parts(await broker.beat("m", epoch, "a", "b")) == {a: [0], b: [0]}
 
 
-async def test_dropped_topic_is_gone_though_nothing_came_for_the_new_one(world: World) -> None:
-    process = await world.start(1, initialize_wait=0.01)
-    await process.create("a", 1)
-    b = await process.create("b", 1)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    world.states.open.clear()
-    answer = await process.beat("m", epoch, "b")
+async def test_dropped_topic_is_removed_before_the_new_one_is_ready(cluster: Cluster) -> None:
+    broker = await cluster.start(1, initialize_wait=0.01)
+    await broker.create("a", 1)
+    b = await broker.create("b", 1)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    cluster.states.open.clear()
+    answer = await broker.beat("m", epoch, "b")
     assert answer.HasField("assignment")
     assert parts(answer) == {}
-    world.states.open.set()
-    await eventually(lambda: len(world.states.states) == 2)
-    assert parts(await process.beat("m", answer.member_epoch)) == {b: [0]}
+    cluster.states.open.set()
+    await eventually(lambda: len(cluster.states.states) == 2)
+    assert parts(await broker.beat("m", answer.member_epoch)) == {b: [0]}
 
 
-async def test_answer_does_not_wait_for_ever(world: World) -> None:
-    process = await world.start(1, initialize_wait=0.01)
-    topic_id = await process.create("a", 1)
-    world.states.open.clear()
-    answer = await process.beat("m", 0, "a")
+async def test_heartbeat_waits_a_limited_time_for_state(cluster: Cluster) -> None:
+    broker = await cluster.start(1, initialize_wait=0.01)
+    topic_id = await broker.create("a", 1)
+    cluster.states.open.clear()
+    answer = await broker.beat("m", 0, "a")
     assert answer.HasField("assignment")
     assert parts(answer) == {}
-    world.states.open.set()
-    await eventually(lambda: bool(world.states.states))
-    assert parts(await process.beat("m", answer.member_epoch)) == {topic_id: [0]}
+    cluster.states.open.set()
+    await eventually(lambda: bool(cluster.states.states))
+    assert parts(await broker.beat("m", answer.member_epoch)) == {topic_id: [0]}
 
 
-async def test_failed_initialisation_is_tried_again_with_the_next_heartbeat(
-    world: World, process: Process, caplog: pytest.LogCaptureFixture
+async def test_failed_initialisation_is_repeated_with_the_next_heartbeat(
+    cluster: Cluster, broker: Broker
 ) -> None:
-    topic_id = await process.create("a", 2)
-    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    with caplog.at_level(logging.WARNING):
-        answer = await process.beat("m", 0, "a")
+    topic_id = await broker.create("a", 2)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    with capture_logs() as logs:
+        answer = await broker.beat("m", 0, "a")
     assert parts(answer) == {topic_id: [0]}
-    assert "no state yet" in caplog.text
-    world.states.refuse.clear()
+    assert "share state not initialised" in [entry["event"] for entry in logs]
+    cluster.states.refuse.clear()
     # An attempt that was begun before may have to fail first.
-    await eventually(lambda: holds(process, answer.member_epoch, {topic_id: [0, 1]}))
+    await eventually(lambda: holds(broker, answer.member_epoch, {topic_id: [0, 1]}))
 
 
-async def test_initialisation_that_takes_too_long_counts_as_failed(world: World) -> None:
-    process = await world.start(1, state_timeout=0.01)
-    await process.create("a", 1)
-    world.states.open.clear()
-    answer = await process.beat("m", 0, "a")
+async def test_initialisation_that_takes_too_long_counts_as_failed(cluster: Cluster) -> None:
+    broker = await cluster.start(1, state_timeout=0.01)
+    await broker.create("a", 1)
+    cluster.states.open.clear()
+    answer = await broker.beat("m", 0, "a")
     assert parts(answer) == {}
-    world.states.open.set()
-    assert parts(await process.beat("m", answer.member_epoch))
+    cluster.states.open.set()
+    assert parts(await broker.beat("m", answer.member_epoch))
 
 
-async def test_caller_that_goes_away_leaves_a_working_group(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 1)
-    await process.until(lambda: process.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
-    world.log.hold()
-    call = asyncio.create_task(process.beat("m", 0, "a"))
+async def test_cancelled_caller_leaves_a_working_group(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 1)
+    await broker.until(lambda: broker.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
+    cluster.log.hold()
+    call = asyncio.create_task(broker.beat("m", 0, "a"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.wait({call})
-    world.log.release()
-    await eventually(lambda: bool(world.states.states))
-    assert parts(await process.beat("m", 0, "a")) == {topic_id: [0]}
+    cluster.log.release()
+    await eventually(lambda: bool(cluster.states.states))
+    assert parts(await broker.beat("m", 0, "a")) == {topic_id: [0]}
 
 
-async def test_next_coordinator_knows_members_and_assignments(world: World) -> None:
-    first = await world.start(1)
+async def test_next_owner_has_members_and_assignments(cluster: Cluster) -> None:
+    first = await cluster.start(1)
     topic_id = await first.create("a", 2)
     epoch = (await first.beat("m", 0, "a")).member_epoch
-    second = await world.start(2)
+    second = await cluster.start(2)
     await first.stop()
     answer = await second.beat("m", epoch)
     assert answer.member_epoch == epoch
@@ -206,22 +207,20 @@ async def test_next_coordinator_knows_members_and_assignments(world: World) -> N
     assert parts(await second.beat("m", 0, "a")) == {topic_id: [0, 1]}
 
 
-async def test_heartbeat_whose_record_was_not_written_has_not_happened(
-    world: World, process: Process
-) -> None:
-    await process.create("a", 1)
-    await process.until(lambda: process.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
-    world.log.fail_next_append(Fault.NOT_WRITTEN)
+async def test_heartbeat_whose_record_was_not_written_has_no_effect(cluster: Cluster, broker: Broker) -> None:
+    await broker.create("a", 1)
+    await broker.until(lambda: broker.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
+    cluster.log.fail_next_append(Fault.NOT_WRITTEN)
     request = pb.ShareGroupHeartbeatRequest(
         group_id="g", member_id="m", subscribed_topic_names=pb.TopicNames(names=["a"])
     )
     with pytest.raises(KafkaError) as caught:
-        await process.groups.ShareGroupHeartbeat(request, CONTEXT)
+        await broker.groups.ShareGroupHeartbeat(request, CONTEXT)
     assert caught.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert caught.value.retriable
-    listed = await process.until(lambda: process.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
+    listed = await broker.until(lambda: broker.groups.ListGroups(pb.ListGroupsRequest(), CONTEXT))
     assert list(listed.groups) == []
-    assert parts(await process.beat("m", 0, "a"))
+    assert parts(await broker.beat("m", 0, "a"))
 
 
 SHORT_SESSIONS = (
@@ -232,39 +231,39 @@ SHORT_SESSIONS = (
 )
 
 
-async def test_fenced_and_leaving_members_are_told_of(world: World) -> None:
-    process = await world.start(1, *SHORT_SESSIONS)
-    await process.create("a", 1)
-    await process.beat("leaves", 0, "a")
-    assert (await process.beat("leaves", -1)).member_epoch == -1
-    assert process.departed == [("g", "leaves")]
-    await process.beat("silent", 0, "a")
-    await eventually(lambda: ("g", "silent") in process.departed)
+async def test_records_of_fenced_and_leaving_members_are_released(cluster: Cluster) -> None:
+    broker = await cluster.start(1, *SHORT_SESSIONS)
+    await broker.create("a", 1)
+    await broker.beat("leaves", 0, "a")
+    assert (await broker.beat("leaves", -1)).member_epoch == -1
+    assert broker.departed == [("g", "leaves")]
+    await broker.beat("silent", 0, "a")
+    await eventually(lambda: ("g", "silent") in broker.departed)
     with pytest.raises(KafkaError) as caught:
-        await process.beat("silent", 1)
+        await broker.beat("silent", 1)
     assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-async def test_nobody_hears_of_a_fenced_member_before_that_is_durable(world: World) -> None:
+async def test_fenced_member_is_released_only_after_the_append(cluster: Cluster) -> None:
     """Its records must not go to others while the group may still have it."""
-    process = await world.start(1, *SHORT_SESSIONS)
-    await process.create("a", 1)
-    await process.beat("silent", 0, "a")
-    world.log.hold()
-    shard = process.host.shard(shard_of("g", 50))
+    broker = await cluster.start(1, *SHORT_SESSIONS)
+    await broker.create("a", 1)
+    await broker.beat("silent", 0, "a")
+    cluster.log.hold()
+    shard = broker.host.shard(shard_of("g", 50))
     await eventually(lambda: shard._pending.applied > shard._pending.durable)  # it was decided
     await asyncio.sleep(0.05)
-    assert process.departed == []
-    world.log.fail_next_append(Fault.NOT_WRITTEN)
-    world.log.release()
-    await eventually(lambda: process.departed == [("g", "silent")])  # decided again, after another session
+    assert broker.departed == []
+    cluster.log.fail_next_append(Fault.NOT_WRITTEN)
+    cluster.log.release()
+    await eventually(lambda: broker.departed == [("g", "silent")])  # decided again, after another session
 
 
-async def test_describe_names_topics_and_leaves_out_deleted_ones(process: Process) -> None:
-    a = await process.create("a", 1)
-    b = await process.create("b", 1)
-    epoch = (await process.beat("m", 0, "a", "b")).member_epoch
-    group = await described(process)
+async def test_describe_names_topics_and_leaves_out_deleted_ones(broker: Broker) -> None:
+    a = await broker.create("a", 1)
+    b = await broker.create("b", 1)
+    epoch = (await broker.beat("m", 0, "a", "b")).member_epoch
+    group = await described(broker)
     assert (group.group_state, group.assignor_name, group.group_epoch, group.assignment_epoch) == (
         "Stable",
         "simple",
@@ -282,37 +281,37 @@ async def test_describe_names_topics_and_leaves_out_deleted_ones(process: Proces
     assert not member.HasField("rack_id")
     named = {some.topic_name: some.topic_id for some in member.assignment.topic_partitions}
     assert named == {"a": a, "b": b}
-    await process.delete("a")
-    (member,) = (await described(process)).members
+    await broker.delete("a")
+    (member,) = (await described(broker)).members
     assert [some.topic_name for some in member.assignment.topic_partitions] == ["b"]
 
 
-async def test_describe_of_an_unknown_group(process: Process) -> None:
-    await process.create("a", 1)
-    await process.beat("m", 0, "a", group="x")
-    group = await described(process, "x")
+async def test_describe_of_an_unknown_group(broker: Broker) -> None:
+    await broker.create("a", 1)
+    await broker.beat("m", 0, "a", group="x")
+    group = await described(broker, "x")
     assert group.error_code == 0
-    missing = await process.until(lambda: described_now(process, "g"))
+    missing = await broker.until(lambda: described_now(broker, "g"))
     assert (code(missing), missing.group_state) == (ErrorCode.GROUP_ID_NOT_FOUND, "")
-    nameless = await process.until(lambda: described_now(process, ""))
+    nameless = await broker.until(lambda: described_now(broker, ""))
     assert (code(nameless), nameless.group_state) == (ErrorCode.INVALID_GROUP_ID, "")
 
 
-async def described_now(process: Process, group: str) -> pb.ShareGroupDescribeResponse.DescribedGroup:
-    found = await described(process, group)
+async def described_now(broker: Broker, group: str) -> pb.ShareGroupDescribeResponse.DescribedGroup:
+    found = await described(broker, group)
     if code(found) in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR):
         raise KafkaError(code(found))
     return found
 
 
-async def test_groups_are_listed_over_all_shards(process: Process) -> None:
-    await process.create("a", 1)
+async def test_groups_are_listed_over_all_shards(broker: Broker) -> None:
+    await broker.create("a", 1)
     for group in ("g1", "g2", "g3"):
-        await process.beat("m", 0, "a", group=group)
-    await process.beat("m", -1, group="g2")
+        await broker.beat("m", 0, "a", group=group)
+    await broker.beat("m", -1, group="g2")
 
     async def listed(**filters: list[str]) -> dict[str, str]:
-        answer = await process.groups.ListGroups(pb.ListGroupsRequest(**filters), CONTEXT)
+        answer = await broker.groups.ListGroups(pb.ListGroupsRequest(**filters), CONTEXT)
         assert all((some.group_type, some.protocol_type) == ("share", "share") for some in answer.groups)
         return {some.group_id: some.group_state for some in answer.groups}
 
@@ -321,14 +320,14 @@ async def test_groups_are_listed_over_all_shards(process: Process) -> None:
     assert await listed(types_filter=["Classic"]) == {}
 
 
-async def test_lag_counts_what_is_not_finished(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 3)
-    await process.beat("m", 0, "a")
+async def test_lag_counts_what_is_not_finished(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 3)
+    await broker.beat("m", 0, "a")
     key = SharePartitionKey("g", topic_id, 0)
-    world.states.states[key] = StateSummary(1, 7, 40, 5)
-    world.ends.ends[TopicIdPartition(topic_id, 0)] = 105
-    world.states.states[SharePartitionKey("g", topic_id, 1)] = StateSummary(1, 0, 40, -1)
-    (topic,) = await offsets(process)
+    cluster.states.states[key] = StateSummary(1, 7, 40, 5)
+    cluster.ends.ends[TopicIdPartition(topic_id, 0)] = 105
+    cluster.states.states[SharePartitionKey("g", topic_id, 1)] = StateSummary(1, 0, 40, -1)
+    (topic,) = await offsets(broker)
     assert (topic.topic_name, topic.topic_id) == ("a", topic_id)
     assert [(some.start_offset, some.lag, some.leader_epoch) for some in topic.partitions] == [
         (40, 60, 7),
@@ -337,31 +336,33 @@ async def test_lag_counts_what_is_not_finished(world: World, process: Process) -
     ]
 
 
-async def test_partition_that_cannot_be_counted_says_why(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 2)
-    await process.beat("m", 0, "a")
-    world.states.states[SharePartitionKey("g", topic_id, 0)] = StateSummary(1, 0, 40, 0)
-    world.ends.ends[TopicIdPartition(topic_id, 0)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    (topic,) = await offsets(process)
+async def test_partition_without_lag_has_an_error(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.beat("m", 0, "a")
+    cluster.states.states[SharePartitionKey("g", topic_id, 0)] = StateSummary(1, 0, 40, 0)
+    cluster.ends.ends[TopicIdPartition(topic_id, 0)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
+    (topic,) = await offsets(broker)
     assert [(code(some), some.start_offset, some.lag) for some in topic.partitions] == [
         (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1),
     ]
 
 
-async def test_offsets_of_what_is_not_there_are_unknown_without_an_error(process: Process) -> None:
-    await process.create("a", 2)
-    await process.create("b", 1)
-    await process.beat("m", 0, "a")
-    assert await offsets(process, "nobody") == []
+async def test_offsets_of_unknown_partitions_are_unknown_without_error(broker: Broker) -> None:
+    await broker.create("a", 2)
+    await broker.create("b", 1)
+    await broker.beat("m", 0, "a")
+    assert await offsets(broker, "nobody") == []
     request = pb.DescribeShareGroupOffsetsRequest()
     group = request.groups.add(group_id="g")
     group.topics.add(topic_name="b", partitions=[0])
     group.topics.add(topic_name="zzz", partitions=[4])
     group.topics.add(topic_name="a", partitions=[9])
     request.groups.add(group_id="g")
-    full, empty = (await process.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
+    full, empty = (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
     assert [
         (topic.topic_name, some.partition, some.start_offset, some.lag, some.error_code)
         for topic in full.topics
@@ -370,18 +371,18 @@ async def test_offsets_of_what_is_not_there_are_unknown_without_an_error(process
     assert list(empty.topics) == []
 
 
-async def test_offsets_of_a_group_held_elsewhere_are_refused_in_band(world: World) -> None:
-    process = await world.start(1)
-    await process.host.stop()
+async def test_offsets_of_a_group_owned_elsewhere_are_rejected_in_band(cluster: Cluster) -> None:
+    broker = await cluster.start(1)
+    await broker.host.stop()
     request = pb.DescribeShareGroupOffsetsRequest()
     request.groups.add(group_id="g", all_topics=True)
-    (group,) = (await process.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
+    (group,) = (await broker.groups.DescribeShareGroupOffsets(request, CONTEXT)).groups
     assert code(group) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_altered_offsets_are_initialised_at_a_higher_epoch(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 2)
-    answer = await alter(process, ("a", 0, 40), ("a", 9, 1), ("zzz", 0, 1))
+async def test_altered_offsets_are_initialised_at_a_higher_epoch(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 2)
+    answer = await alter(broker, ("a", 0, 40), ("a", 9, 1), ("zzz", 0, 1))
     assert [
         (topic.topic_name, topic.topic_id, [some.error_code for some in topic.partitions])
         for topic in answer.responses
@@ -390,158 +391,164 @@ async def test_altered_offsets_are_initialised_at_a_higher_epoch(world: World, p
         ("a", topic_id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("zzz", "", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
     ]
-    assert world.states.states == {SharePartitionKey("g", topic_id, 0): StateSummary(1, 0, 40, 0)}
-    world.ends.ends[TopicIdPartition(topic_id, 0)] = 105
-    (topic,) = await offsets(process)
+    assert cluster.states.states == {SharePartitionKey("g", topic_id, 0): StateSummary(1, 0, 40, 0)}
+    cluster.ends.ends[TopicIdPartition(topic_id, 0)] = 105
+    (topic,) = await offsets(broker)
     assert [(some.start_offset, some.lag) for some in topic.partitions] == [(40, 65)]
 
 
-async def test_alter_that_fails_at_the_share_coordinator_says_so(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 1)
-    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
+async def test_failure_of_an_alter_at_the_share_coordinator_is_returned(
+    cluster: Cluster, broker: Broker
+) -> None:
+    topic_id = await broker.create("a", 1)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
         ErrorCode.FENCED_STATE_EPOCH, "stale"
     )
-    (topic,) = (await alter(process, ("a", 0, 40))).responses
+    (topic,) = (await alter(broker, ("a", 0, 40))).responses
     assert [(code(some), some.error_message) for some in topic.partitions] == [
         (ErrorCode.FENCED_STATE_EPOCH, "stale")
     ]
-    world.states.refuse.clear()
-    (topic,) = (await alter(process, ("a", 0, 41))).responses
+    cluster.states.refuse.clear()
+    (topic,) = (await alter(broker, ("a", 0, 41))).responses
     assert not topic.partitions[0].error_code
 
 
-async def test_the_log_tells_what_was_done_of_it(world: World, process: Process) -> None:
+async def test_log_lists_only_partitions_that_were_changed(cluster: Cluster, broker: Broker) -> None:
     """Some was refused, some failed."""
-    topic_id = await process.create("a", 2)
-    await process.create("b", 1)
-    await process.create("c", 1)
-    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
+    topic_id = await broker.create("a", 2)
+    await broker.create("b", 1)
+    await broker.create("c", 1)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
         ErrorCode.FENCED_STATE_EPOCH, "stale"
     )
     deletion = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a", "b", "c"])
-    with capture_logs() as said:
-        await alter(process, ("a", 0, 40), ("zzz", 0, 1))
-        await alter(process, ("a", 0, 40), ("a", 1, 40), ("b", 0, 40))
-        await process.groups.DeleteShareGroupOffsets(deletion, CONTEXT)
-    altered, deleted = [line for line in said if "offsets of a group" in line["event"]]
-    assert (altered["event"], altered["partitions"]) == ("offsets of a group altered", 2)
-    assert (deleted["event"], deleted["topics"]) == ("offsets of a group deleted", ["b"])
+    with capture_logs() as logs:
+        await alter(broker, ("a", 0, 40), ("zzz", 0, 1))
+        await alter(broker, ("a", 0, 40), ("a", 1, 40), ("b", 0, 40))
+        await broker.groups.DeleteShareGroupOffsets(deletion, CONTEXT)
+    altered, deleted = [line for line in logs if "share group offsets" in line["event"]]
+    assert (altered["event"], altered["partitions"]) == ("share group offsets altered", 2)
+    assert (deleted["event"], deleted["topics"]) == ("share group offsets deleted", ["b"])
 
 
-async def test_alter_of_a_group_with_members_is_refused_as_a_whole(process: Process) -> None:
-    await process.create("a", 1)
-    await process.beat("m", 0, "a")
+async def test_alter_of_a_group_with_members_is_rejected(broker: Broker) -> None:
+    await broker.create("a", 1)
+    await broker.beat("m", 0, "a")
     with pytest.raises(KafkaError) as caught:
-        await alter(process, ("a", 0, 40))
+        await alter(broker, ("a", 0, 40))
     assert caught.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
-async def test_deleted_offsets_start_anew(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 2)
-    await process.create("b", 1)
-    await process.beat("m", 0, "a")
-    await process.beat("m", -1)
+async def test_deleted_offsets_start_by_policy(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.create("b", 1)
+    await broker.beat("m", 0, "a")
+    await broker.beat("m", -1)
     request = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a", "b", "zzz", "a"])
-    answer = await process.groups.DeleteShareGroupOffsets(request, CONTEXT)
+    answer = await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)
     assert [(some.topic_name, some.error_code) for some in answer.responses] == [
         ("a", 0),
         ("b", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("zzz", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     assert answer.responses[0].topic_id == topic_id
-    assert world.states.states == {}
-    assert await offsets(process) == []
+    assert cluster.states.states == {}
+    assert await offsets(broker) == []
     nothing = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["b"])
-    (refused,) = (await process.groups.DeleteShareGroupOffsets(nothing, CONTEXT)).responses
+    (refused,) = (await broker.groups.DeleteShareGroupOffsets(nothing, CONTEXT)).responses
     assert refused.error_message == "There is no offset information to delete."
 
 
-async def test_deletion_that_fails_at_the_share_coordinator_says_so(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 2)
-    await process.beat("m", 0, "a")
-    await process.beat("m", -1)
-    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+async def test_failure_of_a_deletion_at_the_share_coordinator_is_returned(
+    cluster: Cluster, broker: Broker
+) -> None:
+    topic_id = await broker.create("a", 2)
+    await broker.beat("m", 0, "a")
+    await broker.beat("m", -1)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(
+        ErrorCode.COORDINATOR_NOT_AVAILABLE
+    )
     request = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a"])
-    (refused,) = (await process.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
+    (refused,) = (await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
     assert code(refused) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    world.states.refuse.clear()
-    (done,) = (await process.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
+    cluster.states.refuse.clear()
+    (done,) = (await broker.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
     assert not done.error_code
-    assert world.states.states == {}
+    assert cluster.states.states == {}
 
 
-async def test_groups_are_deleted_each_with_its_result(world: World, process: Process) -> None:
-    await process.create("a", 2)
+async def test_groups_are_deleted_each_with_its_result(cluster: Cluster, broker: Broker) -> None:
+    await broker.create("a", 2)
     for group in ("empty", "busy"):
-        await process.beat("m", 0, "a", group=group)
-    await process.beat("m", -1, group="empty")
-    assert await delete_groups(process, "empty", "busy", "nobody") == [
+        await broker.beat("m", 0, "a", group=group)
+    await broker.beat("m", -1, group="empty")
+    assert await delete_groups(broker, "empty", "busy", "nobody") == [
         0,
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.GROUP_ID_NOT_FOUND,
     ]
-    assert {key.group_id for key in world.states.states} == {"busy"}
+    assert {key.group_id for key in cluster.states.states} == {"busy"}
 
 
-async def test_group_without_state_is_deleted_too(process: Process) -> None:
-    await process.beat("m", 0, "not there")
-    await process.beat("m", -1)
-    assert await delete_groups(process, "g") == [0]
+async def test_group_without_state_is_deleted_too(broker: Broker) -> None:
+    await broker.beat("m", 0, "not there")
+    await broker.beat("m", -1)
+    assert await delete_groups(broker, "g") == [0]
 
 
-async def test_group_stays_when_its_state_could_not_be_deleted(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 1)
-    await process.beat("m", 0, "a")
-    await process.beat("m", -1)
-    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-    assert await delete_groups(process, "g") == [ErrorCode.KAFKA_STORAGE_ERROR]
-    world.states.refuse.clear()
-    assert await delete_groups(process, "g") == [0]
+async def test_group_stays_when_its_state_could_not_be_deleted(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 1)
+    await broker.beat("m", 0, "a")
+    await broker.beat("m", -1)
+    cluster.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    assert await delete_groups(broker, "g") == [ErrorCode.KAFKA_STORAGE_ERROR]
+    cluster.states.refuse.clear()
+    assert await delete_groups(broker, "g") == [0]
 
 
-async def test_group_that_somebody_joins_meanwhile_is_kept(world: World, process: Process) -> None:
-    topic_id = await process.create("a", 1)
-    await process.beat("m", 0, "a")
-    await process.beat("m", -1)
-    world.states.open.clear()
-    deletion = asyncio.create_task(delete_groups(process, "g"))
-    await eventually(lambda: ("delete", SharePartitionKey("g", topic_id, 0)) in world.states.calls)
-    epoch = (await process.beat("m", 0, "a")).member_epoch
-    world.states.open.set()
+async def test_group_with_a_member_joining_during_deletion_is_kept(cluster: Cluster, broker: Broker) -> None:
+    topic_id = await broker.create("a", 1)
+    await broker.beat("m", 0, "a")
+    await broker.beat("m", -1)
+    cluster.states.open.clear()
+    deletion = asyncio.create_task(delete_groups(broker, "g"))
+    await eventually(lambda: ("delete", SharePartitionKey("g", topic_id, 0)) in cluster.states.calls)
+    epoch = (await broker.beat("m", 0, "a")).member_epoch
+    cluster.states.open.set()
     assert await deletion == [ErrorCode.NON_EMPTY_GROUP]
-    assert parts(await process.beat("m", epoch)) == {topic_id: [0]}
+    assert parts(await broker.beat("m", epoch)) == {topic_id: [0]}
 
 
-async def test_initialisation_that_cannot_be_noted_is_begun_again_by_the_next_owner(
-    world: World, caplog: pytest.LogCaptureFixture
+async def test_unrecorded_initialisation_is_repeated_by_the_next_owner(
+    cluster: Cluster,
 ) -> None:
-    first = await world.start(1, initialize_wait=0.01)
+    first = await cluster.start(1, initialize_wait=0.01)
     topic_id = await first.create("a", 1)
-    world.states.open.clear()
+    cluster.states.open.clear()
     epoch = (await first.beat("m", 0, "a")).member_epoch
     await first.host.stop()
-    with caplog.at_level(logging.WARNING):
-        world.states.open.set()
-        await eventually(lambda: "was not noted" in caplog.text)
-    second = await world.start(2)
+    with capture_logs() as logs:
+        cluster.states.open.set()
+        await eventually(lambda: "initialised share state not recorded" in [entry["event"] for entry in logs])
+    second = await cluster.start(2)
     await first.stop()
     assert parts(await second.beat("m", epoch)) == {topic_id: [0]}
-    assert world.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
+    assert cluster.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
 
 
-async def test_closing_gives_up_what_is_under_way(world: World) -> None:
-    process = await world.start(1, initialize_wait=0.01)
-    await process.create("a", 1)
-    world.states.open.clear()
-    await process.beat("m", 0, "a")
-    await process.groups.close()
-    await process.stop()
-    assert world.states.states == {}
+async def test_close_cancels_background_work(cluster: Cluster) -> None:
+    broker = await cluster.start(1, initialize_wait=0.01)
+    await broker.create("a", 1)
+    cluster.states.open.clear()
+    await broker.beat("m", 0, "a")
+    await broker.groups.close()
+    await broker.stop()
+    assert cluster.states.states == {}
 
 
-async def test_alter_of_nothing_tells_nobody(world: World, process: Process) -> None:
-    answer = await alter(process, ("zzz", 0, 1))
+async def test_alter_without_offsets_notifies_no_leader(cluster: Cluster, broker: Broker) -> None:
+    answer = await alter(broker, ("zzz", 0, 1))
     assert [code(some) for topic in answer.responses for some in topic.partitions] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
-    assert world.states.calls == []
+    assert cluster.states.calls == []

@@ -17,8 +17,8 @@ from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction
-from sharebroker_server.group_coordinator.service.transaction_shards import make_transaction_host
-from sharebroker_server.group_coordinator.service.transactions import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.transactions.servicer import TransactionCoordinator
+from sharebroker_server.group_coordinator.service.transactions.shards import make_transaction_host
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
@@ -76,14 +76,11 @@ class Process:
             cluster.leases, Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         )
 
-        def ending(name: str) -> None:
-            self.coordinator.ending(name)
-
-        self.host = make_transaction_host(cluster.log, config, self.follower, ending)
+        self.host = make_transaction_host(cluster.log, config, self.follower)
         self.coordinator = TransactionCoordinator(self.host, config, cluster.leaders)
 
     async def start(self) -> None:
-        await self.host.start(self.holder)
+        await self.host.start(self.holder, self.coordinator.perform)
         await self.holder.start()
 
     async def stop(self) -> None:
@@ -159,7 +156,7 @@ async def refusal(call: Awaitable[object]) -> ErrorCode:
     return refused.value.code
 
 
-async def test_a_producer_id_is_never_given_twice(cluster: Cluster) -> None:
+async def test_producer_ids_are_unique(cluster: Cluster) -> None:
     async with running(cluster) as process:
         given = [await process.init(None) for _ in range(3)] + [
             await process.init("a"),
@@ -199,7 +196,7 @@ async def test_partitions_can_be_verified(cluster: Cluster) -> None:
         assert await refusal(process.add((producer[0], 9), 0, verify=True)) is ErrorCode.PRODUCER_FENCED
 
 
-async def test_who_comes_too_early_waits_for_the_end_of_the_last_transaction(cluster: Cluster) -> None:
+async def test_request_waits_for_completion_of_the_last_transaction(cluster: Cluster) -> None:
     async with running(cluster) as process:
         producer = await process.init()
         await process.add(producer, 0)
@@ -215,7 +212,7 @@ async def test_who_comes_too_early_waits_for_the_end_of_the_last_transaction(clu
         await asyncio.gather(again, return_exceptions=True)
 
 
-async def test_who_waited_long_enough_is_told_to_come_again(cluster: Cluster) -> None:
+async def test_request_waits_a_limited_time_for_completion(cluster: Cluster) -> None:
     async with running(cluster, wait=0.02) as process:
         producer = await process.init()
         await process.add(producer, 0)
@@ -234,7 +231,7 @@ async def test_a_new_producer_has_the_open_transaction_aborted(cluster: Cluster)
         assert await refusal(process.end(zombie)) is ErrorCode.PRODUCER_FENCED
 
 
-async def test_who_goes_on_after_an_error_says_what_it_had(cluster: Cluster) -> None:
+async def test_resuming_producer_states_its_epoch(cluster: Cluster) -> None:
     async with running(cluster) as process:
         producer_id, _ = await process.init()
         for _ in range(2):
@@ -250,7 +247,7 @@ async def test_a_slow_transaction_is_aborted(cluster: Cluster) -> None:
         assert cluster.leaders.written[0][:3] == (0, 1, False)
 
 
-async def test_leaders_that_cannot_do_it_are_asked_again_the_others_are_not(cluster: Cluster) -> None:
+async def test_only_failed_leaders_get_markers_again(cluster: Cluster) -> None:
     async with running(cluster) as process:
         producer = await process.init()
         await process.add(producer, 0, 1)
@@ -267,7 +264,7 @@ async def test_leaders_that_cannot_do_it_are_asked_again_the_others_are_not(clus
         assert [row[0] for row in cluster.leaders.written] == [0, 1]
 
 
-async def test_the_next_owner_ends_what_was_decided(cluster: Cluster) -> None:
+async def test_next_owner_completes_decided_transactions(cluster: Cluster) -> None:
     async with running(cluster) as process:
         producer = await process.init()
         await process.add(producer, 0)
@@ -285,7 +282,7 @@ async def test_the_next_owner_ends_what_was_decided(cluster: Cluster) -> None:
         assert first == second > 1
 
 
-async def test_an_end_whose_fate_is_unknown_is_found_out(cluster: Cluster) -> None:
+async def test_end_of_unknown_outcome_is_resolved(cluster: Cluster) -> None:
     async with running(cluster) as process:
         producer = await process.init()
         await process.add(producer, 0)

@@ -41,7 +41,7 @@ class Catalog:
         self.position = 0
 
     def __call__(self, command: CatalogCommand, now: float = 1.5) -> tuple[tuple[CatalogRecord, ...], object]:
-        records, reply = self.machine.decide(command, now)
+        records, reply, *_ = self.machine.decide(command, now)
         for record in records:
             self.position += 1
             self.machine.apply(record, self.position)
@@ -310,4 +310,4 @@ def test_topics_are_listed_by_name(catalog: Catalog) -> None:
 
 def test_nothing_happens_by_time(catalog: Catalog) -> None:
     assert catalog.machine.next_deadline() is None
-    assert catalog.machine.on_deadline(10.0) == ()
+    assert catalog.machine.on_deadline(10.0) == ((), None, (), ())

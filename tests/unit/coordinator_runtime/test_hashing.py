@@ -18,7 +18,7 @@ from sharebroker_server.coordinator_runtime.hashing import java_string_hash, sha
         ("\ud800", 0xD800),
     ],
 )
-def test_as_java_computes_it(text: str, hashed: int) -> None:
+def test_hash_equals_javas(text: str, hashed: int) -> None:
     assert java_string_hash(text) == hashed
 
 

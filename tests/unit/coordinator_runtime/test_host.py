@@ -14,7 +14,7 @@ from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
 from sharebroker_server.testkit.waiting import eventually
-from tests.unit.coordinator_runtime.ledger import QUICK, Command, Get, Ledger, LedgerCodec, Put, outcome
+from tests.unit.coordinator_runtime.harness import QUICK, Command, Get, Ledger, LedgerCodec, Put, outcome
 
 Host = ShardHost[Command, str, str]
 
@@ -54,7 +54,7 @@ def active(host: Host) -> bool:
     return all(shard.state is ShardState.ACTIVE for shard in host.held())
 
 
-async def test_a_lone_process_holds_every_shard(cluster: Cluster) -> None:
+async def test_single_process_owns_every_shard(cluster: Cluster) -> None:
     host = await cluster.process(1)
     assert [shard.shard for shard in host.held()] == [f"share-coordinator:{n}" for n in range(4)]
     assert host.indices() == [0, 1, 2, 3]
@@ -63,7 +63,7 @@ async def test_a_lone_process_holds_every_shard(cluster: Cluster) -> None:
     assert cluster.log.appends == [("share-coordinator:2", 1, 1)]
 
 
-async def test_a_shard_of_another_process_is_refused(cluster: Cluster) -> None:
+async def test_shard_of_another_process_is_rejected(cluster: Cluster) -> None:
     host = await cluster.process(1)
     with pytest.raises(KafkaError) as refused:
         host.shard(4)
@@ -84,7 +84,7 @@ async def test_stopping_closes_all(cluster: Cluster) -> None:
     assert list(host.held()) == []
 
 
-async def test_handed_over_shards_are_found_as_they_were_left(cluster: Cluster) -> None:
+async def test_handed_over_shards_keep_their_state(cluster: Cluster) -> None:
     first = await cluster.process(1)
     await eventually(lambda: active(first))
     for index in range(4):

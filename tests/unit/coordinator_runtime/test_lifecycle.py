@@ -4,7 +4,7 @@ import pytest
 
 from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
 from sharebroker_server.coordinator_runtime.lifecycle import (
-    REFUSALS,
+    REJECTIONS,
     TRANSITIONS,
     IllegalTransitionError,
     ShardState,
@@ -36,15 +36,15 @@ def test_the_table_is_complete() -> None:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_refusal_may_be_tried_again(state: ShardState) -> None:
+def test_every_rejection_is_retriable(state: ShardState) -> None:
     if state is ShardState.ACTIVE:
-        assert state not in REFUSALS
+        assert state not in REJECTIONS
     else:
-        assert DESCRIPTIONS[REFUSALS[state]].retriable
+        assert DESCRIPTIONS[REJECTIONS[state]].retriable
 
 
-def test_who_is_asked_elsewhere() -> None:
-    assert [s for s, code in REFUSALS.items() if code is ErrorCode.NOT_COORDINATOR] == [ShardState.CLOSED]
+def test_only_a_closed_shard_is_not_coordinator() -> None:
+    assert [s for s, code in REJECTIONS.items() if code is ErrorCode.NOT_COORDINATOR] == [ShardState.CLOSED]
 
 
 @pytest.mark.parametrize(

@@ -1,41 +1,43 @@
-"""What a shard's trouble is told as, and how often."""
+"""Load failures: errors returned to callers, and the rate of log lines."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import MutableMapping
+from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
-from sharebroker_server.coordinator_runtime.load_failures import DamagedLogError, Trouble
+from sharebroker_server.coordinator_runtime.load_failures import DamagedLogError, LoadFailureReporter
 from sharebroker_server.stream_log.port import LogUnavailable
 
+Logs = list[MutableMapping[str, Any]]
 DAMAGED = DamagedLogError(7, "is no record (no)")
 
 
-def test_the_same_reason_is_logged_once_a_minute_and_traced_once(caplog: pytest.LogCaptureFixture) -> None:
-    trouble = Trouble("share-coordinator:6")
+def test_same_failure_is_logged_once_a_minute_with_one_traceback(logs: Logs) -> None:
+    failures = LoadFailureReporter("share-coordinator:6")
     for second in range(130):
-        trouble.met(DAMAGED, 1000.0 + second)
-    assert [bool(record.exc_info) for record in caplog.records] == [True, False, False]
-    trouble.met(LogUnavailable("away"), 1131.0)
-    trouble.met(DAMAGED, 1132.0)
-    assert [bool(record.exc_info) for record in caplog.records[3:]] == [False, True]
-    trouble.over()
-    trouble.met(DAMAGED, 1133.0)
-    assert caplog.records[-1].exc_info
+        failures.record(DAMAGED, 1000.0 + second)
+    assert [entry["exc_info"] for entry in logs] == [True, False, False]
+    failures.record(LogUnavailable("away"), 1131.0)
+    failures.record(DAMAGED, 1132.0)
+    assert [entry["exc_info"] for entry in logs[3:]] == [False, True]
+    failures.clear()
+    failures.record(DAMAGED, 1133.0)
+    assert logs[-1]["exc_info"]
 
 
-def test_callers_are_told_why_while_it_lasts() -> None:
-    trouble = Trouble("share-coordinator:6")
-    trouble.met(DAMAGED, 0.0)
-    refused = trouble.refusal(ShardState.FAILED)
-    assert refused.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert refused.message.startswith(
+def test_callers_receive_the_failure_until_it_is_cleared() -> None:
+    failures = LoadFailureReporter("share-coordinator:6")
+    failures.record(DAMAGED, 0.0)
+    rejected = failures.rejection(ShardState.FAILED)
+    assert rejected.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert rejected.message.startswith(
         "share-coordinator:6: it cannot be loaded: the entry at position 7 of its log is no record (no). "
     )
-    assert "position 7" in trouble.refusal(ShardState.LOADING).message
-    assert "position 7" not in trouble.refusal(ShardState.CLOSED).message
-    trouble.met(LogUnavailable("away"), 1.0)
-    assert trouble.refusal(ShardState.FAILED).message == "share-coordinator:6: it cannot be loaded: away"
-    trouble.over()
-    assert trouble.refusal(ShardState.FAILED).message.endswith(ShardState.FAILED.value)
+    assert "position 7" in failures.rejection(ShardState.LOADING).message
+    assert "position 7" not in failures.rejection(ShardState.CLOSED).message
+    failures.record(LogUnavailable("away"), 1.0)
+    assert failures.rejection(ShardState.FAILED).message == "share-coordinator:6: it cannot be loaded: away"
+    failures.clear()
+    assert failures.rejection(ShardState.FAILED).message.endswith(ShardState.FAILED.value)

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, refuse
+from sharebroker_server.coordinator_runtime.machine import Effect
+from sharebroker_server.coordinator_runtime.pending import Pending, Waiter, reject
+
+
+class Noted(Effect):
+    pass
 
 
 def waiting(pending: Pending, position: int, deadline: float = 1.0) -> asyncio.Future[Any]:
@@ -43,7 +48,7 @@ async def test_groups_are_bounded_and_never_empty(
     assert pending.durable == 7 + len(sizes)
 
 
-async def test_callers_are_answered_once_their_position_is_durable() -> None:
+async def test_callers_receive_replies_once_their_position_is_durable() -> None:
     pending = Pending(10)
     pending.add([b"a", b"b", b"c"])
     first, last = waiting(pending, 11), waiting(pending, 13)
@@ -57,7 +62,7 @@ async def test_callers_are_answered_once_their_position_is_durable() -> None:
     assert len(pending) == 0
 
 
-async def test_who_waited_too_long_is_refused_and_the_next_deadline_told() -> None:
+async def test_expired_waiters_are_rejected_and_next_deadline_returned() -> None:
     pending = Pending(0)
     pending.add([b"a"])
     soon, later = waiting(pending, 1, 1.0), waiting(pending, 1, 3.0)
@@ -71,18 +76,42 @@ async def test_who_waited_too_long_is_refused_and_the_next_deadline_told() -> No
     assert pending.expire(9.0) is None
 
 
-async def test_abandoned_all_are_refused() -> None:
+async def test_abandon_rejects_all_waiters_and_drops_effects() -> None:
     pending = Pending(0)
     pending.add([b"a"])
     future = waiting(pending, 1)
+    pending.add_effects([Noted()])
     pending.abandon(ErrorCode.NOT_COORDINATOR, "why")
     with pytest.raises(KafkaError, match="why"):
         future.result()
     assert (len(pending), pending.applied) == (0, 0)
+    pending.add([b"b"])
+    assert pending.commit(1) == []
 
 
-async def test_an_answered_caller_is_not_refused() -> None:
+async def test_effects_are_returned_once_their_position_is_durable() -> None:
+    pending, (first, second) = Pending(0), (Noted(), Noted())
+    pending.add([b"a"])
+    pending.add_effects([first])
+    pending.add([b"b"])
+    pending.add_effects([second])
+    assert pending.commit(1) == [first]
+    assert pending.commit(1) == [second]
+
+
+async def test_reply_that_is_an_error_is_raised() -> None:
+    pending = Pending(0)
+    pending.add([b"a"])
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    pending.wait(Waiter(1, 1.0, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS), future, writes=False))
+    pending.commit(1)
+    with pytest.raises(KafkaError) as rejected:
+        future.result()
+    assert rejected.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+async def test_completed_caller_is_not_rejected() -> None:
     future = asyncio.get_running_loop().create_future()
     future.set_result("yes")
-    refuse(future, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+    reject(future, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
     assert future.result() == "yes"

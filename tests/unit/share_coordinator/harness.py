@@ -56,7 +56,7 @@ class Shard:
         self.now += seconds
         made: list[ShareRecord] = []
         while (due := self.machine.next_deadline()) is not None and due <= self.now:
-            records = self.machine.on_deadline(self.now)
+            records = self.machine.on_deadline(self.now).records
             made += records
             self.write(records)
         return made

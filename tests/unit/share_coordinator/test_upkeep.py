@@ -68,11 +68,11 @@ def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(0, 4, 0), count=2))
     assert shard.machine.next_deadline() == NOW + 300
-    assert shard.machine.on_deadline(NOW + 299) == ()
+    assert shard.machine.on_deadline(NOW + 299).records == ()
     expected = ShareCheckpoint(KEY, 1, 1, 0, 0, 2, NOW_MS, NOW_MS + 300_000, (batch(0, 4, 0),))
     assert shard.tick(300) == [expected]
     assert shard.machine.next_deadline() is None
-    assert shard.machine.on_deadline(NOW + 10_000) == ()
+    assert shard.machine.on_deadline(NOW + 10_000).records == ()
     assert same(shard, shard.replayed(), [KEY])
 
 
@@ -119,7 +119,7 @@ def test_one_deadline_makes_a_bounded_number_of_records() -> None:
     keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * MAX_RECORDS_PER_DEADLINE + 5)]
     for key in keys:
         shard.run(Initialize(key, 1, 0))
-    assert len(shard.machine.on_deadline(NOW + 400)) == MAX_RECORDS_PER_DEADLINE
+    assert len(shard.machine.on_deadline(NOW + 400).records) == MAX_RECORDS_PER_DEADLINE
     assert [record.key for record in shard.tick(400)] == keys
 
 

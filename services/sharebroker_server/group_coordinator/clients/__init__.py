@@ -1,1 +1,1 @@
-"""What the group coordinator asks of others."""
+"""Clients of the group coordinator: leaders and other group coordinators."""

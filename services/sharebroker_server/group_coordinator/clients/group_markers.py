@@ -1,11 +1,12 @@
-"""Tells the coordinators of consumer groups how a transaction ended, and leaders beside them."""
+"""Transaction markers for consumer groups, sent to their group coordinators."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
@@ -19,24 +20,24 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
         GroupCoordinatorServiceAsyncStub as Stub,
     )
 
-_logger = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 _DONE: Final = ErrorCode.INVALID_PRODUCER_EPOCH
-"""A later epoch of the producer can be there only when this transaction was ended before."""
+"""A later producer epoch exists only if this transaction was completed before."""
 
 
 class Coordinators(Protocol):
     """Finds group coordinators (`sharebroker_server.cluster.router`)."""
 
     async def group_coordinator(self, shard: int) -> Stub:
-        """Who coordinates the groups of a shard. Raises KafkaError."""
+        """Returns the stub of a shard's group coordinator. Raises KafkaError."""
 
     def forget_group_coordinator(self, shard: int) -> None:
-        """Look it up anew."""
+        """Drops the cached coordinator of a shard."""
 
 
 class GroupMarkers:
-    """Sends one call to each shard: partitions here are those of __consumer_offsets."""
+    """Sends one call per shard; the partitions are those of __consumer_offsets."""
 
     def __init__(self, coordinators: Coordinators) -> None:
         self._coordinators = coordinators
@@ -44,10 +45,10 @@ class GroupMarkers:
     async def write(
         self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
     ) -> Collection[TopicIdPartition]:
-        """See Markers."""
-        some = sorted(partitions)
-        done = await asyncio.gather(*(self._mark(one.partition, ending, coordinator_epoch) for one in some))
-        return [one for one, is_done in zip(some, done, strict=True) if not is_done]
+        """Tries once; returns the partitions without a marker."""
+        keys = sorted(partitions)
+        done = await asyncio.gather(*(self._mark(key.partition, ending, coordinator_epoch) for key in keys))
+        return [key for key, is_done in zip(keys, done, strict=True) if not is_done]
 
     async def _mark(self, shard: int, ending: Transaction, epoch: int) -> bool:
         request = pb.CompleteTransactionRequest(
@@ -64,14 +65,16 @@ class GroupMarkers:
             if error.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 raise
             if error.code is not _DONE:
-                _logger.info("no marker yet in shard %s of the group coordinator: %s", shard, error)
+                _log.info(
+                    "transaction marker not written", shard=f"group-coordinator:{shard}", error=str(error)
+                )
                 self._coordinators.forget_group_coordinator(shard)
                 return False
         return True
 
 
 class AllMarkers:
-    """Markers for partitions with records, and for those that stand for consumer groups."""
+    """Markers for partitions of topics and of __consumer_offsets."""
 
     def __init__(self, leaders: Markers, groups: Markers) -> None:
         self._leaders = leaders
@@ -80,11 +83,11 @@ class AllMarkers:
     async def write(
         self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
     ) -> Collection[TopicIdPartition]:
-        """See Markers."""
-        groups = [one for one in partitions if one.topic_id == OFFSETS_TOPIC_ID]
-        records = [one for one in partitions if one.topic_id != OFFSETS_TOPIC_ID]
-        left = await asyncio.gather(
+        """Tries once; returns the partitions without a marker."""
+        groups = [key for key in partitions if key.topic_id == OFFSETS_TOPIC_ID]
+        records = [key for key in partitions if key.topic_id != OFFSETS_TOPIC_ID]
+        unmarked = await asyncio.gather(
             self._leaders.write(ending, records, coordinator_epoch),
             self._groups.write(ending, groups, coordinator_epoch),
         )
-        return [one for some in left for one in some]
+        return [key for keys in unmarked for key in keys]

@@ -1,4 +1,4 @@
-"""Asks the leaders of partitions where their logs begin and end: what lag is counted from."""
+"""Log start and log end offsets, requested from the leaders of partitions; the lag is computed from them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ TIMEOUT: Final = 5.0
 
 
 class LogEnd(NamedTuple):
-    """The offset behind a log's last record; when a record that was asked for was made (ms), 0: not known."""
+    """A log end offset, and the timestamp (ms) of a requested record, 0 if unknown."""
 
     offset: int
-    made_at: int = 0
+    timestamp: int = 0
 
 
 Starts = Mapping[TopicIdPartition, int | KafkaError]
@@ -34,46 +34,48 @@ Ends = Mapping[TopicIdPartition, LogEnd | KafkaError]
 
 
 class LogEnds(Protocol):
-    """Where partitions begin and end."""
+    """Finds the first and last offsets of partitions."""
 
     async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
-        """Where each partition ends, and when the record at the offset told with it was made; or why not."""
+        """Returns each partition's log end offset and the timestamp of the record at the given offset, or the
+        error.
+        """
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
-        """The first offset of each partition that can be read, or why it is not known."""
+        """Returns the first readable offset of each partition, or the error."""
 
 
 class Leaders(Protocol):
     """Finds leaders (`sharebroker_server.cluster.router`)."""
 
     async def leader(self, topic_id: str, partition: int) -> Peer[SharePartitionLeaderServiceAsyncStub]:
-        """Who leads the partition, or is to. Raises KafkaError."""
+        """Returns the leader of a partition. Raises KafkaError."""
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
-        """Look it up anew."""
+        """Drops the cached leader of a partition."""
 
 
 class LeaderLogEnds:
-    """Asks each partition's leader."""
+    """Sends one request per partition to its leader."""
 
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
 
     async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
-        """See LogEnds."""
-        asked = (self._offset(one, LATEST, offset) for one, offset in partitions.items())
-        return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
+        """Returns each partition's log end offset and the timestamp of the record at the given offset."""
+        found = (self._offset(key, LATEST, offset) for key, offset in partitions.items())
+        return dict(zip(partitions, await asyncio.gather(*found), strict=True))
 
     async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
-        """See LogEnds."""
-        found = await asyncio.gather(*(self._offset(one, EARLIEST) for one in partitions))
-        starts = (one if isinstance(one, KafkaError) else one.offset for one in found)
+        """Returns the first readable offset of each partition, or the error."""
+        found = await asyncio.gather(*(self._offset(key, EARLIEST) for key in partitions))
+        starts = (start if isinstance(start, KafkaError) else start.offset for start in found)
         return dict(zip(partitions, starts, strict=True))
 
     async def _offset(
         self, partition: TopicIdPartition, timestamp: int, made_at_offset: int | None = None
     ) -> LogEnd | KafkaError:
-        asked = pb.ListOffsetsRequest.Partition(
+        requested = pb.ListOffsetsRequest.Partition(
             topic_id=partition.topic_id,
             partition=partition.partition,
             timestamp=timestamp,
@@ -81,8 +83,10 @@ class LeaderLogEnds:
         )
         try:
             leader = await self._leaders.leader(*partition)
-            answer = await leader.stub.ListOffsets(pb.ListOffsetsRequest(partitions=[asked]), timeout=TIMEOUT)
-            (found,) = answer.partitions
+            response = await leader.stub.ListOffsets(
+                pb.ListOffsetsRequest(partitions=[requested]), timeout=TIMEOUT
+            )
+            (found,) = response.partitions
             if found.error_code:
                 raise KafkaError(ErrorCode(found.error_code), found.error_message)
         except KafkaError as error:

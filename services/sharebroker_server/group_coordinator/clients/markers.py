@@ -1,11 +1,12 @@
-"""Tells the leaders of partitions how a transaction ended."""
+"""Transaction markers for partitions, sent to their leaders."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
@@ -19,23 +20,23 @@ if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
         SharePartitionLeaderServiceAsyncStub as Stub,
     )
 
-_logger = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 TIMEOUT: Final = 10.0
 """Seconds for one call."""
 
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_DELETED: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 
 
 class Markers(Protocol):
-    """Where markers are written."""
+    """Writes transaction markers."""
 
     async def write(
         self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
     ) -> Collection[TopicIdPartition]:
-        """Tries once; those of the partitions that still have no marker.
+        """Tries once; returns the partitions without a marker.
 
-        Raises TRANSACTION_COORDINATOR_FENCED where a later coordinator has written.
+        Raises TRANSACTION_COORDINATOR_FENCED if a coordinator with a higher epoch has written a marker.
         """
 
 
@@ -43,14 +44,14 @@ class Leaders(Protocol):
     """Finds leaders (`sharebroker_server.cluster.router`)."""
 
     async def leader(self, topic_id: str, partition: int) -> Peer[Stub]:
-        """Who leads the partition, or is to. Raises KafkaError."""
+        """Returns the leader of a partition. Raises KafkaError."""
 
     def forget_leader(self, topic_id: str, partition: int) -> None:
-        """Look it up anew."""
+        """Drops the cached leader of a partition."""
 
 
 class LeaderMarkers:
-    """Sends one call to each leader."""
+    """Sends one call per leader."""
 
     def __init__(self, leaders: Leaders, view: ClusterView) -> None:
         self._leaders = leaders
@@ -59,18 +60,18 @@ class LeaderMarkers:
     async def write(
         self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
     ) -> Collection[TopicIdPartition]:
-        """See Markers."""
+        """Tries once; returns the partitions without a marker."""
         by_leader: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
-        left: list[TopicIdPartition] = []
+        unmarked: list[TopicIdPartition] = []
         for partition in sorted(partitions):
             try:
                 peer = await self._leaders.leader(*partition)
             except KafkaError:
-                left.append(partition)
+                unmarked.append(partition)
             else:
                 by_leader.setdefault(peer.member.owner, (peer, []))[1].append(partition)
-        rounds = (self._mark(peer, some, ending, coordinator_epoch) for peer, some in by_leader.values())
-        return left + [partition for some in await asyncio.gather(*rounds) for partition in some]
+        rounds = (self._mark(peer, keys, ending, coordinator_epoch) for peer, keys in by_leader.values())
+        return unmarked + [partition for keys in await asyncio.gather(*rounds) for partition in keys]
 
     async def _mark(
         self, peer: Peer[Stub], partitions: Sequence[TopicIdPartition], ending: Transaction, epoch: int
@@ -89,22 +90,27 @@ class LeaderMarkers:
             ]
         )
         try:
-            answers = (await peer.stub.WriteTxnMarkers(request, timeout=TIMEOUT)).partitions
+            results = (await peer.stub.WriteTxnMarkers(request, timeout=TIMEOUT)).partitions
         except KafkaError as error:
-            return [one for one in partitions if not self._is_done(one, error)]
-        refusals = (KafkaError(ErrorCode(answer.error_code), answer.error_message) for answer in answers)
-        marked = zip(partitions, refusals, strict=True)
-        return [one for one, refusal in marked if not self._is_done(one, refusal)]
+            return [key for key in partitions if not self._is_done(key, error)]
+        outcomes = (KafkaError(ErrorCode(result.error_code), result.error_message) for result in results)
+        marked = zip(partitions, outcomes, strict=True)
+        return [key for key, outcome in marked if not self._is_done(key, outcome)]
 
     def _is_done(self, partition: TopicIdPartition, outcome: KafkaError) -> bool:
-        """Whether nothing is left to do. Raises TRANSACTION_COORDINATOR_FENCED."""
-        # A later epoch of the producer can be there only when this transaction was ended before.
+        """Whether the partition needs no further attempt. Raises TRANSACTION_COORDINATOR_FENCED."""
+        # A later producer epoch exists only if this transaction was completed before.
         if outcome.code in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
             return True
-        if outcome.code in _GONE and self._view.topic_by_id(partition.topic_id) is None:
+        if outcome.code in _DELETED and self._view.topic_by_id(partition.topic_id) is None:
             return True
         if outcome.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             raise outcome
-        _logger.info("no marker yet in %s: %s", partition, outcome)
+        _log.info(
+            "transaction marker not written",
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            error=str(outcome),
+        )
         self._leaders.forget_leader(*partition)
         return False

@@ -1,1 +1,1 @@
-"""The rules of share groups. No I/O."""
+"""Rules of the group coordinator: share groups, consumer groups, transactions. No I/O."""

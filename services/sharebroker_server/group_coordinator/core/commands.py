@@ -1,4 +1,4 @@
-"""What a shard of the group coordinator is asked, and what it answers."""
+"""Commands to a shard of the group coordinator, and their replies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.consumers.commands import ConsumerCommand, ConsumerReply
-from sharebroker_server.group_coordinator.core.model import Assignment, Member
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import ConsumerCommand, ConsumerReply
+from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, Member
 
 LEAVE = -1
 """The member epoch of a member that leaves."""
@@ -16,9 +16,10 @@ LEAVE = -1
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """`member_epoch` 0 joins, -1 leaves, else it is that of the last answer. `topics` None: not changed.
+    """A share group member's heartbeat; the reply is a `HeartbeatReply`.
 
-    `stream_id` is the stream for which a gateway sends it.
+    `member_epoch` is 0 to join, -1 to leave, else the epoch of the last response. `topics` and `rack_id` are
+    None if unchanged. `stream_id` names the stream for which a gateway sends the heartbeat.
     """
 
     group_id: str
@@ -32,9 +33,10 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """A heartbeat like the member's last one, and answered alike: True where nothing but its session is to be
-    kept alive. False: it has to be sent as a Heartbeat.
+class UnchangedHeartbeat:
+    """A heartbeat equal to the member's last one. The reply True means that the last response still holds.
+
+    Then only the session is extended. False: the caller must send a Heartbeat.
     """
 
     group_id: str
@@ -44,10 +46,10 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class InitializeState:
-    """Partitions whose share state is to be initialised now, each with its start offset.
+    """Partitions whose share state is to be initialised now, with their start offsets.
 
-    `since_epochs`, by topic id: where it was initialised before at such an epoch or a later one, and nobody
-    noted it, it stays.
+    `since_epochs`, by topic id: state that was initialised with this epoch or a later one, without the group
+    recording it, is kept.
     """
 
     group_id: str
@@ -58,8 +60,10 @@ class InitializeState:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """`assignment` None: not changed. `initialize`: what the caller is to have initialised. `pending`: share
-    state that the member waits for is being initialised, a second heartbeat after that brings more.
+    """The result of a heartbeat; `assignment` is None if unchanged.
+
+    `initialize` is share state that the caller must have initialised. `pending`: state of topics to which
+    the member subscribes is being initialised; a second heartbeat afterwards returns more partitions.
     """
 
     member_id: str
@@ -72,7 +76,7 @@ class HeartbeatReply:
 
 @dataclass(frozen=True, slots=True)
 class StateInitialized:
-    """How an initialisation ended: partitions that have state now, and those that failed."""
+    """The outcome of an initialisation, by partition."""
 
     group_id: str
     done: frozenset[TopicIdPartition]
@@ -81,14 +85,14 @@ class StateInitialized:
 
 @dataclass(frozen=True, slots=True)
 class DescribeGroup:
-    """Asks for a `GroupDescription`. Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
+    """Requests a `GroupDescription`. Raises GROUP_ID_NOT_FOUND, INVALID_GROUP_ID."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as it stands."""
+    """The current state of a group."""
 
     group_id: str
     state: str
@@ -99,21 +103,22 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class ListGroups:
-    """Asks for the states of all share groups by group id."""
+    """Requests the states of all share groups by group id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetPartitions:
-    """Asks for the partitions with share state, by topic id; a group that is not there has none."""
+    """Requests the partitions with share state, by topic id; an unknown group has none."""
 
     group_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Moves start offsets of a group without members, by topic name and partition; makes it if need be.
+    """Changes start offsets of a group without members, by topic name and partition; may create the group.
 
-    With `group_epoch`, as in other changes of its state, only of a group at this epoch; 0: that is not there.
+    With `group_epoch`, here and in the other administrative commands, only if the group is at this epoch; 0
+    means that it does not exist.
     """
 
     group_id: str
@@ -123,15 +128,15 @@ class AlterOffsets:
 
 @dataclass(frozen=True, slots=True)
 class AlterPlan:
-    """What to initialise, and what is refused."""
+    """The state to initialise, and the rejected partitions."""
 
     initialize: InitializeState
-    refused: Mapping[tuple[str, int], KafkaError] = field(default_factory=dict)
+    rejected: Mapping[tuple[str, int], KafkaError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsets:
-    """Forgets topics of a group without members."""
+    """Deletes the state of topics of a group without members."""
 
     group_id: str
     topics: tuple[str, ...]
@@ -140,7 +145,7 @@ class DeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Forgets a group without members."""
+    """Deletes a group without members."""
 
     group_id: str
     group_epoch: int | None = None
@@ -148,21 +153,21 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class DeletePlan:
-    """Partitions whose state is to be deleted, then reported by `StateDeleted`; topics refused by name.
+    """Partitions whose state is to be deleted and then reported with `StateDeleted`; rejected topics by name.
 
-    State of a higher epoch than `state_epoch` will have come later, and is not to be touched.
+    State with a higher epoch than `state_epoch` is newer than the deletion and must be kept.
     """
 
     partitions: frozenset[TopicIdPartition]
     state_epoch: int
-    refused: Mapping[str, KafkaError] = field(default_factory=dict)
+    rejected: Mapping[str, KafkaError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class StateDeleted:
-    """How a deletion ended. With `with_group` the group goes too, if it has no state left and no members.
+    """The outcome of a deletion, by partition. The reply is whether the group is deleted.
 
-    The answer says whether the group is gone.
+    With `with_group` the group is deleted too if it has neither state nor members.
     """
 
     group_id: str
@@ -171,9 +176,9 @@ class StateDeleted:
     with_group: bool = False
 
 
-Command = (
+ShareGroupCommand = (
     Heartbeat
-    | Stay
+    | UnchangedHeartbeat
     | StateInitialized
     | DescribeGroup
     | ListGroups
@@ -182,16 +187,10 @@ Command = (
     | DeleteOffsets
     | DeleteGroup
     | StateDeleted
-    | ConsumerCommand
 )
+Command = ShareGroupCommand | ConsumerCommand
 
-Reply = (
-    HeartbeatReply
-    | GroupDescription
-    | Mapping[str, str]
-    | Assignment
-    | AlterPlan
-    | DeletePlan
-    | bool
-    | ConsumerReply
+ShareGroupReply = (
+    HeartbeatReply | GroupDescription | Mapping[str, str] | Assignment | AlterPlan | DeletePlan | bool | None
 )
+Reply = ShareGroupReply | ConsumerReply

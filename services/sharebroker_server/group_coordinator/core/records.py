@@ -1,4 +1,4 @@
-"""Durable facts about groups. Each replaces the one before it with the same `key`.
+"""Records of groups. Each replaces the record before it with the same `key`.
 
 Kafka: record keys 10 to 15 of `__consumer_offsets`.
 """
@@ -8,19 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
-from sharebroker_server.group_coordinator.core.consumers.pending import PendingRecord, TransactionEndRecord
-from sharebroker_server.group_coordinator.core.model import Assignment, Profile, TopicState
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+    PendingRecord,
+    TransactionEndRecord,
+)
+from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, Profile, TopicState
 
 Key = tuple[str, str, str]
-"""Kind of record, group id, member id ("" for facts about the group)."""
+"""Kind of record, group id, member id ("" for records about the group)."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """Epoch of the group; None for `epoch` when the group and all about it is gone.
+    """The group epoch; None for `epoch` deletes the group and all its records.
 
-    State that was ever deleted is older than `since_epoch`.
+    All deleted state has an epoch below `since_epoch`.
     """
 
     group_id: str
@@ -30,13 +33,13 @@ class GroupRecord:
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("group", self.group_id, "")
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """What a member says of itself; None when the member and all about it is gone."""
+    """A member's profile; None deletes the member and all its records."""
 
     group_id: str
     member_id: str
@@ -44,26 +47,26 @@ class MemberRecord:
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("member", self.group_id, self.member_id)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochRecord:
-    """The epoch that the target assignment was made for."""
+    """The group epoch for which the target assignment was made."""
 
     group_id: str
     assignment_epoch: int
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("target epoch", self.group_id, "")
 
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What a member is to have."""
+    """A member's target assignment."""
 
     group_id: str
     member_id: str
@@ -71,13 +74,13 @@ class TargetRecord:
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("target", self.group_id, self.member_id)
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """What a member has been told that it has, and at which epoch."""
+    """A member's current assignment, and its member epochs."""
 
     group_id: str
     member_id: str
@@ -87,36 +90,37 @@ class CurrentRecord:
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("current", self.group_id, self.member_id)
 
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """Which partitions have share state, by topic id."""
+    """The partitions with share state, by topic id."""
 
     group_id: str
     topics: Mapping[str, TopicState]
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("state", self.group_id, "")
 
 
 @dataclass(frozen=True, slots=True)
 class FloorRecord:
-    """The highest epoch of all groups that were deleted. What is late of one of them is older than any
-    state of the group that has its id next.
+    """The highest epoch of all deleted groups; new groups start above it.
+
+    A delayed write for a deleted group is therefore older than any state of the next group with its id.
     """
 
     epoch: int
 
     @property
     def key(self) -> Key:
-        """See `Key`."""
+        """The key of the record."""
         return ("floor", "", "")
 
 
-OfGroup = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
-Record = OfGroup | FloorRecord | OffsetRecord | PendingRecord | TransactionEndRecord
+ShareGroupRecord = GroupRecord | MemberRecord | TargetEpochRecord | TargetRecord | CurrentRecord | StateRecord
+Record = ShareGroupRecord | FloorRecord | OffsetRecord | PendingRecord | TransactionEndRecord

@@ -1,12 +1,14 @@
-"""What a coordinator knows of time and does not write down: it starts anew with every load of a shard."""
+"""Deadlines of a coordinator. They are soft state: not in the log, and new after every load of a shard."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
 from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.coordinator_runtime.machine import SoftChange
 
 K = TypeVar("K", bound=Hashable)
 
@@ -18,44 +20,64 @@ class Session(NamedTuple):
     member_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeadlineSet(SoftChange, Generic[K]):
+    """The deadline of a key is another one from now on; None removes it."""
+
+    key: K
+    deadline: float | None
+
+
 class Deadlines(Generic[K]):
-    """When something is due for each key. One that moves away costs nothing until the old time has come."""
+    """A deadline per key. Moving a deadline to a later time costs nothing until the earlier time has come."""
 
     __slots__ = ("_armed", "_deadlines", "_heap")
 
     def __init__(self) -> None:
         self._deadlines: dict[K, float] = {}
+        # The heap may hold outdated entries; `_armed` has the entry that counts for each key.
         self._heap: list[tuple[float, K]] = []
-        # The heap entry that counts for each key; others are left-overs.
         self._armed: dict[K, float] = {}
 
-    def touch(self, key: K, deadline: float) -> None:
-        """Due at `deadline`, not before."""
+    def __contains__(self, key: K) -> bool:
+        return key in self._deadlines
+
+    def set(self, key: K, deadline: float) -> None:
+        """Sets the deadline of a key, earlier or later than before."""
         self._deadlines[key] = deadline
         if deadline < self._armed.get(key, float("inf")):
             self._arm(key)
 
     def drop(self, key: K) -> None:
-        """Never due."""
+        """Removes the deadline of a key, if it has one."""
         self._deadlines.pop(key, None)
         self._armed.pop(key, None)
 
+    def apply_soft(self, change: DeadlineSet[K]) -> None:
+        """Sets or removes a deadline."""
+        if change.deadline is None:
+            self.drop(change.key)
+        else:
+            self.set(change.key, change.deadline)
+
     def next_deadline(self) -> float | None:
-        """When to look again, perhaps too early."""
+        """Returns a time at or before the earliest deadline; None if there is no deadline."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now: float, limit: int) -> list[K]:
-        """Keys that are due now, at most `limit`; each is named once."""
+        """Returns at most `limit` keys whose deadline has passed, earliest first. Changes no deadline."""
         found: list[K] = []
         while self._heap and self._heap[0][0] <= now and len(found) < limit:
             when, key = heapq.heappop(self._heap)
             if self._armed.get(key) != when:
                 continue
-            del self._armed[key]
-            if self._deadlines[key] <= now:
+            del self._armed[key]  # the heap may contain the same entry twice
+            if self._deadlines[key] == when:
                 found.append(key)
-            else:
+            else:  # the deadline moved
                 self._arm(key)
+        for key in found:
+            self._arm(key)
         return found
 
     def _arm(self, key: K) -> None:
@@ -64,7 +86,7 @@ class Deadlines(Generic[K]):
 
 
 class Sessions(Deadlines[Session]):
-    """When each member is to be fenced. Members found in the log begin with a full session."""
+    """The session deadlines of members. A member loaded from the log is *new*: it has no deadline yet."""
 
     __slots__ = ("_new",)
 
@@ -72,32 +94,34 @@ class Sessions(Deadlines[Session]):
         super().__init__()
         self._new: dict[Session, None] = {}
 
-    def touch(self, key: Session, deadline: float) -> None:
-        """The member was heard of: fence it at `deadline`, not before."""
+    def set(self, key: Session, deadline: float) -> None:
+        """Sets when the member is fenced unless a heartbeat arrives before."""
         self._new.pop(key, None)
-        super().touch(key, deadline)
+        super().set(key, deadline)
 
     def track(self, session: Session) -> None:
-        """The member exists; it needs a deadline if it has none."""
-        if session not in self._deadlines:
+        """Adds a member, as new if it has no deadline."""
+        if session not in self:
             self._new[session] = None
 
     def drop(self, key: Session) -> None:
-        """The member is gone."""
+        """Removes a member."""
         self._new.pop(key, None)
         super().drop(key)
 
     def new(self) -> list[Session]:
-        """Members without a deadline."""
+        """Returns the members without a deadline."""
         return list(self._new)
 
     def next_deadline(self) -> float | None:
-        """When to look again: at once for members without a deadline, perhaps too early for others."""
+        """Returns 0 while there are new members, else a time at or before the earliest deadline."""
         return 0.0 if self._new else super().next_deadline()
 
 
-class Attempts:
-    """Changes of share state that are under way, and until when nobody else is to try."""
+class StateChangesInProgress:
+    """The share-partitions whose state is being initialised or deleted, and until when no other change may
+    start.
+    """
 
     __slots__ = ("_until",)
 
@@ -105,13 +129,13 @@ class Attempts:
         self._until: dict[str, dict[TopicIdPartition, float]] = {}
 
     def begin(self, group_id: str, partitions: Iterable[TopicIdPartition], until: float) -> None:
-        """These are being changed."""
+        """Adds changes; after `until` they count as interrupted."""
         changing = dict.fromkeys(partitions, until)
-        if changing:  # names of groups that nobody made must not gather here
+        if changing:  # entries of groups that never existed must not accumulate
             self._until.setdefault(group_id, {}).update(changing)
 
     def end(self, group_id: str, partitions: Iterable[TopicIdPartition]) -> None:
-        """These are not being changed any more."""
+        """Removes changes that ended."""
         running = self._until.get(group_id, {})
         for partition in partitions:
             running.pop(partition, None)
@@ -119,5 +143,5 @@ class Attempts:
             self._until.pop(group_id, None)
 
     def running(self, group_id: str, now: float) -> set[TopicIdPartition]:
-        """What is being changed in a group."""
+        """Returns the partitions of a group that are being changed."""
         return {partition for partition, until in self._until.get(group_id, {}).items() if until > now}

@@ -1,4 +1,4 @@
-"""What is wrong with a request, and how that is said (Kafka: GroupCoordinatorService, ShareGroup)."""
+"""Validation of requests about groups (Kafka: GroupCoordinatorService, ShareGroup)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_server.catalog import names
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core.commands import LEAVE, Heartbeat
-from sharebroker_server.group_coordinator.core.model import Member, ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.model import Member, ShareGroup
 
 MEMBER_ID_LENGTH: Final = 36
 
 
 def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
-    """Raises UNSUPPORTED_VERSION where share groups are switched off, INVALID_REQUEST for illegal fields."""
+    """Raises UNSUPPORTED_VERSION if share groups are disabled, INVALID_REQUEST for invalid fields."""
     if not broker.group_share_enable:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Share groups are switched off (group.share.enable).")
     if not 1 <= len(heartbeat.member_id) <= MEMBER_ID_LENGTH:
-        raise _illegal("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
+        raise _invalid("member_id", f"The member id has 1 to {MEMBER_ID_LENGTH} characters.")
     names.check_group_id(heartbeat.group_id)
     for field, name, value in (
         ("group_id", "GroupId", heartbeat.group_id),
@@ -27,52 +27,52 @@ def check_heartbeat(heartbeat: Heartbeat, broker: BrokerConfig) -> None:
         ("rack_id", "RackId", heartbeat.rack_id),
     ):
         if value is not None and not value.strip():
-            raise _illegal(field, f"{name} can't be empty.")
+            raise _invalid(field, f"{name} can't be empty.")
     if heartbeat.member_epoch == 0 and not heartbeat.topics:
-        raise _illegal("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
+        raise _invalid("subscribed_topic_names", "SubscribedTopicNames must be set in first request.")
     if heartbeat.member_epoch < LEAVE:
-        raise _illegal("member_epoch", f"MemberEpoch {heartbeat.member_epoch} is invalid.")
+        raise _invalid("member_epoch", f"MemberEpoch {heartbeat.member_epoch} is invalid.")
 
 
 def check_group_id(group_id: str) -> None:
-    """Raises INVALID_GROUP_ID for one that is empty or too long."""
+    """Raises INVALID_GROUP_ID for an empty or overlong group id."""
     names.check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
 
 
-def check_groups(group_id: str, groups: int, broker: BrokerConfig, kind: str = "share") -> None:
-    """Raises GROUP_MAX_SIZE_REACHED where a shard of so many `groups` of a kind can have no new one."""
+def check_group_count(group_id: str, groups: int, broker: BrokerConfig, kind: str = "share") -> None:
+    """Raises GROUP_MAX_SIZE_REACHED if a shard with `groups` groups of a kind has reached its limit."""
     if groups >= broker.group_share_max_groups:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"There are {groups} {kind} groups in this shard of the coordinator, and no more may be.",
+            f"This shard of the coordinator has reached its maximum of {groups} {kind} groups.",
             metadata={"group_id": group_id},
         )
 
 
-def known_group(group: ShareGroup | None, group_id: str) -> ShareGroup:
-    """The group. Raises GROUP_ID_NOT_FOUND."""
+def group_or_raise(group: ShareGroup | None, group_id: str) -> ShareGroup:
+    """Returns the group. Raises GROUP_ID_NOT_FOUND."""
     if group is None:
-        raise no_group(group_id)
+        raise group_not_found(group_id)
     return group
 
 
-def no_group(group_id: str, why: str = "not found") -> KafkaError:
-    """GROUP_ID_NOT_FOUND: the group is not there, or of another kind."""
+def group_not_found(group_id: str, why: str = "not found") -> KafkaError:
+    """Returns GROUP_ID_NOT_FOUND: the group does not exist, or is of another kind."""
     return KafkaError(
         ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.", metadata={"group_id": group_id}
     )
 
 
-def known_member(group: ShareGroup, member_id: str) -> Member:
-    """The member. Raises UNKNOWN_MEMBER_ID."""
+def member_or_raise(group: ShareGroup, member_id: str) -> Member:
+    """Returns the member. Raises UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
-        raise no_member(group.group_id, member_id)
+        raise unknown_member(group.group_id, member_id)
     return member
 
 
-def no_member(group_id: str, member_id: str) -> KafkaError:
-    """UNKNOWN_MEMBER_ID."""
+def unknown_member(group_id: str, member_id: str) -> KafkaError:
+    """Returns UNKNOWN_MEMBER_ID."""
     return KafkaError(
         ErrorCode.UNKNOWN_MEMBER_ID,
         f"Member {member_id} is not a member of group {group_id}.",
@@ -81,7 +81,7 @@ def no_member(group_id: str, member_id: str) -> KafkaError:
 
 
 def check_empty(group_id: str, members: Sized) -> None:
-    """Raises NON_EMPTY_GROUP."""
+    """Raises NON_EMPTY_GROUP if the group has members."""
     if members:
         raise KafkaError(
             ErrorCode.NON_EMPTY_GROUP,
@@ -90,19 +90,19 @@ def check_empty(group_id: str, members: Sized) -> None:
         )
 
 
-def check_group_epoch(group: ShareGroup | None, group_id: str, asked: int | None) -> None:
-    """Raises FENCED_STATE_EPOCH where the group is not as it was when somebody asked for a change."""
+def check_group_epoch(group: ShareGroup | None, group_id: str, requested: int | None) -> None:
+    """Raises FENCED_STATE_EPOCH if the group changed since the caller read the epoch `requested`."""
     epoch = group.epoch if group else 0
-    if asked not in (None, epoch):
+    if requested not in (None, epoch):
         raise KafkaError(
             ErrorCode.FENCED_STATE_EPOCH,
-            f"Group {group_id} is at epoch {epoch}; the change was asked for at {asked}.",
+            f"Group {group_id} is at epoch {epoch}; the change was requested for epoch {requested}.",
             metadata={"group_id": group_id, "group_epoch": str(epoch)},
         )
 
 
 def check_member_epoch(member: Member, received: int) -> None:
-    """Raises FENCED_MEMBER_EPOCH unless `received` is the member's epoch or the one before."""
+    """Raises FENCED_MEMBER_EPOCH unless `received` is the member's epoch or the previous one."""
     if received in (member.epoch, member.previous_epoch):
         return
     relation = "greater" if received > member.epoch else "smaller"
@@ -114,5 +114,5 @@ def check_member_epoch(member: Member, received: int) -> None:
     )
 
 
-def _illegal(field: str, message: str) -> KafkaError:
+def _invalid(field: str, message: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, message, violations=[FieldViolation(field, message)])

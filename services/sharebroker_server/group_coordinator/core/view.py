@@ -1,4 +1,4 @@
-"""What the rules may ask about the cluster; it does not change while a decision is made."""
+"""The cluster as the rules see it; it does not change during a decision."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from sharebroker_server.config.group import GroupConfig
 
 
 class ClusterView(Protocol):
-    """The catalog and the settings in force (`sharebroker_server.catalog.metadata_cache`)."""
+    """The catalog and the effective configs (`sharebroker_server.catalog.metadata_cache`)."""
 
     @property
     def broker(self) -> BrokerConfig:
-        """Broker properties."""
+        """The broker properties."""
 
     @property
     def revision(self) -> int:
-        """Rises with every change of what this view shows."""
+        """A number that rises with every change of this view."""
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of this name."""
+        """Returns the topic with this name."""
 
     def topic_by_id(self, topic_id: str) -> Topic | None:
-        """The topic of this id."""
+        """Returns the topic with this id."""
 
     def is_deleted(self, topic_id: str) -> bool:
-        """Whether the topic existed and is gone; False for one not heard of yet."""
+        """Returns whether the topic was deleted; False for a topic that is not in the cache yet."""
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Group properties in force."""
+        """Returns the effective properties of a group."""

@@ -1,1 +1,1 @@
-"""The inbound side: one short method a call."""
+"""The group coordinator's RPCs."""

@@ -1,4 +1,4 @@
-"""Between RPC messages and the core's values (protos/sharebroker/group_coordinator/v1)."""
+"""Converts between messages and the core's values (protos/sharebroker/group_coordinator/v1)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.group_coordinator.core.commands import GroupDescription, Heartbeat, HeartbeatReply
-from sharebroker_server.group_coordinator.core.model import Assignment
+from sharebroker_server.group_coordinator.core.share_groups.model import Assignment
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.rpc.partition_errors import refusal
 
 NO_OPERATIONS = -(1 << 31)
-"""Kafka's authorized operations of a request that did not ask for them, or a server without ACLs."""
+"""Kafka's value for authorized operations that were not requested, or of a server without ACLs."""
 
 SHARE: Final = "share"
 CLASSIC: Final = "classic"
@@ -24,7 +24,7 @@ Described = pb.ShareGroupDescribeResponse.DescribedGroup
 
 
 def heartbeat_in(request: pb.ShareGroupHeartbeatRequest) -> Heartbeat:
-    """A heartbeat."""
+    """Returns the command of a heartbeat."""
     return Heartbeat(
         request.group_id,
         request.member_id,
@@ -38,7 +38,7 @@ def heartbeat_in(request: pb.ShareGroupHeartbeatRequest) -> Heartbeat:
 
 
 def heartbeat_out(reply: HeartbeatReply) -> pb.ShareGroupHeartbeatResponse:
-    """The answer to a heartbeat."""
+    """Returns the response to a heartbeat."""
     return pb.ShareGroupHeartbeatResponse(
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
@@ -48,7 +48,7 @@ def heartbeat_out(reply: HeartbeatReply) -> pb.ShareGroupHeartbeatResponse:
 
 
 def described(group: GroupDescription, view: ClusterView) -> Described:
-    """A group with its members, by member id; topics that are gone are left out."""
+    """Returns the description of a group; deleted topics are left out."""
     return Described(
         group_id=group.group_id,
         group_state=group.state,
@@ -74,28 +74,28 @@ def described(group: GroupDescription, view: ClusterView) -> Described:
 def listed(
     shared: Mapping[str, str], consumers: Mapping[str, tuple[str, str]], request: pb.ListGroupsRequest
 ) -> list[Listed]:
-    """The groups a request is about, by id; of consumer groups state and protocol type are known."""
+    """Returns the groups that match a request, sorted by id."""
     found = [
         *(
-            Listed(group_id=one, protocol_type=SHARE, group_state=state, group_type=SHARE)
-            for one, state in shared.items()
+            Listed(group_id=group_id, protocol_type=SHARE, group_state=state, group_type=SHARE)
+            for group_id, state in shared.items()
         ),
         *(
-            Listed(group_id=one, protocol_type=kind, group_state=state, group_type=CLASSIC)
-            for one, (state, kind) in consumers.items()
+            Listed(group_id=group_id, protocol_type=kind, group_state=state, group_type=CLASSIC)
+            for group_id, (state, kind) in consumers.items()
         ),
     ]
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
     return [
-        one
-        for one in sorted(found, key=lambda one: one.group_id)
-        if (not states or one.group_state.lower() in states) and (not types or one.group_type in types)
+        group
+        for group in sorted(found, key=lambda group: group.group_id)
+        if (not states or group.group_state.lower() in states) and (not types or group.group_type in types)
     ]
 
 
 def not_described(group_id: str, error: KafkaError) -> Described:
-    """A group that cannot be described."""
+    """Returns the error in place of a group's description."""
     return Described(
         group_id=group_id,
         authorized_operations=NO_OPERATIONS,
@@ -106,15 +106,15 @@ def not_described(group_id: str, error: KafkaError) -> Described:
 def _assignment(assignment: Assignment) -> pb.Assignment:
     return pb.Assignment(
         topic_partitions=[
-            pb.TopicPartitions(topic_id=topic_id, partitions=sorted(some))
-            for topic_id, some in sorted(assignment.items())
+            pb.TopicPartitions(topic_id=topic_id, partitions=sorted(numbers))
+            for topic_id, numbers in sorted(assignment.items())
         ]
     )
 
 
 def _named(assignment: Assignment, view: ClusterView) -> pb.Assignment:
     named = _assignment(
-        {topic_id: some for topic_id, some in assignment.items() if view.topic_by_id(topic_id)}
+        {topic_id: numbers for topic_id, numbers in assignment.items() if view.topic_by_id(topic_id)}
     )
     for entry in named.topic_partitions:
         topic = view.topic_by_id(entry.topic_id)

@@ -1,9 +1,11 @@
-"""The group coordinator's RPCs. What is wrong with a call as a whole is raised; the rest stands in band."""
+"""The group coordinator's gRPC service.
+
+Errors of a whole call are raised; others are part of the response.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,21 +21,21 @@ from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as log_pb
 from sharebroker_server.aio.tasks import Tasks
 from sharebroker_server.cluster.transaction_check import TransactionCheck
+from sharebroker_server.coordinator_runtime.machine import Effect
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnds
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.commands import (
     DescribeGroup,
     GroupDescription,
     ListGroups,
-    Stay,
+    UnchangedHeartbeat,
 )
-from sharebroker_server.group_coordinator.core.machine import Fenced, GroupCounts
+from sharebroker_server.group_coordinator.core.consumer_groups.effects import DeferredReply
+from sharebroker_server.group_coordinator.core.share_groups.effects import MemberFenced, Rebalanced
 from sharebroker_server.group_coordinator.core.view import ClusterView
-from sharebroker_server.group_coordinator.service.administration import Administration, Changed
-from sharebroker_server.group_coordinator.service.consumers import Consumers
-from sharebroker_server.group_coordinator.service.deferred_replies import Answers
-from sharebroker_server.group_coordinator.service.lag import Lags
-from sharebroker_server.group_coordinator.service.membership import Membership
+from sharebroker_server.group_coordinator.service.consumer_groups.deferred_replies import DeferredReplies
+from sharebroker_server.group_coordinator.service.consumer_groups.offsets_log import OffsetsLog
+from sharebroker_server.group_coordinator.service.consumer_groups.rpcs import ConsumerGroupRpcs
 from sharebroker_server.group_coordinator.service.messages import (
     Described,
     described,
@@ -42,30 +44,34 @@ from sharebroker_server.group_coordinator.service.messages import (
     listed,
     not_described,
 )
-from sharebroker_server.group_coordinator.service.metrics import GroupMetrics
-from sharebroker_server.group_coordinator.service.offsets_log import OffsetsLog
 from sharebroker_server.group_coordinator.service.shards import Host, Shards
-from sharebroker_server.group_coordinator.service.share_states import ShareStates
+from sharebroker_server.group_coordinator.service.share_groups.administration import (
+    Administration,
+    StateChanged,
+)
+from sharebroker_server.group_coordinator.service.share_groups.lag import Lags
+from sharebroker_server.group_coordinator.service.share_groups.membership import MemberLeft, Membership
+from sharebroker_server.group_coordinator.service.share_groups.metrics import GroupMetrics
+from sharebroker_server.group_coordinator.service.share_groups.share_states import ShareStates
 from sharebroker_server.persister.port import Persister
 
-_logger = logging.getLogger(__name__)
-_events = structlog.get_logger()
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What the group coordinator stands on. `departed` is called with group id and member id of members that
-    left: leaders can free the records they hold. `changed` tells them of a group, and of which partitions its
-    share state is another one now. `answers` are those that the host's groups give. `transactions` knows
-    which go on.
+    """The collaborators of the group coordinator.
+
+    `member_left` is called when a member left or was fenced. `state_changed` receives a group and the
+    partitions whose share state was replaced; leaders load it again. `transactions` confirms open
+    transactions.
     """
 
     view: ClusterView
     persister: Persister
     ends: LogEnds
-    departed: Fenced
-    changed: Changed
-    answers: Answers
+    member_left: MemberLeft
+    state_changed: StateChanged
     transactions: TransactionCheck
 
 
@@ -74,39 +80,49 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     def __init__(self, host: Host, config: GroupCoordinatorConfig, ports: Ports) -> None:
         self._view = ports.view
-        self._departed = ports.departed
-        self._tasks = Tasks(_failed)
+        self._member_left = ports.member_left
+        self._rebalances = 0
+        self._tasks = Tasks(_log_failure)
         self._shards = Shards(host, config)
         self._states = ShareStates(ports.persister, self._shards, config.state_timeout)
-        self._membership = Membership(self._shards, self._states, ports.departed, config.initialize_wait)
-        self._administration = Administration(self._shards, self._states, ports.view, ports.changed)
-        self._consumers = Consumers(self._shards, ports.answers, ports.transactions)
+        self._membership = Membership(self._shards, self._states, ports.member_left, config.initialize_wait)
+        self._administration = Administration(self._shards, self._states, ports.view, ports.state_changed)
+        self._deferred = DeferredReplies()
+        self._consumers = ConsumerGroupRpcs(self._shards, self._deferred, ports.transactions)
         self._offsets_log = OffsetsLog(host, ports.view, config.runtime.clock)
         self._lags = Lags(self._shards, ports.view, ports.persister, ports.ends)
 
     async def close(self) -> None:
-        """Gives up what is under way in the background."""
+        """Cancels what runs in the background."""
         await self._tasks.stop()
         await self._states.close()
 
-    def metrics(self, most: Callable[[], int], counts: GroupCounts) -> GroupMetrics:
-        """What this process tells of its groups; `most` bounds the series."""
-        return GroupMetrics(self._shards, self._lags, most, counts)
+    def metrics(self, most: Callable[[], int]) -> GroupMetrics:
+        """Returns the metrics of the groups in this process; `most` limits the number of series."""
+        return GroupMetrics(self._shards, self._lags, most, lambda: self._rebalances)
 
-    def fenced(self, group_id: str, member_id: str) -> None:
-        """Takes note that a member's session ran out: it has departed as soon as that is durable."""
-        _events.info("session of a member timed out", group=group_id, member=member_id)
-        self._tasks.spawn(self._fence(group_id, member_id))
+    def perform(self, effect: Effect) -> None:
+        """Executes an effect of a durable decision."""
+        match effect:
+            case DeferredReply(reply_id, result):
+                self._deferred.resolve(reply_id, result)
+            case MemberFenced(group_id, member_id):
+                _log.info("member session timed out", group=group_id, member=member_id)
+                self._tasks.spawn(self._release_fenced(group_id, member_id))
+            case Rebalanced(count):
+                self._rebalances += count
+            case _:
+                raise TypeError(f"not an effect of groups: {effect!r}")
 
     def stays(self, group_id: str, member_id: str, member_epoch: int) -> bool:
-        """See Members."""
-        return self._membership.stays(Stay(group_id, member_id, member_epoch))
+        """Extends the session of a member whose heartbeat repeats its last one; False if it must be sent."""
+        return self._membership.extend_session(UnchangedHeartbeat(group_id, member_id, member_epoch))
 
     async def ShareGroupHeartbeat(
         self, request: pb.ShareGroupHeartbeatRequest, _context: Any
     ) -> pb.ShareGroupHeartbeatResponse:
         """Kafka: ShareGroupHeartbeat (76)."""
-        return heartbeat_out(await self._membership.beat(heartbeat_in(request)))
+        return heartbeat_out(await self._membership.heartbeat(heartbeat_in(request)))
 
     async def ShareGroupDescribe(
         self, request: pb.ShareGroupDescribeRequest, _context: Any
@@ -124,8 +140,9 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
     async def DeleteGroups(self, request: pb.DeleteGroupsRequest, _context: Any) -> pb.DeleteGroupsResponse:
         """Kafka: DeleteGroups (42)."""
         epochs, delete = request.group_epochs, self._administration.delete_group
-        asked = [(group_id, epochs.get(group_id)) for group_id in request.group_ids]
-        results = await asyncio.gather(*(delete(*one) for one in asked))
+        results = await asyncio.gather(
+            *(delete(group_id, epochs.get(group_id)) for group_id in request.group_ids)
+        )
         return pb.DeleteGroupsResponse(results=results)
 
     async def DescribeShareGroupOffsets(
@@ -157,7 +174,7 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
 
     async def Heartbeat(self, request: consumers_pb.HeartbeatRequest, _context: Any) -> Any:
         """Kafka: Heartbeat (12)."""
-        return await self._consumers.stay(request)
+        return await self._consumers.heartbeat(request)
 
     async def LeaveGroup(self, request: consumers_pb.LeaveGroupRequest, _context: Any) -> Any:
         """Kafka: LeaveGroup (13)."""
@@ -192,32 +209,32 @@ class GroupCoordinator(GroupCoordinatorServiceServicer):
         return await self._consumers.describe(request.group_id)
 
     async def FetchGroupLog(self, request: log_pb.FetchShareGroupStateRequest, _context: Any) -> Any:
-        """Commits of a shard in Kafka's form; raises, among others, OFFSET_OUT_OF_RANGE."""
+        """Returns commits of a shard in Kafka's format; raises, among others, OFFSET_OUT_OF_RANGE."""
         return await self._offsets_log.fetch(request)
 
     async def FindGroupLogOffset(
         self, request: log_pb.FindShareGroupStateOffsetRequest, _context: Any
     ) -> Any:
-        """An offset of a shard's log by time; raises as FetchGroupLog does."""
+        """Returns an offset of a shard's log by time; raises as FetchGroupLog does."""
         return await self._offsets_log.find_offset(request)
 
-    async def _fence(self, group_id: str, member_id: str) -> None:
+    async def _release_fenced(self, group_id: str, member_id: str) -> None:
+        """Releases the records of a fenced member, unless it has joined again."""
         try:
-            # Answered when all is durable that was decided before.
-            group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
+            group = await self._shards.request(DescribeGroup(group_id), group_id, GroupDescription)
         except KafkaError as error:
-            _logger.info("member %s of group %s is not fenced yet: %s", member_id, group_id, error)
+            _log.info("fenced member not released", group=group_id, member=member_id, error=str(error))
             return
         if member_id not in group.members:
-            self._departed(group_id, member_id)
+            self._member_left(group_id, member_id)
 
     async def _describe(self, group_id: str) -> Described:
         try:
-            group = await self._shards.ask(DescribeGroup(group_id), group_id, GroupDescription)
+            group = await self._shards.request(DescribeGroup(group_id), group_id, GroupDescription)
         except KafkaError as error:
             return not_described(group_id, error)
         return described(group, self._view)
 
 
-def _failed(error: BaseException) -> None:
-    _logger.error("telling of a fenced member failed", exc_info=error)
+def _log_failure(error: BaseException) -> None:
+    _log.error("release of a fenced member failed", exc_info=error)

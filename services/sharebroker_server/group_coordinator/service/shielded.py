@@ -1,4 +1,4 @@
-"""Work that is finished although whoever asked for it has gone."""
+"""Work that is completed although its caller was cancelled."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
-    """What `work` returns or raises; when the caller is cancelled it goes on, and its failure is nobody's."""
+async def shielded(work: Coroutine[Any, Any, T]) -> T:
+    """Returns or raises what `work` does.
+
+    If the caller is cancelled, the work continues and its error is ignored.
+    """
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(task)

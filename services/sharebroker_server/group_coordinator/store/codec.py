@@ -1,6 +1,6 @@
 """Group records as protobuf (protos/sharebroker/storage/v1/group.proto).
 
-Partitions of a topic that are to be initialised stand in one entry for each time since when.
+Partitions of a topic that are being initialised are grouped into one entry per time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from sharebroker_protocol.storage.v1 import group_pb2 as pb
-from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
-from sharebroker_server.group_coordinator.core.consumers.pending import PendingRecord, TransactionEndRecord
-from sharebroker_server.group_coordinator.core.model import Assignment, Profile, TopicState
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
+    PendingRecord,
+    TransactionEndRecord,
+)
 from sharebroker_server.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -24,7 +26,8 @@ from sharebroker_server.group_coordinator.core.records import (
     TargetEpochRecord,
     TargetRecord,
 )
-from sharebroker_server.group_coordinator.store.consumers import (
+from sharebroker_server.group_coordinator.core.share_groups.model import Assignment, Profile, TopicState
+from sharebroker_server.group_coordinator.store.consumer_groups import (
     end_record,
     message_of,
     offset_record,
@@ -36,18 +39,18 @@ _KIND: Final = pb.GroupRecord.Kind
 
 
 class GroupCodec:
-    """One entry of a group shard's log."""
+    """Encodes and decodes the log entries of a group shard."""
 
     def encode(self, record: Record) -> bytes:
-        """The payload of a record."""
+        """Returns the payload of a record."""
         return _message(record).SerializeToString()
 
     def decode(self, payload: bytes) -> Record:
-        """The record of a payload; raises ValueError when it is none."""
+        """Returns the record of a payload. Raises ValueError."""
         try:
             message = pb.GroupRecord.FromString(payload)
         except DecodeError as broken:
-            raise ValueError("not a record of a group") from broken
+            raise ValueError("not a group record") from broken
         return _record(message)
 
 
@@ -195,7 +198,7 @@ def _tombstone(message: pb.GroupRecord) -> Record:
         return MemberRecord(message.group_id, message.member_id, None)
     if message.kind == _KIND.KIND_COMMITTED_OFFSET:
         return offset_record(message)
-    raise ValueError(f"a record of a group without a value: kind {message.kind}")
+    raise ValueError(f"a group record without a value: kind {message.kind}")
 
 
 def _profile(member: pb.GroupMember) -> Profile:

@@ -1,8 +1,8 @@
-"""Committed offsets in Kafka's own form, as its topic __consumer_offsets shows them.
+"""Committed offsets in the format of Kafka's topic __consumer_offsets.
 
-Keys and values begin with two bytes: the key's say which type it is, the value's of which version it is. The
-value is of the flexible kind: compact strings, tagged fields (source: OffsetCommitKey.json and
-OffsetCommitValue.json, Kafka 4.3).
+A key starts with two bytes for its type, a value with two bytes for its version. Values use the flexible
+encoding: compact strings and tagged fields (source: OffsetCommitKey.json and OffsetCommitValue.json, Kafka
+4.3).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from sharebroker_server.group_coordinator.core.consumers.commands import Committed
-from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.kafka_wire.encoder import put_uvarint
 from sharebroker_server.kafka_wire.topic_ids import id_bytes
 from sharebroker_server.shard_topic.batches import KafkaRecord
@@ -20,7 +20,7 @@ OFFSET_COMMIT: Final = 1
 _VERSION: Final = 4
 
 _NO_TIME: Final = -1
-"""That an offset is forgotten is written without saying when."""
+"""A tombstone has no timestamp."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -31,7 +31,7 @@ _TOPIC_ID: Final = b"\x01\x00\x10"
 
 
 def offset_commit(record: OffsetRecord, topic: str) -> KafkaRecord:
-    """What was committed, or a tombstone; `topic` is the name of the record's topic."""
+    """Returns a commit, or a tombstone; `topic` is the name of the record's topic."""
     key = b"".join(
         (
             _INT16.pack(OFFSET_COMMIT),

@@ -28,10 +28,10 @@ _STATE: Final = {status: state for state, status in _STATUS.items()}
 
 
 class TransactionCodec:
-    """One entry of a transaction shard's log."""
+    """Encodes and decodes the log entries of a transaction shard."""
 
     def encode(self, record: Record) -> bytes:
-        """The payload of a record."""
+        """Returns the payload of a record."""
         message = pb.TransactionRecord()
         if isinstance(record, ProducerIdsRecord):
             message.producer_ids.end = record.end
@@ -42,17 +42,17 @@ class TransactionCodec:
         return message.SerializeToString()
 
     def decode(self, payload: bytes) -> Record:
-        """The record of a payload; raises ValueError when it is none."""
+        """Returns the record of a payload. Raises ValueError."""
         try:
             message = pb.TransactionRecord.FromString(payload)
         except DecodeError as broken:
-            raise ValueError("not a record of a transaction") from broken
+            raise ValueError("not a transaction record") from broken
         if message.HasField("producer_ids"):
             return ProducerIdsRecord(message.producer_ids.end)
         if message.HasField("metadata"):
             return TransactionRecord(message.transactional_id, _transaction(message.metadata))
         if not message.transactional_id:
-            raise ValueError("a record of a transaction of no kind that is known")
+            raise ValueError("a transaction record of unknown kind")
         return TransactionRecord(message.transactional_id, None)
 
 
@@ -84,7 +84,7 @@ def _partitions(partitions: frozenset[TopicIdPartition]) -> Iterator[pb.Transact
 def _transaction(metadata: pb.TransactionMetadata) -> Transaction:
     state = _STATE.get(metadata.status)
     if state is None:
-        raise ValueError(f"a transaction in a state that is not known: {metadata.status}")
+        raise ValueError(f"a transaction in unknown state {metadata.status}")
     return Transaction(
         metadata.producer_id,
         metadata.producer_epoch,
@@ -106,7 +106,9 @@ def _transaction(metadata: pb.TransactionMetadata) -> Transaction:
 
 
 def _staged(staged: Staged) -> pb.StagedBatch:
-    message = pb.StagedBatch(batch=staged.batch, producer_epoch=staged.producer_epoch, settled=staged.settled)
+    message = pb.StagedBatch(
+        batch=staged.batch, producer_epoch=staged.producer_epoch, settled=staged.reconciled
+    )
     by_partition: dict[tuple[str, int], pb.StagedPartition] = {}
     for topic, partition, first, last, kind in staged.verdicts:
         part = by_partition.get((topic, partition))

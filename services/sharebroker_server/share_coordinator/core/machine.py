@@ -50,7 +50,7 @@ from itertools import islice
 from typing import Any, Final
 
 from sharebroker_protocol.model import SharePartitionKey
-from sharebroker_server.coordinator_runtime.machine import Decision
+from sharebroker_server.coordinator_runtime.machine import Decision, WithoutSoftState
 from sharebroker_server.share_coordinator.core.checks import (
     check_delete,
     check_initialize,
@@ -94,7 +94,7 @@ MAX_RECORDS_PER_DEADLINE: Final = 256
 _Decision = Decision[ShareRecord, Reply]
 
 
-class ShareCoordinatorMachine:
+class ShareCoordinatorMachine(WithoutSoftState):
     """The share-partitions of one shard."""
 
     def __init__(self, rules: CheckpointRules) -> None:
@@ -145,10 +145,10 @@ class ShareCoordinatorMachine:
             return None
         return next(iter(self._states.values())).write_timestamp_ms / 1000 + self._rules.cold_after
 
-    def on_deadline(self, now: float) -> tuple[ShareRecord, ...]:
+    def on_deadline(self, now: float) -> Decision[ShareRecord, None]:
         """Returns the remaining tombstones of unfinished deletions, else cold checkpoints."""
         due = self._unfinished_tombstones(now) if self._deletions else self._cold_checkpoints(now)
-        return tuple(islice(due, MAX_RECORDS_PER_DEADLINE))
+        return Decision(tuple(islice(due, MAX_RECORDS_PER_DEADLINE)), None)
 
     def trim_before(self) -> int:
         """Returns the position of the oldest current checkpoint; no record before it is needed."""

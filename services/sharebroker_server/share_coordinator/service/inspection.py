@@ -7,7 +7,7 @@ from typing import Final, cast
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
-from sharebroker_server.coordinator_runtime.load_failures import MEND
+from sharebroker_server.coordinator_runtime.load_failures import REPAIR
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
@@ -69,7 +69,7 @@ async def _page(shard: Shard, after: int) -> Entries:
     except LogUnavailable as error:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the log cannot be read: {error}") from error
     except ValueError as error:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{MEND}") from error
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{shard.shard}: {error}{REPAIR}") from error
 
 
 def _replay(key: SharePartitionKey, entries: Entries) -> ShareState | None:

@@ -59,7 +59,7 @@ def shards(*numbers: int) -> list[TopicIdPartition]:
     return [TopicIdPartition(OFFSETS_TOPIC_ID, number) for number in numbers]
 
 
-async def test_each_shard_is_told() -> None:
+async def test_each_shard_gets_one_call() -> None:
     coordinators = Coordinators()
     assert await GroupMarkers(coordinators).write(ending(), shards(4, 9), 12) == []
     assert [asked.shard for asked in coordinators.asked] == [4, 9]
@@ -68,20 +68,20 @@ async def test_each_shard_is_told() -> None:
     assert asked.transaction_result
 
 
-async def test_a_shard_that_cannot_be_told_is_left() -> None:
+async def test_unreachable_shard_remains_unmarked() -> None:
     coordinators = Coordinators(shard4=ErrorCode.NOT_COORDINATOR, shard5=ErrorCode.INVALID_PRODUCER_EPOCH)
     assert await GroupMarkers(coordinators).write(ending(), shards(3, 4, 5), 12) == shards(4)
     assert coordinators.forgotten == [4]
 
 
-async def test_a_later_coordinator_ends_it() -> None:
+async def test_higher_coordinator_epoch_stops_the_markers() -> None:
     coordinators = Coordinators(shard4=ErrorCode.TRANSACTION_COORDINATOR_FENCED)
     with pytest.raises(KafkaError) as fenced:
         await GroupMarkers(coordinators).write(ending(), shards(4), 12)
     assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
-async def test_leaders_and_coordinators_are_told_side_by_side() -> None:
+async def test_leaders_and_group_coordinators_get_their_markers() -> None:
     coordinators = Coordinators(shard4=ErrorCode.NOT_COORDINATOR)
     markers = AllMarkers(Leaders(), GroupMarkers(coordinators))
     assert await markers.write(ending(), [*shards(4, 5), RECORDS], 12) == [RECORDS, *shards(4)]

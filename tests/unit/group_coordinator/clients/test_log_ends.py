@@ -45,7 +45,7 @@ class Leaders:
         self.forgotten.append((topic_id, partition))
 
 
-async def test_each_partition_has_its_own_outcome() -> None:
+async def test_each_partition_has_its_own_result() -> None:
     leaders = Leaders()
     ends = await LeaderLogEnds(leaders).of({HERE: 5, ELSEWHERE: 0, NOBODY: 0})
     assert ends[HERE] == LogEnd(42, 1005)
@@ -57,5 +57,5 @@ async def test_each_partition_has_its_own_outcome() -> None:
     assert leaders.forgotten == [ELSEWHERE, NOBODY]
 
 
-async def test_nothing_asked_nothing_called() -> None:
+async def test_no_partitions_no_calls() -> None:
     assert await LeaderLogEnds(Leaders()).of({}) == {}

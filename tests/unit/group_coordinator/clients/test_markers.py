@@ -15,7 +15,7 @@ from sharebroker_server.group_coordinator.core.transactions.model import Transac
 from sharebroker_server.leases.port import Member
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.partition_errors import wire
-from tests.unit.group_coordinator.world import Cluster
+from tests.unit.group_coordinator.harness import FakeView
 
 HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
 NONE = ErrorCode.NONE
@@ -70,7 +70,7 @@ def leaders() -> Leaders:
 
 async def left(leaders: Leaders, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
     """Which partitions have no marker after a round."""
-    cluster = Cluster()
+    cluster = FakeView()
     if exists:
         cluster.create("a", 4, "ta")
     ending = Transaction(7, 3, 1, TransactionState.PREPARE_COMMIT, frozenset(partitions))
@@ -105,7 +105,7 @@ async def test_what_an_outcome_means(
     assert set(leaders.forgotten) == missing
 
 
-async def test_a_leader_that_does_not_answer_is_looked_up_anew(leaders: Leaders) -> None:
+async def test_unresponsive_leader_is_looked_up_again(leaders: Leaders) -> None:
     leaders.here.refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
     assert await left(leaders, HERE, THERE, GONE) == {0, 3}
     assert leaders.forgotten == [0, 3]
@@ -115,7 +115,7 @@ async def test_a_partition_without_a_leader_waits(leaders: Leaders) -> None:
     assert await left(leaders, HERE, NOBODY) == {2}
 
 
-async def test_a_later_coordinator_ends_it(leaders: Leaders) -> None:
+async def test_higher_coordinator_epoch_stops_the_markers(leaders: Leaders) -> None:
     leaders.there.outcomes[1] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
     with pytest.raises(KafkaError) as fenced:
         await left(leaders, THERE)

@@ -6,16 +6,15 @@ import pytest
 
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import group_pb2 as pb
-from sharebroker_server.group_coordinator.core.consumers.commands import Committed
-from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
-from sharebroker_server.group_coordinator.core.consumers.pending import (
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.pending import (
     Outcome,
     Pending,
     PendingRecord,
     Place,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.model import Profile, TopicState
 from sharebroker_server.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -26,6 +25,7 @@ from sharebroker_server.group_coordinator.core.records import (
     TargetEpochRecord,
     TargetRecord,
 )
+from sharebroker_server.group_coordinator.core.share_groups.model import Profile, TopicState
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 
 AT = Place("g", TopicIdPartition("t", 3))
@@ -77,6 +77,6 @@ def test_round_trip(record: Record) -> None:
         pb.GroupRecord(kind=pb.GroupRecord.Kind.KIND_TARGET_ASSIGNMENT_MEMBER).SerializeToString(),
     ],
 )
-def test_other_bytes_are_refused(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="a record of a group"):
+def test_invalid_bytes_are_rejected(payload: bytes) -> None:
+    with pytest.raises(ValueError, match="a group record"):
         GroupCodec().decode(payload)

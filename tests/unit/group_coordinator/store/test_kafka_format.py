@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sharebroker_protocol.model import TopicIdPartition
-from sharebroker_server.group_coordinator.core.consumers.commands import Committed
-from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
+from sharebroker_server.group_coordinator.core.consumer_groups.commands import Committed
+from sharebroker_server.group_coordinator.core.consumer_groups.offsets import OffsetRecord
 from sharebroker_server.group_coordinator.store.kafka_format import offset_commit
 
 VECTORS = {
@@ -36,7 +36,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_the_bytes_are_kafkas(name: str) -> None:
+def test_bytes_equal_kafkas(name: str) -> None:
     time, key, value = offset_commit(*RECORDS[name])
     assert (key.hex(), "-" if value is None else value.hex()) == VECTORS[name]
     assert time == (-1 if value is None else T0)

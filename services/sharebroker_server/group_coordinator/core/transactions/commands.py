@@ -1,4 +1,4 @@
-"""What a shard of the transaction coordinator is asked, and what it answers."""
+"""Commands to a shard of the transaction coordinator, and their replies."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Initialize:
-    """Asks for a `Producer` to go on with, or `Aborting`; whoever had the transactional id is fenced.
+    """Requests a `Producer` for a transactional id, or `Aborting`; the earlier producer is fenced.
 
-    `expected` is what the caller had: it goes on after an error unless somebody else has taken over.
+    `expected` is the caller's earlier producer, which it resumes after an error: another producer that has
+    used the transactional id since fences the caller.
     """
 
     transactional_id: str
@@ -35,12 +36,12 @@ class Initialize:
 
 @dataclass(frozen=True, slots=True)
 class Aborting:
-    """The open transaction is being aborted first; ask again when it is."""
+    """The open transaction is being aborted; the caller must retry afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """Makes partitions part of the transaction; one is begun if none is open."""
+    """Adds partitions to the transaction; begins one if none is open."""
 
     transactional_id: str
     producer: Producer
@@ -50,7 +51,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPartitions:
-    """Asks which of the partitions are part of the open transaction."""
+    """Requests which of the partitions are part of the open transaction."""
 
     transactional_id: str
     producer: Producer
@@ -59,7 +60,7 @@ class VerifyPartitions:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Commits or aborts. Asks for the `Producer` that the next transaction is to be written by."""
+    """Commits or aborts. The reply is the `Producer` of the next transaction."""
 
     transactional_id: str
     producer: Producer
@@ -68,15 +69,15 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class AskEnding:
-    """Asks for the `Transaction` that is being ended, None if none is."""
+class ReadEnding:
+    """Requests the `Transaction` if it is decided and not completed, else None."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Every partition has its marker; `producer` is what the markers carried."""
+    """Every partition has its marker; `producer` is the producer in the markers."""
 
     transactional_id: str
     producer: Producer
@@ -84,14 +85,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Describe:
-    """Asks for the `Transaction`. Raises TRANSACTIONAL_ID_NOT_FOUND."""
+    """Requests the `Transaction`. Raises TRANSACTIONAL_ID_NOT_FOUND."""
 
     transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListTransactions:
-    """Asks for transactions by transactional id; empty filters take all, durations in ms."""
+    """Requests transactions by transactional id; an empty filter matches all, durations are in ms."""
 
     states: frozenset[TransactionState] = frozenset()
     producer_ids: frozenset[int] = frozenset()
@@ -100,7 +101,7 @@ class ListTransactions:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Keeps verdicts about a planned batch."""
+    """Stages verdicts of a planned batch."""
 
     transactional_id: str
     producer: Producer
@@ -109,24 +110,24 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class AskStaged:
-    """Asks for what is `Staged` for a batch. `settle`: it was carried out; note that."""
+class ReadStaged:
+    """Requests what is `Staged` for a batch; `reconciled` records that the verdicts were carried out."""
 
     transactional_id: str
     producer: Producer
     batch: str
-    settle: bool = False
+    reconciled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NewProducer:
-    """Asks for a `Producer` without a transactional id."""
+    """Requests a `Producer` without a transactional id."""
 
 
 OfTransaction = (
-    Initialize | AddPartitions | VerifyPartitions | End | AskEnding | Ended | Describe | Stage | AskStaged
+    Initialize | AddPartitions | VerifyPartitions | End | ReadEnding | Ended | Describe | Stage | ReadStaged
 )
-"""What is about one transactional id."""
+"""The commands about one transactional id."""
 
 Command = OfTransaction | ListTransactions | NewProducer
 Reply = (

@@ -1,33 +1,74 @@
-"""Producer ids, each given out once in the life of a cluster."""
+"""Producer ids: each is assigned once in the life of a cluster."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sharebroker_server.coordinator_runtime.machine import SoftChange
 
 BLOCK: Final = 1000
-"""Ids for each record (Kafka: the controller's blocks); a restart skips what was left of the last ones."""
+"""Ids per record (Kafka: the controller's blocks); a restart skips the remaining ids of the last block."""
+
+
+class IdRange(NamedTuple):
+    """The remaining ids of the current block, as ordinals: `next` to before `stop`."""
+
+    next: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class IdsAssigned(SoftChange):
+    """Ids were assigned: the remaining range of the block is another one from now on."""
+
+    remaining: IdRange
 
 
 class ProducerIds:
     """The ids of one of `shards` shards: `shard`, `shard + shards`, …
 
-    `end` is how many may have been given out, durable. How many of the last block were is known here only.
+    `end` is durable: ordinals below it may have been assigned. `remaining` is soft state.
     """
 
-    __slots__ = ("_next", "_shard", "_shards", "_stop", "end")
+    __slots__ = ("_shard", "_shards", "end", "remaining")
 
     def __init__(self, shard: int, shards: int) -> None:
         self._shard = shard
         self._shards = shards
         self.end = 0
-        self._next = self._stop = 0
+        self.remaining = IdRange(0, 0)
 
-    def take(self) -> tuple[int, int | None]:
-        """An id, and the end to record with it where it begins a block."""
-        end = None
-        if not self._next < self._stop <= self.end:  # a block whose record was never applied is none
-            self._next = self.end
-            self._stop = end = self.end + BLOCK
-        ordinal = self._next
-        self._next += 1
-        return ordinal * self._shards + self._shard, end
+    def id_of(self, ordinal: int) -> int:
+        """Returns the producer id with an ordinal."""
+        return ordinal * self._shards + self._shard
+
+
+class IdAllocation:
+    """Assigns ids within one decision without changing `ids`."""
+
+    __slots__ = ("_before", "_ids", "end", "remaining")
+
+    def __init__(self, ids: ProducerIds) -> None:
+        self._ids = ids
+        self._before = self.remaining = ids.remaining
+        self.end = ids.end
+
+    def new_id(self) -> int:
+        """Returns the next id; begins a new block if the current one is used up."""
+        if self.remaining.next >= self.remaining.stop:
+            self.remaining = IdRange(self.end, self.end + BLOCK)
+            self.end += BLOCK
+        ordinal = self.remaining.next
+        self.remaining = IdRange(ordinal + 1, self.remaining.stop)
+        return self._ids.id_of(ordinal)
+
+    @property
+    def new_end(self) -> int | None:
+        """The end to record; None if no block began."""
+        return self.end if self.end != self._ids.end else None
+
+    @property
+    def soft(self) -> tuple[SoftChange, ...]:
+        """The soft change of the decision; none if no id was assigned."""
+        return () if self.remaining == self._before else (IdsAssigned(self.remaining),)

@@ -1,33 +1,44 @@
-"""A shard of the transaction coordinator as a machine of the coordinator runtime."""
+"""A shard of the transaction coordinator as a machine of the coordinator runtime.
+
+Theory of operation
+-------------------
+A shard owns transactional ids. Each has a producer (an id and an epoch) and at most one transaction, in one
+of the states of `model.py`; `rules.py` decides the transitions. Source: Kafka's TransactionCoordinator
+(KIP-98, KIP-360, KIP-890).
+
+    EMPTY, COMPLETE_* --add partitions--> ONGOING --end--> PREPARE_COMMIT --> COMPLETE_COMMIT
+                                             |---end, timeout--> PREPARE_ABORT --> COMPLETE_ABORT
+
+* A transaction is decided when the record of PREPARE_COMMIT or PREPARE_ABORT is durable. From then on the
+  outcome cannot change: the service writes the markers to the partitions until it succeeds, then commands
+  `Ended`. The markers carry the lease epoch of this shard, so a former owner's markers are fenced.
+* Each decided transaction needs such a completion. `apply` notes it when it sees a PREPARE record, live or
+  during replay; the next deadline, which is due at once, requests it with the effect `CompletionRequested`.
+  So a new owner completes what an earlier owner decided. Requests may repeat; completion is idempotent.
+* A producer epoch rises with each new producer, with each transaction of transaction.version 2, and when the
+  coordinator aborts a transaction. Requests with an older epoch are fenced.
+* An open transaction has a timeout; a transactional id that is not used expires. A deadline is not removed
+  when a transaction leaves the state to which it applies (that would fill the heap of deadlines);
+  `on_deadline` ignores and removes it.
+
+Durable state: the transactions, and the end of the block of producer ids. Soft state: the position within
+the block, the deadlines, and the completions to request; the latter two follow from the records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.compaction.live_keys import LiveKeys
-from sharebroker_server.coordinator_runtime.machine import Decision
+from sharebroker_server.coordinator_runtime.machine import Decision, Effect, SoftChange
 from sharebroker_server.group_coordinator.core.session_clocks import Deadlines
+from sharebroker_server.group_coordinator.core.transactions import commands as c
 from sharebroker_server.group_coordinator.core.transactions import rules, staging
-from sharebroker_server.group_coordinator.core.transactions.commands import (
-    AddPartitions,
-    AskEnding,
-    AskStaged,
-    Command,
-    Describe,
-    End,
-    Ended,
-    Initialize,
-    ListTransactions,
-    NewProducer,
-    Producer,
-    Reply,
-    Stage,
-    VerifyPartitions,
-)
-from sharebroker_server.group_coordinator.core.transactions.ids import ProducerIds
+from sharebroker_server.group_coordinator.core.transactions.ids import IdAllocation, IdsAssigned, ProducerIds
 from sharebroker_server.group_coordinator.core.transactions.model import (
     ENDING,
     IDLE,
@@ -44,124 +55,160 @@ from sharebroker_server.group_coordinator.core.transactions.records import (
 )
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
-DUE_AT_ONCE: Final = 100
-"""Transactional ids that are looked at in one go when their time has come."""
+DUE_PER_DEADLINE: Final = 100
 
-_Decision = Decision[Record, Reply]
+_Decision = Decision[Record, c.Reply]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineMoved(SoftChange):
+    """The deadline of a transactional id, for its timeout or its expiry, moves; None removes it."""
+
+    expiry: bool
+    transactional_id: str
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionsRequested(SoftChange):
+    """The completion of these transactions was requested."""
+
+    transactional_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequested(Effect):
+    """The transaction is decided: the service must write its markers."""
+
+    transactional_id: str
 
 
 class TransactionMachine:
-    """The transactional ids of one shard.
+    """The transactional ids of one shard."""
 
-    `ending` is told each transactional id whose transaction is to be ended: of a new owner's, too.
-    """
-
-    def __init__(self, ids: ProducerIds, view: ClusterView, ending: Callable[[str], None]) -> None:
+    def __init__(self, ids: ProducerIds, view: ClusterView) -> None:
         self.transactions: dict[str, Transaction] = {}
         self.ids = ids
         self._view = view
-        self._ending = ending
         self._live: LiveKeys[Key] = LiveKeys()
         self._timeouts: Deadlines[str] = Deadlines()
         self._expiries: Deadlines[str] = Deadlines()
-        self._untold: dict[str, None] = {}
-        self._new_ids: list[Record] = []
-        self._deciders: Mapping[type, Callable[[Any, int], _Decision]] = MappingProxyType(
+        self._to_complete: dict[str, None] = {}
+        self._deciders: Mapping[type, Callable[[Any, int, IdAllocation], _Decision]] = MappingProxyType(
             {
-                Initialize: self._initialize,
-                AddPartitions: self._add_partitions,
-                VerifyPartitions: self._verify_partitions,
-                End: self._end,
-                AskEnding: self._ask_ending,
-                Ended: self._ended,
-                Describe: self._describe,
-                ListTransactions: self._list,
-                NewProducer: self._new_producer,
-                Stage: self._stage,
-                AskStaged: self._ask_staged,
+                c.Initialize: self._initialize,
+                c.AddPartitions: self._add_partitions,
+                c.VerifyPartitions: self._verify_partitions,
+                c.End: self._end,
+                c.ReadEnding: self._read_ending,
+                c.Ended: self._ended,
+                c.Describe: self._describe,
+                c.ListTransactions: self._list,
+                c.NewProducer: self._new_producer,
+                c.Stage: self._stage,
+                c.ReadStaged: self._read_staged,
             }
         )
 
-    def decide(self, command: Command, now: float) -> _Decision:
-        """What a command makes of its transactional id. Raises what the commands and `rules` name."""
-        self._new_ids = []
-        records, reply = self._deciders[type(command)](command, int(now * 1000))
-        records = (*self._new_ids, *records)
-        # Old facts first: what was decided just now must have the last word.
-        return Decision((*self._renewed(len(records)), *records), reply)
+    def decide(self, command: c.Command, now: float) -> _Decision:
+        """Returns the decision about a command. Raises the errors that the commands and `rules` name."""
+        ids = IdAllocation(self.ids)
+        decision = self._deciders[type(command)](command, int(now * 1000), ids)
+        new_block = () if ids.new_end is None else (ProducerIdsRecord(ids.new_end),)
+        records = (*new_block, *decision.records)
+        # Rewritten records state what was true before the decision, so they precede its records.
+        return Decision((*self._renewed(len(records)), *records), decision.reply, ids.soft)
 
     def apply(self, record: Record, position: int) -> None:
-        """Takes the record at `position` in."""
+        """Applies the record at `position`."""
         if isinstance(record, ProducerIdsRecord):
             self.ids.end = record.end
             self._live.put(IDS, position)
             return
         name, transaction = record.transactional_id, record.transaction
-        self._untold.pop(name, None)
+        self._to_complete.pop(name, None)
         if transaction is None:
             self.transactions.pop(name, None)
             self._timeouts.drop(name)
             self._expiries.drop(name)
             self._live.drop(name, position)
+            return
+        self.transactions[name] = transaction
+        self._live.put(name, position)
+        if transaction.state in ENDING:
+            self._to_complete[name] = None
         else:
-            self.transactions[name] = transaction
-            self._watch(name, transaction)
-            self._live.put(name, position)
+            self._deadlines(expiry=transaction.state is not ONGOING).set(name, self._due_at(transaction))
+
+    def apply_soft(self, change: SoftChange) -> None:
+        """Applies a soft change of an accepted decision."""
+        match change:
+            case IdsAssigned(remaining):
+                self.ids.remaining = remaining
+            case DeadlineMoved(expiry, name, None):
+                self._deadlines(expiry=expiry).drop(name)
+            case DeadlineMoved(expiry, name, float(deadline)):
+                self._deadlines(expiry=expiry).set(name, deadline)
+            case CompletionsRequested(names):
+                for name in names:
+                    self._to_complete.pop(name, None)
+            case _:
+                raise TypeError(f"not a soft change of transactions: {change!r}")
 
     def next_deadline(self) -> float | None:
-        """When a transaction may have to be aborted or ended, or a transactional id be forgotten."""
-        if self._untold:
+        """Returns when a transaction must be completed or aborted, or a transactional id expires."""
+        if self._to_complete:
             return 0.0
-        return min(
+        deadlines = self._timeouts.next_deadline(), self._expiries.next_deadline()
+        return min((when for when in deadlines if when is not None), default=None)
+
+    def on_deadline(self, now: float) -> Decision[Record, None]:
+        """Requests completions, aborts transactions that timed out, deletes transactional ids that
+        expired.
+        """
+        now_ms, names = int(now * 1000), tuple(self._to_complete)
+        late, moved = self._due(now, {ONGOING}, expiry=False)
+        expired, moved_too = self._due(now, IDLE, expiry=True)
+        requested = (CompletionsRequested(frozenset(names)),) if names else ()
+        return Decision(
             (
-                when
-                for clock in (self._timeouts, self._expiries)
-                if (when := clock.next_deadline()) is not None
+                *(TransactionRecord(name, rules.fence(self.transactions[name], now_ms)) for name in late),
+                *(TransactionRecord(name, None) for name in expired),
             ),
-            default=None,
+            None,
+            (*requested, *moved, *moved_too),
+            tuple(map(CompletionRequested, names)),
         )
 
-    def on_deadline(self, now: float) -> Sequence[Record]:
-        """Aborts what took too long, forgets who was silent, tells what is to be ended."""
-        while self._untold:
-            self._ending(self._untold.popitem()[0])
-        now_ms = int(now * 1000)
-        late = self._over(self._timeouts, now, {ONGOING})
-        silent = self._over(self._expiries, now, IDLE)
-        return [
-            *(TransactionRecord(name, rules.fence(self.transactions[name], now_ms)) for name in late),
-            *(TransactionRecord(name, None) for name in silent),
-        ]
-
     def trim_before(self) -> int:
-        """Records at positions below count for nothing any more."""
+        """Returns the position below which records are redundant."""
         return self._live.trim_before()
 
-    def _watch(self, name: str, transaction: Transaction) -> None:
-        if transaction.state in ENDING:
-            self._untold[name] = None
-        else:
-            clock = self._timeouts if transaction.state is ONGOING else self._expiries
-            clock.touch(name, self._due_at(transaction))
+    def _deadlines(self, *, expiry: bool) -> Deadlines[str]:
+        return self._expiries if expiry else self._timeouts
 
     def _due_at(self, transaction: Transaction) -> float:
         if transaction.state is ONGOING:
             return (transaction.start_ms + transaction.timeout_ms) / 1000
         return (transaction.updated_ms + self._view.broker.transactional_id_expiration_ms) / 1000
 
-    def _over(self, clock: Deadlines[str], now: float, states: Set[TransactionState]) -> list[str]:
-        """Whose time is over in one of the states; a clock is not stopped when a state is left."""
-        over = []
-        for name in clock.due(now, DUE_AT_ONCE):
-            transaction = self.transactions[name]
+    def _due(
+        self, now: float, states: Set[TransactionState], *, expiry: bool
+    ) -> tuple[list[str], list[SoftChange]]:
+        """Returns the transactional ids that are due in one of the states, and how their deadlines move."""
+        due: list[str] = []
+        moved: list[SoftChange] = []
+        for name in self._deadlines(expiry=expiry).due(now, DUE_PER_DEADLINE):
+            transaction, again = self.transactions[name], None
             if transaction.state in states:
                 if self._due_at(transaction) <= now:
-                    over.append(name)
-                else:  # the setting has changed
-                    self._watch(name, transaction)
-        return over
+                    due.append(name)
+                else:  # the configured expiry has changed
+                    again = self._due_at(transaction)
+            moved.append(DeadlineMoved(expiry, name, again))
+        return due, moved
 
-    def _initialize(self, command: Initialize, now_ms: int) -> _Decision:
+    def _initialize(self, command: c.Initialize, now_ms: int, ids: IdAllocation) -> _Decision:
         longest = self._view.broker.transaction_max_timeout_ms
         if not command.transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
@@ -172,49 +219,48 @@ class TransactionMachine:
             )
         before = self.transactions.get(command.transactional_id)
         if before is None:
-            self._check_room()
-        after, reply = rules.initialize(before, command, self._new_id, now_ms)
-        return self._changed(command.transactional_id, after, reply)
+            self._check_count()
+        after, reply = rules.initialize(before, command, ids.new_id, now_ms)
+        return _changed(command.transactional_id, after, reply)
 
-    def _check_room(self) -> None:
-        most = self._view.broker.transaction_max_transactional_ids
-        if len(self.transactions) >= most:
+    def _check_count(self) -> None:
+        limit = self._view.broker.transaction_max_transactional_ids
+        if len(self.transactions) >= limit:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"This shard of the coordinator has {most} transactional ids, and no more may be "
-                "(transaction.max.transactional.ids): one that nobody uses is forgotten in time.",
+                f"This shard of the coordinator has reached its maximum of {limit} transactional ids "
+                "(transaction.max.transactional.ids); unused ones expire.",
             )
 
-    def _add_partitions(self, command: AddPartitions, now_ms: int) -> _Decision:
+    def _add_partitions(self, command: c.AddPartitions, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        return self._changed(
-            command.transactional_id, rules.add_partitions(before, command, now_ms), command.partitions
-        )
+        after = rules.add_partitions(before, command, now_ms)
+        return _changed(command.transactional_id, after, command.partitions)
 
-    def _verify_partitions(self, command: VerifyPartitions, now_ms: int) -> _Decision:
-        known = self.transactions.get(command.transactional_id)
-        return Decision((), rules.verify_partitions(known, command))
+    def _verify_partitions(self, command: c.VerifyPartitions, _: int, __: IdAllocation) -> _Decision:
+        transaction = self.transactions.get(command.transactional_id)
+        return Decision((), rules.verify_partitions(transaction, command))
 
-    def _end(self, command: End, now_ms: int) -> _Decision:
+    def _end(self, command: c.End, now_ms: int, ids: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        after, reply = rules.end(before, command, self._new_id, now_ms)
-        return self._changed(command.transactional_id, after, reply)
+        after, reply = rules.end(before, command, ids.new_id, now_ms)
+        return _changed(command.transactional_id, after, reply)
 
-    def _ask_ending(self, command: AskEnding, now_ms: int) -> _Decision:
+    def _read_ending(self, command: c.ReadEnding, _: int, __: IdAllocation) -> _Decision:
         transaction = self.transactions.get(command.transactional_id)
         return Decision((), transaction if transaction and transaction.state in ENDING else None)
 
-    def _ended(self, command: Ended, now_ms: int) -> _Decision:
+    def _ended(self, command: c.Ended, now_ms: int, _: IdAllocation) -> _Decision:
         transaction = self.transactions.get(command.transactional_id)
         if (
             transaction is None
             or transaction.state not in ENDING
             or rules.producer_of(transaction) != command.producer
         ):
-            return Decision((), None)  # somebody else was quicker
-        return self._changed(command.transactional_id, rules.ended(transaction, now_ms), None)
+            return Decision((), None)  # it was completed before
+        return _changed(command.transactional_id, rules.ended(transaction, now_ms), None)
 
-    def _describe(self, command: Describe, now_ms: int) -> _Decision:
+    def _describe(self, command: c.Describe, _: int, __: IdAllocation) -> _Decision:
         transaction = self.transactions.get(command.transactional_id)
         if transaction is None:
             raise KafkaError(
@@ -223,8 +269,8 @@ class TransactionMachine:
             )
         return Decision((), transaction)
 
-    def _list(self, command: ListTransactions, now_ms: int) -> _Decision:
-        def wanted(transaction: Transaction) -> bool:
+    def _list(self, command: c.ListTransactions, now_ms: int, _: IdAllocation) -> _Decision:
+        def matches(transaction: Transaction) -> bool:
             open_for = now_ms - transaction.start_ms if transaction.start_ms >= 0 else -1
             return (
                 (not command.states or transaction.state in command.states)
@@ -232,31 +278,27 @@ class TransactionMachine:
                 and (command.longer_than_ms < 0 or open_for > command.longer_than_ms)
             )
 
-        return Decision((), {name: one for name, one in self.transactions.items() if wanted(one)})
+        found = self.transactions.items()
+        return Decision((), {name: transaction for name, transaction in found if matches(transaction)})
 
-    def _stage(self, command: Stage, now_ms: int) -> _Decision:
+    def _stage(self, command: c.Stage, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
-        return self._changed(command.transactional_id, staging.stage(before, command, now_ms), None)
+        return _changed(command.transactional_id, staging.stage(before, command, now_ms), None)
 
-    def _ask_staged(self, command: AskStaged, now_ms: int) -> _Decision:
+    def _read_staged(self, command: c.ReadStaged, now_ms: int, _: IdAllocation) -> _Decision:
         before = self.transactions.get(command.transactional_id)
         after, staged = staging.staged_of(before, command, now_ms)
-        return self._changed(command.transactional_id, after, staged)
+        return _changed(command.transactional_id, after, staged)
 
-    def _new_producer(self, command: NewProducer, now_ms: int) -> _Decision:
-        return Decision((), Producer(self._new_id(), 0))
-
-    def _new_id(self) -> int:
-        producer_id, end = self.ids.take()
-        if end is not None:
-            self._new_ids.append(ProducerIdsRecord(end))
-        return producer_id
-
-    def _changed(self, name: str, after: Transaction | None, reply: Reply) -> _Decision:
-        return Decision((TransactionRecord(name, after),) if after is not None else (), reply)
+    def _new_producer(self, _: c.NewProducer, __: int, ids: IdAllocation) -> _Decision:
+        return Decision((), c.Producer(ids.new_id(), 0))
 
     def _renewed(self, written: int) -> list[Record]:
         return [
             ProducerIdsRecord(self.ids.end) if key is None else TransactionRecord(key, self.transactions[key])
             for key in self._live.stale(written)
         ]
+
+
+def _changed(name: str, after: Transaction | None, reply: c.Reply) -> _Decision:
+    return Decision((TransactionRecord(name, after),) if after is not None else (), reply)

@@ -1,4 +1,4 @@
-"""What a transaction coordinator knows of one transactional id, and how that may change.
+"""A transactional id, its producer and its transaction, and the table of legal transitions.
 
 Source: Kafka's TransactionMetadata and TransactionState (KIP-98, KIP-360, KIP-890).
 """
@@ -13,17 +13,17 @@ from typing import Any, Final, NamedTuple
 from sharebroker_protocol.model import TopicIdPartition
 
 NONE: Final = -1
-"""No producer id, no epoch, no time."""
+"""Stands for no producer id, no epoch, no time."""
 
 LAST_EPOCH: Final = 2**15 - 2
-"""The last epoch a producer gets to see: one more is left to fence it."""
+"""The last epoch that a producer receives: one more remains to fence it."""
 
 RENEWS_EPOCH: Final = 2
-"""From this transaction.version on each transaction has a producer epoch of its own."""
+"""The transaction.version from which each transaction has its own producer epoch."""
 
 
 class TransactionState(Enum):
-    """Kafka's names."""
+    """Kafka's TransactionState, with Kafka's names."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -43,21 +43,24 @@ MOVES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     COMPLETE_COMMIT: frozenset({EMPTY, ONGOING, COMPLETE_ABORT}),
     COMPLETE_ABORT: frozenset({EMPTY, ONGOING, COMPLETE_ABORT}),
 }
-"""What is absent is illegal. An abort without a record skips PREPARE_ABORT: there is nobody to tell."""
+"""The legal transitions; an absent one is illegal.
+
+An abort of a transaction without partitions skips PREPARE_ABORT: it needs no markers.
+"""
 
 IDLE: Final = frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT})
-"""No transaction is open, none is being ended."""
+"""No transaction is open or decided."""
 
 ENDING: Final = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
-"""Decided, and markers are on their way to the partitions."""
+"""The transaction is decided, and its markers are being written."""
 
 
 class IllegalTransitionError(Exception):
-    """A transaction was asked to go where the table does not lead."""
+    """The requested transition is not in the table."""
 
 
 class Verdict(NamedTuple):
-    """Offsets first..last of a topic's partition, and what is said of them (an AcknowledgeType)."""
+    """Offsets first..last of a partition, and the AcknowledgeType staged for them."""
 
     topic: str
     partition: int
@@ -68,25 +71,27 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What was said of records of a planned batch, ascending, and by which producer epoch.
+    """The verdicts of a planned batch, ascending, and the producer epoch that staged them.
 
-    It is in force when the batch is committed. `settled`: it was carried out.
+    The commit of the batch carries them out. `reconciled`: they were carried out.
     """
 
     batch: str
     producer_epoch: int
     verdicts: tuple[Verdict, ...] = ()
-    settled: bool = False
+    reconciled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
     """A transactional id's producer and its latest transaction; -1 stands for no id, no epoch, no time.
 
-    `last_producer_epoch` is the epoch that was replaced by the present one on the producer's own wish: it may
-    ask again. `previous_producer_id` is the one before the epochs ran out, `next_producer_id` the one after a
-    transaction that is being ended. `version` is the transaction.version of who wrote last. `staged`: of a
-    session of planned batches.
+    * `last_producer_epoch`: the epoch before the current one if the producer itself requested the change; it
+      may repeat that request.
+    * `previous_producer_id`: the producer id whose epochs were exhausted. `next_producer_id`: the one that
+      follows a decided transaction.
+    * `version`: the transaction.version of the latest request. `staged`: verdicts of a session's planned
+      batch.
     """
 
     producer_id: int
@@ -104,11 +109,11 @@ class Transaction:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the producer id has no epoch left to give."""
+        """Whether the producer id has no further epoch."""
         return self.producer_epoch >= LAST_EPOCH
 
     def moved(self, to: TransactionState, now_ms: int, **changes: Any) -> Transaction:
-        """The transaction in its next state. Raises IllegalTransitionError."""
+        """Returns the transaction in its next state. Raises IllegalTransitionError."""
         if to not in MOVES[self.state]:
             raise IllegalTransitionError(f"{self.state.name} to {to.name}")
         return replace(self, state=to, updated_ms=now_ms, **changes)

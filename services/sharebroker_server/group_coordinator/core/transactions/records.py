@@ -1,4 +1,4 @@
-"""Durable facts of a shard of the transaction coordinator. Each replaces the last one with the same key."""
+"""Records of a shard of the transaction coordinator. Each replaces the last one with the same key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sharebroker_server.group_coordinator.core.transactions.model import Transac
 Key = str | None
 
 IDS: Final = None
-"""The key of the fact about producer ids."""
+"""The key of the record about producer ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """A transactional id as it is from here on; None when it is forgotten."""
+    """The new state of a transactional id; None deletes it."""
 
     transactional_id: str
     transaction: Transaction | None
@@ -23,7 +23,7 @@ class TransactionRecord:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsRecord:
-    """How many producer ids of this shard may have been given out."""
+    """The end of the current block: ids with lower ordinals may have been assigned."""
 
     end: int
 

@@ -1,7 +1,7 @@
-"""What each request makes of a transaction. Pure; a refusal is a KafkaError.
+"""The effect of each request on a transaction. Pure functions; a rejection is a KafkaError.
 
-Source: Kafka's TransactionCoordinator and TransactionMetadata. A producer of transaction.version 2 gets a new
-epoch with the end of each transaction, so that nothing late of the last one can count for the next.
+Source: Kafka's TransactionCoordinator and TransactionMetadata. With transaction.version 2 a producer gets a
+new epoch with the end of each transaction, so that a delayed request of one cannot affect the next.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NewId = Callable[[], int]
 def initialize(
     transaction: Transaction | None, command: Initialize, new_id: NewId, now_ms: int
 ) -> tuple[Transaction, Producer | Aborting]:
-    """The transactional id in new hands.
+    """Gives the transactional id to a new producer.
 
     Raises PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -58,7 +58,7 @@ def initialize(
 def add_partitions(
     transaction: Transaction | None, command: AddPartitions, now_ms: int
 ) -> Transaction | None:
-    """The transaction with the partitions; None where that changes nothing.
+    """Returns the transaction with the partitions added; None if that changes nothing.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -77,7 +77,7 @@ def add_partitions(
 def verify_partitions(
     transaction: Transaction | None, command: VerifyPartitions
 ) -> frozenset[TopicIdPartition]:
-    """Those of the partitions that are part of the open transaction.
+    """Returns the partitions that are part of the open transaction.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -88,30 +88,30 @@ def verify_partitions(
 def end(
     transaction: Transaction | None, command: End, new_id: NewId, now_ms: int
 ) -> tuple[Transaction | None, Producer]:
-    """The transaction that is to be ended, None where it was ended this way before; and who goes on.
+    """Returns the decided transaction, None if it ended this way before; and the next transaction's producer.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE.
     """
     if transaction is None:
         raise _unmapped(command.transactional_id)
-    again = _is_repeated(transaction, command)
-    if not again:
+    repeated = _is_repeated(transaction, command)
+    if not repeated:
         _check_producer(transaction, command.transactional_id, command.producer)
     if transaction.state is ONGOING:
-        if again:  # its answer was lost, but the next transaction has begun: whoever asks was replaced
+        if repeated:  # the next transaction is open: another producer instance has replaced the caller
             raise fenced(command.transactional_id)
         ending = _ending(transaction, command, new_id, now_ms)
         return ending, _next_of(ending)
     if transaction.state in ENDING:
-        of_the_next = not again and min(transaction.version, command.version) >= RENEWS_EPOCH
+        of_the_next = not repeated and min(transaction.version, command.version) >= RENEWS_EPOCH
         if not of_the_next and (transaction.state is PREPARE_COMMIT) is not command.commit:
             raise _wrong_state(transaction, command)
         raise concurrent(command.transactional_id)
-    return _end_idle(transaction, command, new_id, now_ms, again=again)
+    return _end_idle(transaction, command, new_id, now_ms, repeated=repeated)
 
 
 def fence(transaction: Transaction, now_ms: int) -> Transaction:
-    """An open transaction, being aborted without its producer, whose epoch is over."""
+    """Returns an open transaction as being aborted by the coordinator; its producer is fenced."""
     return transaction.moved(
         PREPARE_ABORT,
         now_ms,
@@ -121,7 +121,7 @@ def fence(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def ended(transaction: Transaction, now_ms: int) -> Transaction:
-    """A transaction that was being ended, when every partition has its marker."""
+    """Returns a decided transaction as completed: every partition has its marker."""
     to = COMPLETE_COMMIT if transaction.state is PREPARE_COMMIT else COMPLETE_ABORT
     following = _next_of(transaction)
     rotated = following.producer_id != transaction.producer_id
@@ -137,18 +137,18 @@ def ended(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def producer_of(transaction: Transaction) -> Producer:
-    """Who writes for the transactional id."""
+    """Returns the current producer of the transactional id."""
     return Producer(transaction.producer_id, transaction.producer_epoch)
 
 
 def current(transaction: Transaction | None, transactional_id: str, producer: Producer) -> Transaction:
-    """The transaction that the producer may go on with.
+    """Returns the transaction if the producer may continue it.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
     if transaction is None:
         raise _unmapped(transactional_id)
-    # With the end of this transaction the producer may have got another id.
+    # With the end of this transaction the producer may have received another id.
     if transaction.state in ENDING and _next_of(transaction) == producer:
         raise concurrent(transactional_id)
     _check_producer(transaction, transactional_id, producer)
@@ -156,26 +156,26 @@ def current(transaction: Transaction | None, transactional_id: str, producer: Pr
 
 
 def fenced(transactional_id: str) -> KafkaError:
-    """Somebody else has taken the transactional id over."""
+    """Returns PRODUCER_FENCED: a newer producer uses the transactional id."""
     return KafkaError(
         ErrorCode.PRODUCER_FENCED, f"A newer producer writes for transactional id {transactional_id!r}."
     )
 
 
 def concurrent(transactional_id: str) -> KafkaError:
-    """A transaction is being ended."""
+    """Returns CONCURRENT_TRANSACTIONS: the last transaction is not completed."""
     return KafkaError(
         ErrorCode.CONCURRENT_TRANSACTIONS,
-        f"The last transaction of {transactional_id!r} is still being ended.",
+        f"The last transaction of {transactional_id!r} is not completed yet.",
         retry_after=0.02,
     )
 
 
 def _may_expect(transaction: Transaction, expected: Producer) -> bool:
-    """Whether the caller may be the last who wrote; its epoch is compared when it gets a new one."""
+    """Whether the caller may be the latest producer; `_renewed` compares its epoch."""
     if expected.producer_id == transaction.producer_id:
         return True
-    # The answer with the new producer id may have been lost.
+    # The response with the new producer id may have been lost.
     return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= LAST_EPOCH
 
 
@@ -187,7 +187,7 @@ def _renewed(transaction: Transaction, command: Initialize, new_id: NewId, now_m
         producer_id, producer_epoch, last = new_id(), 0, kept
     elif epoch in (None, transaction.producer_epoch):
         producer_id, producer_epoch, last = transaction.producer_id, transaction.producer_epoch + 1, kept
-    elif epoch == transaction.last_producer_epoch:  # the answer was lost
+    elif epoch == transaction.last_producer_epoch:  # the response was lost
         producer_id, producer_epoch, last = transaction.producer_id, transaction.producer_epoch, epoch
     else:
         raise fenced(command.transactional_id)
@@ -212,21 +212,21 @@ def _check_producer(transaction: Transaction, transactional_id: str, producer: P
 
 
 def _is_repeated(transaction: Transaction, command: End) -> bool:
-    """Whether the end raised the epoch before, and its answer was lost."""
+    """Whether this end raised the epoch before, and its response was lost."""
     if command.version < RENEWS_EPOCH:
         return False
-    asked, now = command.producer, producer_of(transaction)
-    if asked.producer_id == now.producer_id:
-        return asked.producer_epoch + 1 == now.producer_epoch == _raised(transaction)
+    requested, now = command.producer, producer_of(transaction)
+    if requested.producer_id == now.producer_id:
+        return requested.producer_epoch + 1 == now.producer_epoch == _raised(transaction)
     return (
-        asked.producer_id == transaction.previous_producer_id
-        and asked.producer_epoch == LAST_EPOCH
+        requested.producer_id == transaction.previous_producer_id
+        and requested.producer_epoch == LAST_EPOCH
         and now.producer_epoch == 0
     )
 
 
 def _raised(transaction: Transaction) -> int:
-    """The epoch that the producer got for its last one on its own wish."""
+    """Returns the epoch that replaced the last one at the request of the producer."""
     return transaction.last_producer_epoch + 1
 
 
@@ -245,16 +245,16 @@ def _ending(transaction: Transaction, command: End, new_id: NewId, now_ms: int) 
 
 
 def _end_idle(
-    transaction: Transaction, command: End, new_id: NewId, now_ms: int, *, again: bool
+    transaction: Transaction, command: End, new_id: NewId, now_ms: int, *, repeated: bool
 ) -> tuple[Transaction | None, Producer]:
-    """The end of a transaction that was ended before, or never had a record."""
+    """Ends a transaction that was ended before, or never had partitions."""
     renews = command.version >= RENEWS_EPOCH
     as_before = transaction.state is (COMPLETE_COMMIT if command.commit else COMPLETE_ABORT)
-    if as_before and (again or not renews):
+    if as_before and (repeated or not renews):
         return None, producer_of(transaction)
-    if command.commit or again or not renews:
+    if command.commit or repeated or not renews:
         raise _wrong_state(transaction, command)
-    # An abort of nothing: what the producer may have sent all the same is fenced by the new epoch.
+    # An abort without partitions: the new epoch fences requests that the producer may still have in flight.
     exhausted = transaction.exhausted
     aborted = transaction.moved(
         COMPLETE_ABORT,
@@ -269,7 +269,7 @@ def _end_idle(
 
 
 def _next_of(transaction: Transaction) -> Producer:
-    """Who goes on when a transaction has been ended."""
+    """Returns the producer that follows a decided transaction."""
     if transaction.next_producer_id != NONE:
         return Producer(transaction.next_producer_id, 0)
     return producer_of(transaction)
@@ -283,8 +283,8 @@ def _unmapped(transactional_id: str) -> KafkaError:
 
 
 def _wrong_state(transaction: Transaction, command: End) -> KafkaError:
-    what = "committed" if command.commit else "aborted"
+    verb = "committed" if command.commit else "aborted"
     return KafkaError(
         ErrorCode.INVALID_TXN_STATE,
-        f"The transaction of {command.transactional_id!r} is {transaction.state.value}: it cannot be {what}.",
+        f"The transaction of {command.transactional_id!r} is {transaction.state.value}: it cannot be {verb}.",
     )

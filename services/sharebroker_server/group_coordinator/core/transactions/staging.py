@@ -1,7 +1,7 @@
-"""Verdicts about a planned batch, kept until the batch is committed: then they are carried out, or never.
+"""Staged verdicts of a planned batch: the commit of the batch carries them out.
 
-One batch a session is remembered, also after its verdicts were carried out: who commits it again must not
-release anew what meanwhile may be part of the next batch. See services/decisions/0044.
+A session stores the verdicts of one batch, also after they were carried out: a repeated commit must not
+release records again that may be part of the next batch by then. See services/decisions/0044.
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_server.group_coordinator.core.transactions import rules
-from sharebroker_server.group_coordinator.core.transactions.commands import AskStaged, Stage
+from sharebroker_server.group_coordinator.core.transactions.commands import ReadStaged, Stage
 from sharebroker_server.group_coordinator.core.transactions.model import Staged, Transaction, Verdict
 from sharebroker_server.offset_spans import split_by_spans
 
 MOST: Final = 20_000
-"""Runs of offsets staged for a batch."""
+"""The limit of offset spans staged for a batch."""
 
 
 def stage(transaction: Transaction | None, command: Stage, now_ms: int) -> Transaction | None:
-    """The session with the verdicts; None where that changes nothing.
+    """Returns the session with the verdicts; None if that changes nothing.
 
-    What an earlier epoch staged, or what was staged for another batch, is forgotten.
+    Verdicts of an earlier epoch, and those of another batch, are dropped.
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_REQUEST.
     """
     transaction = rules.current(transaction, command.transactional_id, command.producer)
     epoch, before = transaction.producer_epoch, transaction.staged
     verdicts = tuple(sorted(command.verdicts))
     if before is not None and before.batch == command.batch:
-        if before.settled:
-            raise _refused("batch", f"Batch {command.batch!r} is committed: nothing can be said of it now.")
+        if before.reconciled:
+            raise _rejection(
+                "batch", f"Batch {command.batch!r} is committed: no verdict can be staged for it."
+            )
         if before.producer_epoch == epoch:
             verdicts = laid_over(before.verdicts, verdicts)
     if len(verdicts) > MOST:
-        raise _refused(
-            "verdicts", f"{len(verdicts)} runs of offsets are too many; {MOST} can be staged for a batch."
+        raise _rejection(
+            "verdicts", f"{len(verdicts)} offset spans exceed the limit of {MOST} staged for a batch."
         )
     staged = Staged(command.batch, epoch, verdicts)
     return None if staged == before else replace(transaction, staged=staged, updated_ms=now_ms)
 
 
 def staged_of(
-    transaction: Transaction | None, command: AskStaged, now_ms: int
+    transaction: Transaction | None, command: ReadStaged, now_ms: int
 ) -> tuple[Transaction | None, Staged]:
-    """What is staged for the batch as it was, and the session where it is noted as settled.
+    """Returns the session if it changes, and the verdicts that were staged for the batch.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
     """
@@ -53,25 +55,25 @@ def staged_of(
     staged = transaction.staged
     if staged is None or staged.batch != command.batch:
         return None, Staged(command.batch, transaction.producer_epoch)
-    if command.settle and not staged.settled:
-        return replace(transaction, staged=replace(staged, settled=True), updated_ms=now_ms), staged
+    if command.reconciled and not staged.reconciled:
+        return replace(transaction, staged=replace(staged, reconciled=True), updated_ms=now_ms), staged
     return None, staged
 
 
 def laid_over(before: Iterable[Verdict], over: Iterable[Verdict]) -> tuple[Verdict, ...]:
-    """Verdicts, with others in their place where both speak of an offset."""
+    """Returns the verdicts of both; those of `over` win where both cover an offset."""
     spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
     merged = sorted(over)
-    for one in merged:
-        spans.setdefault((one.topic, one.partition), []).append((one.first, one.last))
-    for one in before:
+    for new in merged:
+        spans.setdefault((new.topic, new.partition), []).append((new.first, new.last))
+    for old in before:
         for first, last, index in split_by_spans(
-            one.first, one.last, spans.get((one.topic, one.partition), ())
+            old.first, old.last, spans.get((old.topic, old.partition), ())
         ):
             if index is None:
-                merged.append(one._replace(first=first, last=last))
+                merged.append(old._replace(first=first, last=last))
     return tuple(sorted(merged))
 
 
-def _refused(field: str, text: str) -> KafkaError:
+def _rejection(field: str, text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text, violations=[FieldViolation(field, text)])

@@ -1,0 +1,1 @@
+"""Rules of share groups. No I/O."""

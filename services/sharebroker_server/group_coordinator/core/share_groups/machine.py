@@ -1,0 +1,282 @@
+"""The share groups of a shard: commands to decisions, records and soft changes to state.
+
+Theory of operation
+-------------------
+A share group is a set of members, a target assignment, and the share state of the partitions it uses. A
+heartbeat does all the work: it updates the member's profile, raises the *group epoch* if anything that
+influences the assignment changed, requests the initialisation of missing share state, runs the assignor for
+partitions that have state, and moves the member to its target assignment. Three epochs order these steps:
+
+* `epoch` (group epoch) rises with every change that requires a new target assignment. State is initialised
+  with the group epoch as state epoch, so a later initialisation always wins over an earlier, delayed one.
+* `assignment_epoch` is the group epoch for which the assignor ran last; it never exceeds `epoch`.
+* The member epoch is the assignment epoch that the member received. Heartbeats must carry it, or the epoch
+  before it (the response may have been lost); any other value is fenced.
+
+Share state lives in the share coordinator. A partition of a topic is `initializing`, `initialized` or
+`deleting`. The machine records the intention, the reply requests the change, the service performs it and
+reports the outcome with StateInitialized or StateDeleted. Only initialised partitions are assigned.
+
+Durable state: the groups, and `floor`, the highest epoch of all deleted groups. A new group starts above the
+floor, so that a delayed write for a deleted group is older than any state of its successor.
+
+Soft state, lost with the memory of the shard:
+
+* Session deadlines. Members loaded from the log start with a full session at the first deadline.
+* State changes in progress. They prevent two changes of one share-partition from overtaking each other. A
+  change whose time has passed, or that a load made this machine forget, counts as interrupted: the next
+  heartbeat raises the epoch and initialises again.
+* The time of the last assignment per group, for the assignment interval.
+* Heartbeat stamps. A heartbeat that changed nothing is stamped with all that its result depends on; while
+  the stamp is the same, an UnchangedHeartbeat only extends the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.coordinator_runtime.machine import Decision, SoftChange
+from sharebroker_server.group_coordinator.core import commands as c
+from sharebroker_server.group_coordinator.core.records import (
+    FloorRecord,
+    GroupRecord,
+    MemberRecord,
+    ShareGroupRecord,
+)
+from sharebroker_server.group_coordinator.core.session_clocks import Session, Sessions, StateChangesInProgress
+from sharebroker_server.group_coordinator.core.share_groups import heartbeat, offsets, share_state
+from sharebroker_server.group_coordinator.core.share_groups.effects import (
+    HeartbeatStamp,
+    HeartbeatStamped,
+    MemberFenced,
+    SessionExtended,
+    StateChangeBegun,
+    StateChangeEnded,
+    TargetAssigned,
+    rebalanced,
+)
+from sharebroker_server.group_coordinator.core.share_groups.model import ShareGroup
+from sharebroker_server.group_coordinator.core.share_groups.pending_group import PendingGroup
+from sharebroker_server.group_coordinator.core.share_groups.replay import apply_to
+from sharebroker_server.group_coordinator.core.validation import (
+    check_group_count,
+    check_group_epoch,
+    check_group_id,
+    group_or_raise,
+)
+from sharebroker_server.group_coordinator.core.view import ClusterView
+
+FENCED_PER_DEADLINE: Final = 100
+
+_Record = ShareGroupRecord | FloorRecord
+_Decision = Decision[_Record, "c.ShareGroupReply"]
+
+
+class ShareGroups:
+    """Share groups change by `apply` only, session deadlines and the like also by `apply_soft`."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.groups: dict[str, ShareGroup] = {}
+        self.floor = 0
+        self._view = view
+        self._sessions = Sessions()
+        self._changes = StateChangesInProgress()
+        self._assigned_at: dict[str, float] = {}
+        self._stamps: dict[Session, HeartbeatStamp] = {}
+        self._deciders: Mapping[type, Callable[[Any, float], _Decision]] = MappingProxyType(
+            {
+                c.Heartbeat: self._heartbeat,
+                c.UnchangedHeartbeat: self._unchanged_heartbeat,
+                c.StateInitialized: self._state_initialized,
+                c.DescribeGroup: self._describe,
+                c.ListGroups: self._list,
+                c.ListOffsetPartitions: self._offset_partitions,
+                c.AlterOffsets: self._alter,
+                c.DeleteOffsets: self._delete_offsets,
+                c.DeleteGroup: self._delete_group,
+                c.StateDeleted: self._state_deleted,
+            }
+        )
+
+    def decide(self, command: c.ShareGroupCommand, now: float) -> _Decision:
+        """Returns the decision about a command. Raises the errors that the commands name."""
+        return self._deciders[type(command)](command, now)
+
+    def apply(self, record: ShareGroupRecord) -> None:
+        """Applies a record to its group."""
+        group = self.groups.get(record.group_id)
+        if group is None:
+            group = self.groups[record.group_id] = ShareGroup(record.group_id)
+        apply_to(group, record)
+        group.revision += 1
+        if isinstance(record, GroupRecord) and record.epoch is None:
+            del self.groups[record.group_id]
+            self._assigned_at.pop(record.group_id, None)
+        elif isinstance(record, MemberRecord):
+            session = Session(record.group_id, record.member_id)
+            if record.profile is None:
+                self._sessions.drop(session)
+                self._stamps.pop(session, None)
+            else:
+                self._sessions.track(session)
+
+    def apply_soft(self, change: SoftChange) -> None:
+        """Applies a soft change of an accepted decision."""
+        match change:
+            case SessionExtended(session, deadline):
+                self._sessions.set(session, deadline)
+            case HeartbeatStamped(session, stamp):
+                self._stamps[session] = stamp
+            case TargetAssigned(group_id, at):
+                self._assigned_at[group_id] = at
+            case StateChangeBegun(group_id, partitions, until):
+                self._changes.begin(group_id, partitions, until)
+            case StateChangeEnded(group_id, partitions):
+                self._changes.end(group_id, partitions)
+            case _:
+                raise TypeError(f"not a soft change of share groups: {change!r}")
+
+    def next_deadline(self) -> float | None:
+        """Returns when the session of a member may time out."""
+        return self._sessions.next_deadline()
+
+    def on_deadline(self, now: float) -> Decision[_Record, None]:
+        """Fences members whose session timed out; starts the sessions of members loaded from the log."""
+        started = tuple(self._extended(session, now) for session in self._sessions.new())
+        timed_out = self._sessions.due(now, FENCED_PER_DEADLINE)
+        pending: dict[str, PendingGroup] = {}
+        for session in timed_out:
+            group = pending.setdefault(session.group_id, PendingGroup(self.groups[session.group_id]))
+            heartbeat.remove(group, session.member_id)
+        records = tuple(record for group in pending.values() for record in group.records)
+        raised = sum(group.raised for group in pending.values())
+        fenced = tuple(MemberFenced(*session) for session in timed_out)
+        return Decision(records, None, started, (*fenced, *rebalanced(raised)))
+
+    def _heartbeat(self, command: c.Heartbeat, now: float) -> _Decision:
+        group_id, group = command.group_id, self.groups.get(command.group_id)
+        heartbeat.check(group, command, self._view, len(self.groups))
+        pending = PendingGroup(group or ShareGroup(group_id, self.floor))
+        reply = heartbeat.apply_heartbeat(pending, command, self._context(group_id, now))
+        soft: list[SoftChange] = []
+        if pending.group.assignment_epoch != (group.assignment_epoch if group else 0):
+            soft.append(TargetAssigned(group_id, now))
+        if reply.initialize is not None:
+            soft += self._begun(group_id, reply.initialize.start_offsets, now)
+        if command.member_epoch != c.LEAVE:
+            session = Session(group_id, command.member_id)
+            soft.append(self._extended(session, now))
+            if not pending.records and pending.group.converged:
+                soft.append(HeartbeatStamped(session, self._stamp(pending.group, reply.member_epoch)))
+        return Decision(tuple(pending.records), reply, tuple(soft), rebalanced(pending.raised))
+
+    def _unchanged_heartbeat(self, command: c.UnchangedHeartbeat, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        session = Session(command.group_id, command.member_id)
+        if group is None or self._stamps.get(session) != self._stamp(group, command.member_epoch):
+            return Decision((), False)
+        return Decision((), True, (self._extended(session, now),))
+
+    def _stamp(self, group: ShareGroup, member_epoch: int) -> HeartbeatStamp:
+        return member_epoch, group.revision, self._view.revision
+
+    def _context(self, group_id: str, now: float) -> heartbeat.HeartbeatContext:
+        interval = self._view.group_config(group_id).share_assignment_interval_ms / 1000
+        last = self._assigned_at.get(group_id, float("-inf"))
+        return heartbeat.HeartbeatContext(
+            self._view, now, self._changes.running(group_id, now), may_assign=now - last >= interval
+        )
+
+    def _state_initialized(self, command: c.StateInitialized, now: float) -> _Decision:
+        ended = (StateChangeEnded(command.group_id, command.done | command.failed),)
+        group = self.groups.get(command.group_id)
+        if group is None:
+            return Decision((), None, ended)
+        pending = PendingGroup(group)
+        share_state.mark_initialized(pending, command.done)
+        return Decision(tuple(pending.records), None, ended)
+
+    def _describe(self, command: c.DescribeGroup, now: float) -> _Decision:
+        check_group_id(command.group_id)
+        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
+        description = c.GroupDescription(
+            group.group_id, group.state.value, group.epoch, group.assignment_epoch, dict(group.members)
+        )
+        return Decision((), description)
+
+    def _list(self, _: c.ListGroups, _now: float) -> _Decision:
+        return Decision((), {group.group_id: group.state.value for group in self.groups.values()})
+
+    def _offset_partitions(self, command: c.ListOffsetPartitions, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        topics = group.topics if group else {}
+        return Decision(
+            (), {topic_id: state.initialized for topic_id, state in topics.items() if state.initialized}
+        )
+
+    def _alter(self, command: c.AlterOffsets, now: float) -> _Decision:
+        group = self.groups.get(command.group_id)
+        check_group_epoch(group, command.group_id, command.group_epoch)
+        if group is None:
+            check_group_count(command.group_id, len(self.groups), self._view.broker)
+        self._check_no_change(command.group_id, now)
+        pending = PendingGroup(group or ShareGroup(command.group_id, self.floor))
+        plan = offsets.alter(pending, command, self._view, int(now * 1000))
+        begun = self._begun(command.group_id, plan.initialize.start_offsets, now)
+        return Decision(tuple(pending.records), plan, begun)
+
+    def _delete_offsets(self, command: c.DeleteOffsets, now: float) -> _Decision:
+        pending = self._administered(command, now)
+        plan = offsets.forget_topics(pending, command, self._view)
+        return Decision(tuple(pending.records), plan, self._begun(command.group_id, plan.partitions, now))
+
+    def _delete_group(self, command: c.DeleteGroup, now: float) -> _Decision:
+        pending = self._administered(command, now)
+        plan = offsets.forget_group(pending, self._view)
+        records = (*pending.records, *self._raised_floor(plan.state_epoch, not plan.partitions))
+        return Decision(records, plan, self._begun(command.group_id, plan.partitions, now))
+
+    def _state_deleted(self, command: c.StateDeleted, now: float) -> _Decision:
+        ended = (StateChangeEnded(command.group_id, command.done | command.failed),)
+        group = self.groups.get(command.group_id)
+        if group is None:
+            return Decision((), True, ended)
+        pending = PendingGroup(group)
+        deleted = offsets.finish_deletion(pending, command)
+        return Decision((*pending.records, *self._raised_floor(group.epoch, deleted)), deleted, ended)
+
+    def _raised_floor(self, epoch: int, deleted: bool) -> Iterable[_Record]:
+        """Returns the record after which new groups start above the epoch of a deleted group."""
+        return (FloorRecord(epoch),) if deleted and epoch > self.floor else ()
+
+    def _administered(self, command: c.DeleteOffsets | c.DeleteGroup, now: float) -> PendingGroup:
+        check_group_id(command.group_id)
+        group = group_or_raise(self.groups.get(command.group_id), command.group_id)
+        check_group_epoch(group, command.group_id, command.group_epoch)
+        self._check_no_change(command.group_id, now)
+        return PendingGroup(group)
+
+    def _check_no_change(self, group_id: str, now: float) -> None:
+        """Two changes of one share-partition could reach the share coordinator in the wrong order."""
+        if self._changes.running(group_id, now):
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                f"Share state of group {group_id} is being changed; try again.",
+                metadata={"group_id": group_id},
+                retry_after=0.1,
+            )
+
+    def _begun(
+        self, group_id: str, partitions: Iterable[TopicIdPartition], now: float
+    ) -> tuple[SoftChange, ...]:
+        broker = self._view.broker
+        wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
+        return StateChangeBegun.of(group_id, partitions, now + wait)
+
+    def _extended(self, session: Session, now: float) -> SessionExtended:
+        timeout = self._view.group_config(session.group_id).share_session_timeout_ms / 1000
+        return SessionExtended(session, now + timeout)
