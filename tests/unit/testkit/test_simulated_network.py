@@ -181,7 +181,7 @@ def test_nothing_passes_a_cut_until_it_is_mended() -> None:
     async def story(there: Bench) -> None:
         there.faults.cut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
-        there.faults.mend(CLIENT, ADDRESS)
+        there.faults.uncut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is ErrorCode.NONE
 
     bench(story)
