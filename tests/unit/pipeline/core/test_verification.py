@@ -32,9 +32,17 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] =
     "a delta that the answer does not have": (
         [*LOG, delta((102, 105, ARCHIVED, 3), at=3), ANSWER],
         [
-            (102, 103, "In the log: archived, delivered 3 times; in the coordinator: acknowledged, delivered once."),
+            (
+                102,
+                103,
+                "In the log: archived, delivered 3 times; in the coordinator: acknowledged, delivered once.",
+            ),
             (104, 104, "In the log: archived, delivered 3 times; in the coordinator: no state."),
-            (105, 105, "In the log: archived, delivered 3 times; in the coordinator: available, delivered 2 times."),
+            (
+                105,
+                105,
+                "In the log: archived, delivered 3 times; in the coordinator: available, delivered 2 times.",
+            ),
         ],
     ),
     "a state that there is not": (
