@@ -1,0 +1,87 @@
+"""Folding records: what a trimmed log may begin with, how deletions are remembered, what describe shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_server.catalog import catalog as catalog_module
+from sharebroker_server.catalog.catalog import TopicCatalog
+from sharebroker_server.catalog.decide import effective_broker
+from sharebroker_server.catalog.records import (
+    CatalogRecord,
+    ConfigRecord,
+    ConfigResource,
+    PartitionsRecord,
+    ResourceType,
+    Topic,
+    TopicDeletedRecord,
+    TopicRecord,
+)
+from sharebroker_server.config.broker import BrokerConfig
+
+STATIC = BrokerConfig.parse(["node.id=1", "num.partitions=3", "log.retention.ms=77"])
+
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "a")
+
+
+BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+
+
+def folded(*records: CatalogRecord) -> TopicCatalog:
+    state = TopicCatalog()
+    for position, record in enumerate(records, 1):
+        state.apply(record, position)
+    return state
+
+
+def test_changes_of_a_topic_whose_record_was_trimmed_are_of_nothing() -> None:
+    state = folded(
+        PartitionsRecord("T1", 3), ConfigRecord(TOPIC, "retention.ms", "1"), TopicDeletedRecord("T1")
+    )
+    assert list(state.topics()) == []
+    assert state.configs(TOPIC) == {}
+    assert state.is_deleted("T1")
+    assert state.position == 3
+
+
+def test_topic_record_replaces_all_that_was_said_before() -> None:
+    state = folded(
+        TopicRecord(Topic("T1", "a", 1, {"retention.ms": "1"})),
+        ConfigRecord(TOPIC, "retention.ms", "2"),
+        TopicRecord(Topic("T1", "a", 5)),
+    )
+    assert state.topic("a") == Topic("T1", "a", 5)
+
+
+def test_deletions_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "MAX_DELETED", 2)
+    state = folded(*(TopicDeletedRecord(name) for name in ("T1", "T2", "T1", "T3", "T3")))
+    assert [name for name in ("T1", "T2", "T3") if state.is_deleted(name)] == ["T1", "T3"]
+
+
+def test_node_settings_win_over_cluster_settings_over_static_ones() -> None:
+    state = folded(
+        ConfigRecord(BROKERS, "num.partitions", "4"),
+        ConfigRecord(BROKERS, "message.max.bytes", "100"),
+        ConfigRecord(BROKER, "num.partitions", "5"),
+    )
+    effective = effective_broker(state, STATIC)
+    assert (effective.num_partitions, effective.message_max_bytes, effective.log_retention_ms) == (5, 100, 77)
+
+
+def test_cluster_settings_that_contradict_this_process_are_left_out() -> None:
+    state = folded(
+        ConfigRecord(BROKERS, "group.share.max.size", "900"), ConfigRecord(BROKER, "num.partitions", "5")
+    )
+    static = BrokerConfig.parse(["node.id=1", "group.share.max.share.sessions=200"])
+    assert effective_broker(state, static).group_share_max_size == 200
+    assert effective_broker(state, static).num_partitions == 5
+
+
+def test_unknown_record_is_an_error_of_the_program() -> None:
+    with pytest.raises(NotImplementedError):
+        TopicCatalog().apply("nonsense", 1)  # type: ignore[arg-type]  # that is the point

@@ -1,0 +1,114 @@
+"""Group properties: validation, resolution against the broker, clamping, reset policies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.broker import BOUNDED, BrokerConfig
+from sharebroker_server.config.group import GROUP_KEYS, GroupConfig, check_group, resolve_group
+from sharebroker_server.config.reset import OffsetReset
+
+BROKER = BrokerConfig()
+
+
+BOUNDED_GROUP_KEYS = [key.name for key in GROUP_KEYS.values() if key.broker]
+
+
+def refused(settings: dict[str, str], broker: BrokerConfig = BROKER) -> str:
+    with pytest.raises(KafkaError) as caught:
+        check_group(settings, broker)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    return caught.value.message
+
+
+def test_group_without_settings_has_the_brokers() -> None:
+    assert resolve_group({}, BROKER) == GroupConfig()
+    broker = BrokerConfig.parse(
+        ["group.share.record.lock.duration.ms=20000", "group.share.delivery.count.limit=7"]
+    )
+    config = resolve_group({}, broker)
+    assert (config.share_record_lock_duration_ms, config.share_delivery_count_limit) == (20000, 7)
+
+
+def test_one_setting_leaves_the_others_with_the_broker() -> None:
+    broker = BrokerConfig.parse(["group.share.delivery.count.limit=7"])
+    config = resolve_group({"share.auto.offset.reset": "earliest"}, broker)
+    assert config.share_delivery_count_limit == 7
+    assert config.offset_reset == OffsetReset("earliest")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"share.session.timeout.ms": "60000", "share.heartbeat.interval.ms": "15000"},
+        {"share.record.lock.duration.ms": "15000"},
+        {"share.auto.offset.reset": "by_duration:PT1H"},
+        {"share.auto.offset.reset": " earliest "},
+        {"share.isolation.level": "read_committed"},
+        {"share.renew.acknowledge.enable": "false"},
+        {"share.delivery.count.limit": "2", "share.partition.max.record.locks": "4000"},
+        {"share.assignment.interval.ms": "1000"},
+    ],
+)
+def test_legal_settings_pass_and_resolve(settings: dict[str, str]) -> None:
+    check_group(settings, BROKER)
+    resolved = resolve_group(settings, BROKER)
+    for name, value in settings.items():
+        assert GROUP_KEYS[name].parse(value) == getattr(resolved, name.replace(".", "_"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"share.unknown": "1"}, "Unknown group config name: share.unknown"),
+        ({"share.isolation.level": "serializable"}, "one of read_uncommitted, read_committed"),
+        ({"share.renew.acknowledge.enable": "maybe"}, "true or false"),
+        ({"share.session.timeout.ms": "44999"}, "group.share.min.session.timeout.ms=45000"),
+        ({"share.session.timeout.ms": "60001"}, "group.share.max.session.timeout.ms=60000"),
+        ({"share.heartbeat.interval.ms": "4999"}, "group.share.min.heartbeat.interval.ms=5000"),
+        ({"share.record.lock.duration.ms": "999"}, "an integer from 1000"),
+        ({"share.record.lock.duration.ms": "60001"}, "group.share.max.record.lock.duration.ms=60000"),
+        ({"share.delivery.count.limit": "11"}, "group.share.max.delivery.count.limit=10"),
+        ({"share.delivery.count.limit": "1"}, "an integer from 2"),
+        ({"share.partition.max.record.locks": "99"}, "an integer from 100"),
+        ({"share.auto.offset.reset": "none"}, "latest, earliest, or by_duration"),
+    ],
+)
+def test_illegal_setting_is_refused_with_what_is_allowed(settings: dict[str, str], says: str) -> None:
+    assert says in refused(settings)
+
+
+def test_session_outlasts_heartbeat_also_against_the_brokers_value() -> None:
+    broker = BrokerConfig.parse(
+        ["group.share.min.session.timeout.ms=1", "group.share.max.heartbeat.interval.ms=100000"]
+    )
+    assert "must be less than" in refused({"share.session.timeout.ms": "5000"}, broker)
+    assert "must be less than" in refused({"share.heartbeat.interval.ms": "45000"}, broker)
+    check_group({"share.session.timeout.ms": "50000", "share.heartbeat.interval.ms": "45000"}, broker)
+
+
+@pytest.mark.parametrize("name", BOUNDED_GROUP_KEYS)
+def test_value_outside_bounds_that_changed_later_is_clamped(name: str) -> None:
+    key = GROUP_KEYS[name]
+    low, high = int(BROKER.get(key.at_least)), int(BROKER.get(key.at_most))
+    field = name.replace(".", "_")
+    assert getattr(resolve_group({name: str(max(key.low, low - 1))}, BROKER), field) == max(key.low, low)
+    assert getattr(resolve_group({name: str(high + 1)}, BROKER), field) == high
+
+
+@given(st.sampled_from(BOUNDED), st.integers(-10, 10**6))
+def test_what_check_accepts_resolve_keeps(bounded: tuple[str, str, str], value: int) -> None:
+    name = next(key.name for key in GROUP_KEYS.values() if key.broker == bounded[0])
+    try:
+        check_group({name: str(value)}, BROKER)
+    except KafkaError:
+        return
+    assert getattr(resolve_group({name: str(value)}, BROKER), name.replace(".", "_")) == value
+
+
+def test_free_text_says_so() -> None:
+    assert GROUP_KEYS["share.auto.offset.reset"].allowed() == "any text"
