@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.pipeline.core.replay import Entry, Kind, Run, OffsetStatus, replay
+from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run, replay
 from sharebroker_server.pipeline.core.verification import check
 from sharebroker_server.share_coordinator.core.commands import Command
 from sharebroker_server.share_coordinator.core.recording import CheckpointRules

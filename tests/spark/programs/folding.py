@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sharebroker_server.pipeline.state_replay import LOG, KEY, folded
+from sharebroker_server.pipeline.state_replay import KEY, LOG, folded
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.state_options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions

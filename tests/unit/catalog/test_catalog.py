@@ -38,7 +38,7 @@ def folded(*records: CatalogRecord) -> TopicCatalog:
     return state
 
 
-def test_changes_of_a_topic_whose_record_was_trimmed_are_of_nothing() -> None:
+def test_changes_of_a_trimmed_topic_are_ignored() -> None:
     state = folded(
         PartitionsRecord("T1", 3), ConfigRecord(TOPIC, "retention.ms", "1"), TopicDeletedRecord("T1")
     )
@@ -48,7 +48,7 @@ def test_changes_of_a_topic_whose_record_was_trimmed_are_of_nothing() -> None:
     assert state.position == 3
 
 
-def test_topic_record_replaces_all_that_was_said_before() -> None:
+def test_topic_record_replaces_earlier_records() -> None:
     state = folded(
         TopicRecord(Topic("T1", "a", 1, {"retention.ms": "1"})),
         ConfigRecord(TOPIC, "retention.ms", "2"),
@@ -57,13 +57,13 @@ def test_topic_record_replaces_all_that_was_said_before() -> None:
     assert state.topic("a") == Topic("T1", "a", 5)
 
 
-def test_deletions_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_deleted_ids_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog_module, "MAX_DELETED", 2)
     state = folded(*(TopicDeletedRecord(name) for name in ("T1", "T2", "T1", "T3", "T3")))
     assert [name for name in ("T1", "T2", "T3") if state.is_deleted(name)] == ["T1", "T3"]
 
 
-def test_node_settings_win_over_cluster_settings_over_static_ones() -> None:
+def test_broker_configs_override_cluster_over_static_values() -> None:
     state = folded(
         ConfigRecord(BROKERS, "num.partitions", "4"),
         ConfigRecord(BROKERS, "message.max.bytes", "100"),

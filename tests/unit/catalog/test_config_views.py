@@ -56,7 +56,7 @@ def test_describe_topic_shows_own_inherited_and_default_values() -> None:
     assert entries["preallocate"] == ("false", ConfigSource.DEFAULT)
 
 
-def test_describe_group_shows_groups_that_do_not_exist_too() -> None:
+def test_describe_group_includes_missing_groups() -> None:
     state = folded(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"))
     entries = shown(state, GROUP)
     assert entries.keys() == GROUP_KEYS.keys()
@@ -64,7 +64,7 @@ def test_describe_group_shows_groups_that_do_not_exist_too() -> None:
     assert entries["share.isolation.level"] == ("read_uncommitted", ConfigSource.DEFAULT)
 
 
-def test_describe_broker_shows_whose_value_it_is() -> None:
+def test_describe_broker_shows_the_source_of_values() -> None:
     state = folded(
         ConfigRecord(BROKERS, "num.partitions", "4"),
         ConfigRecord(BROKERS, "message.max.bytes", "100"),
@@ -83,7 +83,7 @@ def test_describe_broker_shows_whose_value_it_is() -> None:
     assert entries["node.id"] == ("1", ConfigSource.STATIC_BROKER)
 
 
-def test_describe_says_what_would_be_in_force_without_each_setting() -> None:
+def test_describe_lists_fallback_values() -> None:
     state = folded(
         TopicRecord(Topic("T1", "a", 1, {"max.message.bytes": "9", "segment.ms": "5"})),
         ConfigRecord(BROKERS, "message.max.bytes", "100"),
@@ -113,7 +113,7 @@ def test_describe_settings_of_a_topic_that_is_not_there_yet() -> None:
     assert {entry.name: entry.value for entry in entries if not entry.is_default} == {"retention.ms": "5"}
 
 
-def test_describe_says_what_is_default_and_refuses_unknown_topics() -> None:
+def test_describe_marks_defaults_and_rejects_unknown_topics() -> None:
     entries = describe(folded(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")), STATIC, GROUP)
     assert [entry.name for entry in entries if not entry.is_default] == ["share.auto.offset.reset"]
     with pytest.raises(KafkaError) as caught:

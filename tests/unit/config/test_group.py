@@ -78,7 +78,7 @@ def test_legal_settings_pass_and_resolve(settings: dict[str, str]) -> None:
         ({"share.auto.offset.reset": "none"}, "latest, earliest, or by_duration"),
     ],
 )
-def test_illegal_setting_is_refused_with_what_is_allowed(settings: dict[str, str], says: str) -> None:
+def test_invalid_config_is_rejected_with_allowed_values(settings: dict[str, str], says: str) -> None:
     assert says in refused(settings)
 
 
@@ -110,5 +110,5 @@ def test_what_check_accepts_resolve_keeps(bounded: tuple[str, str, str], value: 
     assert getattr(resolve_group({name: str(value)}, BROKER), name.replace(".", "_")) == value
 
 
-def test_free_text_says_so() -> None:
+def test_free_text_accepts_any_text() -> None:
     assert GROUP_KEYS["share.auto.offset.reset"].allowed() == "any text"

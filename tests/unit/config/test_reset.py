@@ -29,7 +29,7 @@ from sharebroker_server.config.reset import OffsetReset, duration_ms
         ("P-1D", -86_400_000),
     ],
 )
-def test_duration_reads_what_java_reads(text: str, millis: int) -> None:
+def test_duration_accepts_java_syntax(text: str, millis: int) -> None:
     assert duration_ms(text) == millis
 
 
@@ -37,7 +37,7 @@ def test_duration_reads_what_java_reads(text: str, millis: int) -> None:
     "text",
     ["", "P", "PT", "P1DT", "1H", "PT1", "P1Y", "P1W", "P1M", "PT1H ", "PT1.5H", "PT1M1H", "PT1.0123456789S"],
 )
-def test_duration_refuses_what_java_refuses(text: str) -> None:
+def test_duration_rejects_what_java_rejects(text: str) -> None:
     assert duration_ms(text) is None
 
 
@@ -45,11 +45,11 @@ def test_duration_refuses_what_java_refuses(text: str) -> None:
     "value",
     ["Latest", "by_duration", "by_duration:", "by_duration:PT", "by_duration:-PT1H", "by_duration:1h", ""],
 )
-def test_reset_policy_refuses(value: str) -> None:
+def test_reset_policy_rejects(value: str) -> None:
     with pytest.raises(KafkaError, match="an ISO-8601 duration"):
         OffsetReset.parse(value)
 
 
-def test_reset_policy_reads() -> None:
+def test_reset_policy_accepts() -> None:
     assert OffsetReset.parse("latest") == OffsetReset("latest")
     assert OffsetReset.parse("by_duration:P1DT1S") == OffsetReset("by_duration", 86_401_000)

@@ -24,7 +24,7 @@ def written(console: Console) -> str:
     return console.file.getvalue()
 
 
-def test_plain_lines_come_now_and_then(console: Console) -> None:
+def test_plain_lines_are_printed_every_other_second(console: Console) -> None:
     with Display(console) as display:
         display.show(Progress(published=1), 0.0)
         display.show(Progress(published=2), 1.0)
@@ -59,7 +59,7 @@ def test_tables_name_carriers_and_routes(console: Console) -> None:
     assert "8.0" in shown
 
 
-def test_nothing_to_tell_prints_no_table(console: Console) -> None:
+def test_empty_summary_prints_no_table(console: Console) -> None:
     print_summary(console, Summary(), {})
     assert written(console) == ""
 

@@ -17,7 +17,7 @@ def environment(folder: Path) -> Path:
     return folder
 
 
-def test_an_environment_that_is_there_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_environment_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark = environment(tmp_path / ".venv-spark")
     assert find_spark(spark) == spark
     monkeypatch.chdir(tmp_path)
@@ -28,7 +28,7 @@ def test_an_environment_that_is_there_is_found(tmp_path: Path, monkeypatch: pyte
         find_spark(None)
 
 
-def test_nothing_of_this_environment_is_handed_on(tmp_path: Path) -> None:
+def test_environment_variables_are_not_inherited(tmp_path: Path) -> None:
     inherited = {
         "PYTHONPATH": "/here",
         "VIRTUAL_ENV": "/v",

@@ -16,7 +16,7 @@ FACTS = {"topic": "flights", "group": "g"}
 SETTINGS = Settings("h:1", "flights", "g", "", {}, "9")
 
 
-def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
+def test_staged_code_is_this_service_alone(tmp_path: Path) -> None:
     project = Project(tmp_path / "a folder")
     with project.locked(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
@@ -27,7 +27,7 @@ def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
     assert "spark.master local[3]\n" in (project.settings / "spark-defaults.conf").read_text()
 
 
-def test_what_spark_leaves_behind_goes_with_the_run_or_before_the_next(tmp_path: Path) -> None:
+def test_temporary_files_are_removed(tmp_path: Path) -> None:
     project = Project(tmp_path)
     left = project.temporary / "blockmgr-1"
     with project.locked(FACTS):
@@ -55,7 +55,7 @@ def test_a_folder_is_of_one_topic_and_group(tmp_path: Path) -> None:
         pass
 
 
-def test_two_runs_do_not_work_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_is_locked_by_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(projects, "_LOCK_SECONDS", 0.0)
     with (
         Project(tmp_path).locked(FACTS),

@@ -485,7 +485,7 @@ def test_sound_history_passes(name: str) -> None:
     judge(SOUND[name])
 
 
-def test_what_is_left_is_counted_for_each_group() -> None:
+def test_unfinished_records_are_counted_per_group() -> None:
     checker = Checker(LIMITS, ["g", "h"])
     for event in (published(0), published(1), delivered(1), asked(Verdict.ACCEPT, 1), applied()):
         checker.feed(event)

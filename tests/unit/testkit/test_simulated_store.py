@@ -104,7 +104,7 @@ def test_faults(fate: CommandOutcome, error: type[Exception], done: int, done_la
     bench(story, fate)
 
 
-def test_what_the_store_refuses_comes_back() -> None:
+def test_append_rejected_by_the_store_fails() -> None:
     async def story(there: Bench) -> None:
         await there.log.append("s", 2, 1, [b"x"])
         with pytest.raises(LogFenced):

@@ -17,7 +17,7 @@ def test_the_first_piece_covers() -> None:
     assert cover([]) == []
 
 
-def test_two_sides_are_laid_beside_each_other() -> None:
+def test_two_sides_are_aligned() -> None:
     assert align([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
         Piece(0, 2, ("a", None)),
         Piece(3, 4, ("a", 1)),

@@ -69,7 +69,7 @@ def test_the_drafts_examples(step: int) -> None:
     assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*told))
 
 
-def test_a_checkpoint_begins_anew() -> None:
+def test_checkpoint_replaces_earlier_records() -> None:
     before = [START, RELEASED, ACKNOWLEDGED_119]
     assert replay([*before, ANEW]) == State(2, 5, 120, ())
     assert current_entries([*before, ANEW, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]) == [
@@ -82,13 +82,13 @@ def test_a_delta_may_raise_the_leader_epoch() -> None:
     assert replay([START, delta(at=131, leader=7)]) == State(2, 7, 100, ())
 
 
-def test_what_was_deleted_is_gone_until_it_begins_again() -> None:
+def test_deleted_state_is_absent_until_initialised() -> None:
     assert replay([START, bare("tombstone", 131), delta(at=132)]) is None
     assert replay([START, bare("tombstone", 131), ANEW]) == State(2, 5, 120, ())
     assert replay([]) is None
 
 
-def test_a_start_that_nobody_chose_keeps_everything() -> None:
+def test_unset_start_offset_keeps_all_runs() -> None:
     log = [checkpoint((0, 3, ARCHIVED, 1), start=-1), delta((2, 5, ACCEPTED, 2), at=2)]
     assert replay(log) == State(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
 

@@ -54,7 +54,7 @@ def test_the_specification_as_it_stands_has_settings() -> None:
     assert settings == Settings("127.0.0.1:9090", "flights", "pipeline", "", {}, "100000")
 
 
-def test_what_it_does_not_have_cannot_be_set() -> None:
+def test_unknown_name_cannot_be_set() -> None:
     with pytest.raises(KeyError, match="nothing"):
         filled(SPEC, "s", {"nothing": "x"})
 

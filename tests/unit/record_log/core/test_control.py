@@ -11,7 +11,7 @@ from sharebroker_server.record_log.core.producers import Marker
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_is_what_kafka_writes(commit: bool) -> None:
+def test_marker_equals_kafkas_encoding(commit: bool) -> None:
     stored = marker_batch(Marker(7, 3, 12, commit), 100, 5, 1_700_000_000_000)
     header = header_of(stored.data)
     assert (header.size, header.record_count, header.base_sequence) == (len(stored.data), 1, -1)

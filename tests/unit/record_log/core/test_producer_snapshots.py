@@ -60,13 +60,13 @@ def partition() -> Partition:
     return partition
 
 
-def test_what_is_kept_is_what_was_there(partition: Partition) -> None:
+def test_snapshots_survive_storage(partition: Partition) -> None:
     again = producer_snapshots.load(partition.notes)
     assert again.producers() == partition.transactions.producers()
     assert again.aborted_in(0, 100) == partition.transactions.aborted_in(0, 100)
     assert again.first_unstable_offset() == 2
 
 
-def test_a_note_of_another_format_is_not_guessed_at() -> None:
+def test_snapshot_of_an_unknown_format_is_rejected() -> None:
     with pytest.raises(ValueError, match="p7 has unknown format 9"):
         producer_snapshots.load({"p7": b"\x09"})

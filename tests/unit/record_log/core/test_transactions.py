@@ -89,7 +89,7 @@ def test_a_search_ends_where_later_ones_begin_later() -> None:
     assert [t.last_offset for t in partition.transactions.aborted_in(1, 3)] == [1, 3]
 
 
-def test_trimming_forgets_what_nobody_can_read(partition: Partition) -> None:
+def test_trimming_drops_unreadable_transactions(partition: Partition) -> None:
     assert producer_snapshots.names_of((), partition.transactions.aborted_before(5)) == ["a4"]
     partition.transactions.drop_before(5)
     assert [t.producer_id for t in partition.transactions.aborted_in(0, 100)] == [3]

@@ -51,7 +51,7 @@ def test_fields_that_spark_cannot_read(schema: str, field: str) -> None:
 
 
 @pytest.mark.parametrize("schema", ["id BIGINT, id STRING", "s STRUCT<id: INT, id: INT>"])
-def test_a_field_is_there_once(schema: str) -> None:
+def test_duplicate_field_is_rejected(schema: str) -> None:
     given = {**NEEDED, "value.format": "json", "value.schema": schema}
     with pytest.raises(OptionError, match=r"option value\.schema has .*two fields id; each name"):
         read_options(given, streaming=True)

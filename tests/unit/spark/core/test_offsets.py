@@ -40,7 +40,7 @@ def test_an_offset_survives_sparks_checkpoint(
     assert again.records == batch.records
 
 
-def test_what_it_looks_like() -> None:
+def test_json_form() -> None:
     batch = Batch("s").next([Range("b", 10, 4, 5), Range("a", 2, 7, 7, 3), Range("a", 2, 0, 3)], 99)
     assert json.dumps(to_json(batch)) == (
         '{"v": 1, "s": "s", "n": 1, "d": 99, '
@@ -60,6 +60,6 @@ def test_what_it_looks_like() -> None:
         {"v": 1, "s": "s", "n": 1, "d": 0, "r": {"t": {"0": [[1, 2]]}}},
     ],
 )
-def test_what_was_not_written_by_this_version_is_refused(offset: Any) -> None:
+def test_offset_of_another_version_is_rejected(offset: Any) -> None:
     with pytest.raises(ValueError, match="checkpoint"):
         from_json(offset)

@@ -33,7 +33,7 @@ def test_defaults() -> None:
     )
 
 
-def test_names_are_told_whatever_their_case() -> None:
+def test_option_names_ignore_case() -> None:
     options = read_options(
         {
             **NEEDED,
@@ -83,7 +83,7 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"endingOffsets": "latest"}, "endingOffsets applies to batch reads only"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
+def test_invalid_options_are_rejected_by_name(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         read_options({**NEEDED, **given}, streaming=True)
 
@@ -142,7 +142,7 @@ COLUMNS = {"key": "binary", "value": "string"}
         ({}, COLUMNS, "topic is missing"),
     ],
 )
-def test_what_cannot_be_written_is_refused(given: dict[str, str], columns: dict[str, str], said: str) -> None:
+def test_invalid_columns_are_rejected(given: dict[str, str], columns: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         write_options({"bootstrap": "h:1", **given}, columns)
 
@@ -156,7 +156,7 @@ def test_every_option_has_a_name() -> None:
     assert len(set(map(str.lower, NAMES))) == len(NAMES)
 
 
-def test_the_readme_tells_every_option_with_its_default_and_bounds() -> None:
+def test_readme_lists_every_option_with_default_and_bounds() -> None:
     told = {}
     for line in (ROOT / "libs/spark_source/README.md").read_text().splitlines():
         if line.startswith("| `"):

@@ -26,6 +26,6 @@ def test_options() -> None:
         (SERVER | {"onUnavailable": "perhaps"}, "it must be fail or wait"),
     ],
 )
-def test_what_cannot_be_is_refused(given: dict[str, str], text: str) -> None:
+def test_invalid_state_options_are_rejected(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         state_options(given)

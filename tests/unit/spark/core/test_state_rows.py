@@ -54,6 +54,6 @@ def test_a_row_a_run() -> None:
     ]
 
 
-def test_what_cannot_be_read_is_a_row_too() -> None:
+def test_unreadable_log_is_a_row() -> None:
     assert unreadable(PLACE) == ("g", "orders", 3, None, "unreadable", *[None] * (len(COLUMNS) - 5))
     assert list(rows(PLACE, (), None)) == []

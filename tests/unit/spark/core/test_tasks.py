@@ -50,16 +50,16 @@ def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: 
     ("per_task", "least", "sizes"),
     [(100, 1, [10]), (5, 1, [5, 5]), (4, 1, [4, 3, 3]), (100, 4, [3, 3, 2, 2]), (100, 30, [1] * 10)],
 )
-def test_how_many_tasks(per_task: int, least: int, sizes: list[int]) -> None:
+def test_number_of_tasks(per_task: int, least: int, sizes: list[int]) -> None:
     ranges = [Range("t", 0, 0, 6), Range("t", 1, 5, 7)]
     assert [sum(one.size for one in task) for task in split_into_tasks(ranges, per_task, least)] == sizes
 
 
-def test_of_nothing_there_are_no_tasks() -> None:
+def test_empty_batch_has_no_tasks() -> None:
     assert split_into_tasks([], 10, 4) == []
 
 
-def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
+def test_available_now_plans_up_to_the_log_ends() -> None:
     ends = {("t", 0): 10, ("t", 1): 10, ("t", 2): 10}
     ranges = [Range("t", 0, 0, 8), Range("t", 1, 5, 9), Range("u", 2, 0, 99)]
     assert unreached(ends, ranges) == {("t", 0): 10, ("t", 2): 10}
@@ -67,7 +67,7 @@ def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
     assert unreached({}, ranges) == {}
 
 
-def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
+def test_table_has_all_records_or_the_requested_ranges() -> None:
     spans = {("t", 1): (5, 9), ("t", 0): (0, 3), ("u", 0): (4, 4)}
     assert snapshot(spans, {}, {}) == [Range("t", 0, 0, 2), Range("t", 1, 5, 8)]
     asked = snapshot(spans, {("t", 1): 2, ("t", 0): 3}, {("t", 1): 7, ("u", 0): 4})
