@@ -13,7 +13,7 @@ from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMa
 from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -47,7 +47,7 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
 
 def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
     """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
-    partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
+    partition = RecordStates(SharePartitionSettings(), LoadedState(1, 1, 0))
     request = AcquireRequest("member", RECORDS, RECORDS)
 
     def step() -> None:

@@ -29,6 +29,7 @@ from sharebroker_server.config.keys import (
 
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_PERSISTERS: Final = "org.apache.kafka.server.share.persister."
 _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
 
@@ -268,9 +269,15 @@ class BrokerConfig:
         "Time after which an unanswered initialisation of share-group state is sent again.",
     )
     group_share_persister_class_name: str = choice(
-        "DefaultStatePersister",
-        ("DefaultStatePersister", "NoOpStatePersister"),
-        "Persister of share-group state; NoOpStatePersister keeps none, so a fail-over loses it.",
+        f"{_PERSISTERS}DefaultStatePersister",
+        (
+            f"{_PERSISTERS}DefaultStatePersister",
+            f"{_PERSISTERS}NoOpStatePersister",
+            "DefaultStatePersister",
+            "NoOpStatePersister",
+        ),
+        "Where share state is stored. NoOpStatePersister stores nothing: the state of all share groups is "
+        "lost when a leader restarts or changes.",
     )
 
     # Producers and transactions.

@@ -22,6 +22,7 @@ from sharebroker_server.leases.identity import Identity, at_address, persistent,
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
+from sharebroker_server.persister.no_op import NoOpPersister
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
@@ -58,7 +59,7 @@ class Foundation:
     holder: LeaseHolder
     catalog: MetadataCache
     router: Router
-    persister: DefaultPersister
+    persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[Recheck] = field(default_factory=list)
@@ -134,11 +135,16 @@ async def lay(
         holder,
         catalog,
         router,
-        DefaultPersister(router),
+        _persister(settings.config.group_share_persister_class_name, router),
         edge.kafka,
         rechecks=checks,
         watching=watching,
     )
+
+
+def _persister(class_name: str, router: Router) -> DefaultPersister | NoOpPersister:
+    """Returns the persister that `group.share.persister.class.name` names."""
+    return NoOpPersister() if class_name.endswith("NoOpStatePersister") else DefaultPersister(router)
 
 
 def _follow_files(tls: Tls, router: Router, stack: contextlib.AsyncExitStack) -> None:

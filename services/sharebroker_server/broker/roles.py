@@ -48,7 +48,7 @@ from sharebroker_server.share_coordinator.service.deleted_topics import DeletedT
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import SetAside
+from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
@@ -89,9 +89,9 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     stack.push_async_callback(leadership.close)
     base.watching.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
-    aside = SetAside(leadership.tallies)
-    aside.start()
-    stack.push_async_callback(aside.stop)
+    exhausted_records = ExhaustedRecordsLogger(leadership.counters)
+    exhausted_records.start()
+    stack.push_async_callback(exhausted_records.stop)
     interval = base.settings.config.log_retention_check_interval_ms / 1000
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()

@@ -36,7 +36,7 @@ KAFKA_DEFAULTS = {
     "group.share.min.partition.max.record.locks": 100,
     "group.share.max.partition.max.record.locks": 4000,
     "group.share.max.share.sessions": 2000,
-    "group.share.persister.class.name": "DefaultStatePersister",
+    "group.share.persister.class.name": "org.apache.kafka.server.share.persister.DefaultStatePersister",
     "share.coordinator.state.topic.num.partitions": 50,
     "share.coordinator.state.topic.prune.interval.ms": 300000,
     "share.coordinator.cold.partition.snapshot.interval.ms": 300000,

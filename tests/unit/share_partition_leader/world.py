@@ -310,7 +310,6 @@ async def world(make: Callable[[], World] = World) -> AsyncIterator[World]:
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
             "partition.share_group_partition",
-            "requests.reconcile",
             "partition.persisted_state",
             "log.retention",
         )
