@@ -279,7 +279,7 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Clu
 async def test_what_cannot_be_published_is_said(cluster: Cluster) -> None:
     with PlanClient.closing(cluster.serve.address) as client:
         publisher = await call(Publisher, client)
-        for topic, partition, text in (("nowhere", None, "no topic"), (cluster.topic, 7, "partition is 7")):
+        for topic, partition, text in (("nowhere", None, "does not exist"), (cluster.topic, 7, "partition is 7")):
             with pytest.raises(KafkaError, match=text):
                 await call(publisher.send, topic, b"x", None, (), partition)
 
