@@ -9,7 +9,7 @@ from sharebroker.cli.group_snapshot import survey
 from sharebroker.verification.rules import runs_of
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
-from sharebroker_server.testkit.checker.events import Event, LagTold, LogsRead, Run, Share, StateRead
+from sharebroker_server.testkit.checker.events import Event, LagReported, LogsRead, Run, Share, StateRead
 from tests.support.client import TIMEOUT, Client
 
 Lag = tuple[str, group_pb.DescribeShareGroupOffsetsResponse.Partition]
@@ -33,7 +33,7 @@ async def accounts(
     events: list[Event] = []
     for group, part in await lags(client, groups):
         where = Share(group, topic[0], part.partition)
-        events.append(LagTold(at, where, ends[part.partition], part.lag))
+        events.append(LagReported(at, where, ends[part.partition], part.lag))
         request = state_pb.InspectShareGroupStateRequest(
             group_id=group, topic_id=topic[1], partition=part.partition
         )

@@ -12,7 +12,7 @@ from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.producer.publication import Publication
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Record
-from sharebroker_server.testkit.checker.events import Delivered, Left, Share, Verdict
+from sharebroker_server.testkit.checker.events import Delivered, MemberLeft, Share, Verdict
 from tests.chaos.history import History
 
 GRPC: Final = "billing"
@@ -89,7 +89,7 @@ class Member:
             except KafkaError as failure:
                 self._history.surfaced[f"{self.name}: {failure.code.name}"] += 1
             finally:
-                self._history.events.append(Left(self._history.now(), GRPC, consumer.member_id))
+                self._history.events.append(MemberLeft(self._history.now(), GRPC, consumer.member_id))
 
     def _take(self, record: Record, member: str) -> None:
         where, history = Share(GRPC, record.topic, record.partition), self._history

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from sharebroker_server.testkit.checker.checker import Checker
 from sharebroker_server.testkit.checker.events import (
     Applied,
-    Asked,
     Delivered,
     Ended,
     Event,
     Published,
+    Requested,
     Share,
     Stored,
     Verdict,
@@ -80,7 +80,7 @@ class History:
     def asks(self, share: Share, offset: int, token: int, verdict: Verdict) -> int:
         """A member says what it wants; the number of its question."""
         ask = next(self._asks)
-        self.events.append(Asked(self.now(), ask, share, offset, token, verdict))
+        self.events.append(Requested(self.now(), ask, share, offset, token, verdict))
         return ask
 
     def next_ask(self) -> int:
@@ -95,9 +95,11 @@ class History:
 
     def count(self, verdict: Verdict) -> int:
         """How many such verdicts were confirmed."""
-        asked = {event.ask: event.verdict for event in self.events if isinstance(event, Asked)}
+        asked = {event.request_id: event.verdict for event in self.events if isinstance(event, Requested)}
         asked |= {sighting.ask: sighting.verdict for sighting in self.sightings}
-        return sum(asked.get(event.ask) is verdict for event in self.events if isinstance(event, Applied))
+        return sum(
+            asked.get(event.request_id) is verdict for event in self.events if isinstance(event, Applied)
+        )
 
     def judged(self, limits: Limits, groups: Sequence[str]) -> Violation | None:
         """The first promise that was broken, by the checker."""
@@ -114,9 +116,9 @@ class History:
         told, asks = [], set[int]()
         for event in self._in_order(limits):
             if _names(event, str(violation)):
-                asks.add(event.ask if isinstance(event, Asked) else -1)
+                asks.add(event.request_id if isinstance(event, Requested) else -1)
                 told.append(event)
-            elif isinstance(event, Applied) and event.ask in asks:
+            elif isinstance(event, Applied) and event.request_id in asks:
                 told.append(event)
         return [f"{event.at:9.3f} {event}" for event in told]
 
@@ -125,11 +127,11 @@ class History:
 
         What stood in the log when a reading began is in it: so an answer of before then must be, too.
         """
-        applied = {event.ask: event.at for event in self.events if isinstance(event, Applied)}
+        applied = {event.request_id: event.at for event in self.events if isinstance(event, Applied)}
         told = as_events(self.sightings, applied, Stalls(self.stalls), limits.lock_duration)
         nothing = unheeded(self.sightings, applied)
-        events = [e for e in self.events if not (isinstance(e, Applied) and e.ask in nothing)]
-        seen = sorted([*events, *told], key=lambda event: (event.at, isinstance(event, Asked)))
+        events = [e for e in self.events if not (isinstance(e, Applied) and e.request_id in nothing)]
+        seen = sorted([*events, *told], key=lambda event: (event.at, isinstance(event, Requested)))
         others = iter([e for e in seen if not isinstance(e, Applied | Ended)])
         answers = iter([e for e in seen if isinstance(e, Applied)])
         other, answer = next(others, None), next(answers, None)
@@ -149,7 +151,7 @@ class History:
 
 def _names(event: Event, text: str) -> bool:
     """Whether an event is about the offset of a share-partition that a text names."""
-    if isinstance(event, Delivered | Asked):
+    if isinstance(event, Delivered | Requested):
         return f"{event.share} {event.offset}" in text
     runs = event.runs if isinstance(event, Stored) and str(event.share) in text else ()
     named = {int(word.rstrip(":")) for word in text.split() if word.rstrip(":").isdecimal()}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from sharebroker_server.testkit.checker.events import Asked, Delivered, Event, Share, Verdict
+from sharebroker_server.testkit.checker.events import Delivered, Event, Requested, Share, Verdict
 
 _FIRST_TOKEN: Final = -(2**32)
 _ON_THE_WAY: Final = 2.0
@@ -95,4 +95,4 @@ def _in_order(
 
 def _events(one: Sighting, token: int, deadline: float) -> Iterator[Event]:
     yield Delivered(one.at, one.share, one.offset, one.value, one.member, token, one.deliveries, deadline)
-    yield Asked(one.asked_at, one.ask, one.share, one.offset, token, one.verdict)
+    yield Requested(one.asked_at, one.ask, one.share, one.offset, token, one.verdict)

@@ -98,7 +98,7 @@ async def test_a_log_that_never_was_is_empty(stores: Stores) -> None:
     assert await stores.records.segments(NAME) == []
 
 
-async def test_what_was_appended_is_read_back_byte_by_byte(stores: Stores) -> None:
+async def test_appended_bytes_are_read_back(stores: Stores) -> None:
     epoch = await stores.owned()
     batches = [stored(0, 1, 0), stored(1, 500, 100), stored(501, 2)]
     await stores.records.append(NAME, epoch, batches[:1])
@@ -145,7 +145,7 @@ async def test_a_large_batch_among_small_ones_counts_by_its_size(stores: Stores)
     assert await stores.bases(18, 10) == [18]
 
 
-async def test_nobody_appends_without_a_lease(stores: Stores) -> None:
+async def test_append_requires_a_lease(stores: Stores) -> None:
     with pytest.raises(LogFenced):
         await stores.records.append(NAME, 1, [stored(0)])
     assert await stores.records.bounds(NAME) == Bounds(0, 0)
@@ -163,7 +163,7 @@ async def test_a_past_owner_is_fenced(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("base", [0, 3, 5])
-async def test_overlap_is_refused_and_nothing_is_written(stores: Stores, base: int) -> None:
+async def test_overlapping_append_writes_nothing(stores: Stores, base: int) -> None:
     epoch = await stores.filled(2)
     with pytest.raises(LogOutOfOrder):
         await stores.records.append(NAME, epoch, [stored(base, 50), stored(base + 50)], [Segment(0, 6, 1, 1)])
@@ -207,7 +207,7 @@ async def test_the_log_start_never_moves_back(stores: Stores) -> None:
     assert await stores.records.bounds(NAME) == Bounds(6, 9)
 
 
-async def test_a_log_trimmed_to_nothing_knows_where_it_ends(stores: Stores) -> None:
+async def test_empty_trimmed_log_keeps_its_end(stores: Stores) -> None:
     epoch = await stores.filled(3)
     await stores.records.trim(NAME, epoch, 9)
     with pytest.raises(LogOutOfOrder):
@@ -246,7 +246,7 @@ async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
     assert await stores.records.read("partition:7f3c:1", 0, 100) == []
 
 
-async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
+async def test_leader_opens_the_log_of_its_predecessor(stores: Stores) -> None:
     settings = LogSettings(limits=Limits(hot_cache_bytes=SIZE, segment_bytes=3 * SIZE))
 
     epoch = await stores.owned()
@@ -280,7 +280,7 @@ async def link(server: Server) -> AsyncIterator[RedisLink]:
     await link.close()
 
 
-async def test_a_full_memory_refuses_appends_but_not_reading_or_trimming(link: RedisLink) -> None:
+async def test_full_memory_rejects_appends_not_reads_or_trims(link: RedisLink) -> None:
     stores = Stores(RedisLeaseStore(link), RedisRecordStore(link))
     epoch = await stores.filled(3)
     await link.call("CONFIG", "SET", "maxmemory", 1, timeout=5.0)
@@ -381,7 +381,7 @@ async def test_the_twin_fails_on_demand() -> None:
     assert store.appends == [(NAME, 1)]
 
 
-async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(stores: Stores) -> None:
+async def test_snapshots_are_stored_with_appends_until_deleted(stores: Stores) -> None:
     epoch = await stores.owned()
     assert await stores.records.snapshots(NAME) == {}
     await stores.records.append(NAME, epoch, [stored(0)], (), {"a": b"1", "b": b"\x00\xff"})
@@ -396,7 +396,7 @@ async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(store
     assert await stores.records.snapshots(NAME) == {}
 
 
-async def test_what_is_not_appended_leaves_no_notes(stores: Stores) -> None:
+async def test_failed_append_stores_no_snapshots(stores: Stores) -> None:
     epoch = await stores.filled(1)
     with pytest.raises(LogOutOfOrder):
         await stores.records.append(NAME, epoch, [stored(1)], (), {"a": b"1"})
@@ -433,9 +433,7 @@ async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -
     assert set(await stores.records.snapshots(NAME)) == {"p8"}
 
 
-async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap(
-    server: Server, link: RedisLink
-) -> None:
+async def test_server_that_lost_the_log_end_rejects_a_gap(server: Server, link: RedisLink) -> None:
     lease, records = StoredLease(link), RedisRecordStore(link)
     log = await PartitionLog.open(NAME, await lease.reclaim(), records, lease)
     for _ in range(3):

@@ -11,7 +11,7 @@ from sharebroker_server.broker.commands.doctor import examine
 from sharebroker_server.broker.core.diagnosis import Level
 from sharebroker_server.broker.settings import parse_config
 from sharebroker_server.testkit.brokers import Serve
-from sharebroker_server.testkit.sentinels import watched
+from sharebroker_server.testkit.sentinels import monitored
 from sharebroker_server.testkit.waiting import eventually
 from tests.durability.scene import Scene, acquired, published
 from tests.support.client import connected
@@ -25,7 +25,7 @@ WAIT = ("--set", "redis.wait.replicas=1", "--set", "redis.wait.timeout.ms=1000")
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path) -> None:
-    with watched("valkey", *DURABLE) as servers:
+    with monitored("valkey", *DURABLE) as servers:
         serve = Serve(tmp_path, ["--redis", servers.url, *WAIT])
         await asyncio.to_thread(serve.start)
         try:
@@ -37,7 +37,7 @@ async def test_nothing_that_was_answered_is_lost_with_the_primary(tmp_path: Path
                 victim.kill()
                 await eventually(lambda: servers.primary() is not victim, 90.0)
                 await asyncio.to_thread(victim.restart)  # sentinels make it the replica that WAIT needs
-                await eventually(lambda: asyncio.to_thread(servers.in_step), 90.0)
+                await eventually(lambda: asyncio.to_thread(servers.in_sync), 90.0)
                 assert await published(client, scene.topic, "after") >= 5
                 found = await acquired(client, scene.group_id, scene.topic, 4)
                 assert found.pop("after") >= 5

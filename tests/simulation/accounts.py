@@ -14,7 +14,7 @@ from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as g
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
 from sharebroker_server.leases import names
 from sharebroker_server.record_log.core.batch import gaps
-from sharebroker_server.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
+from sharebroker_server.testkit.checker.events import LagReported, LogsRead, Run, Share, StateRead
 from tests.simulation.clients import Client
 from tests.simulation.process import ATTEMPTS, Surroundings
 
@@ -60,7 +60,7 @@ class Accounts:
             live = tuple(Run(*run) for run in runs_of(stored.live))
             history.add(StateRead(loop.now, share, stored.live.start_offset, live))
             await self._judge(share, stored, epochs.get(group, stored.live.state_epoch))
-            history.add(LagTold(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
+            history.add(LagReported(loop.now, share, history.log_ends.get(share.log, 0), part.lag))
 
     def _at_rest(self, group: str, part: Part) -> bool:
         """Whether nothing is left, also of records that a leader does not know to be in its log yet."""

@@ -18,11 +18,11 @@ from sharebroker_protocol.gateway.v1.share_pb2_grpc import ShareServiceStub
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_server.testkit.checker.events import (
     Applied,
-    Asked,
     CallBegan,
     CallEnded,
     Delivered,
     Published,
+    Requested,
     Share,
     Verdict,
 )
@@ -219,7 +219,7 @@ class Consumer:
     ) -> int:
         client = self._client
         number = len(client.history.events)
-        client.history.add(Asked(client.time(), number, where, offset, token, verdict, by_token))
+        client.history.add(Requested(client.time(), number, where, offset, token, verdict, by_token))
         return number
 
     def _delivered(self, record: share.ShareRecord, *, streamed: bool = False) -> Delivered:

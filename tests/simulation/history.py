@@ -23,7 +23,7 @@ from sharebroker_server.testkit.checker.events import (
     WriteBegan,
     WriteEnded,
 )
-from sharebroker_server.testkit.simulator.faults import Fate
+from sharebroker_server.testkit.simulator.faults import CommandOutcome
 
 _STATE_LOG = "share-coordinator:"
 
@@ -87,7 +87,7 @@ class History:
 
     # What the store sees
 
-    def command_fails(self, node: str, command: str, fate: Fate) -> None:
+    def command_fails(self, node: str, command: str, fate: CommandOutcome) -> None:
         """See Witness."""
         self.tell(f"{node}: {command} is {fate.value}")
 

@@ -79,7 +79,7 @@ class Saboteur:
             faults.cut(one, other)
         await asyncio.sleep(lasts)
         for other in others:
-            faults.mend(one, other)
+            faults.uncut(one, other)
         self._around.history.tell(f"messages pass between {one} and {names} again")
 
     async def _fill(self, logs: Sequence[FencedMemory], lasts: float) -> None:

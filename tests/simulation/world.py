@@ -247,7 +247,7 @@ class World:
         await asyncio.sleep(LONGEST_CALL)
         at, history = self._loop.now, self.around.history
         for process in self._processes:
-            tasks, timers = self._loop.left(process.node)
+            tasks, timers = self._loop.remaining(process.node)
             history.add(Counted(at, f"tasks of {process.address}", 0, tasks))
             history.add(Counted(at, f"timers of {process.address}", 0, timers))
 

@@ -29,7 +29,7 @@ RECORDS, PUBLISHED = 20, 60_000
 
 
 @dataclass
-class World:
+class Cluster:
     """A server, a topic of two partitions with records in the first, and a group."""
 
     serve: Serve
@@ -72,11 +72,11 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
 
 @pytest.fixture
-async def world(serve: Serve) -> AsyncIterator[World]:
+async def cluster(serve: Serve) -> AsyncIterator[Cluster]:
     async with connected(serve.address) as client:
         topic, topic_id = await client.create(2)
         await client.publish(topic, map(str, range(RECORDS)), partition=0)
-        yield World(serve, client, topic, topic_id, await client.group())
+        yield Cluster(serve, client, topic, topic_id, await client.group())
 
 
 async def call(work: Any, *arguments: Any) -> Any:
@@ -88,47 +88,47 @@ def spans(batch: Batch) -> list[tuple[int, int]]:
     return [(one.first, one.last) for one in batch.ranges]
 
 
-async def test_a_query_runs_and_ends(world: World) -> None:
-    with world.driver() as driver:
+async def test_a_query_runs_and_ends(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         batch = Batch("session-1")
         seen = []
         for _ in range(4):
             batch = await call(driver.plan, batch, None, 0)
             seen.append((batch.number, spans(batch)))
         assert seen == [(1, [(0, 7)]), (2, [(8, 15)]), (3, [(16, 19)]), (3, [(16, 19)])]
-        assert await world.finished() == set(range(RECORDS))
+        assert await cluster.finished() == set(range(RECORDS))
         await call(driver.commit, batch)
 
 
-async def test_a_batch_is_planned_again_by_the_next_process(world: World) -> None:
-    with world.driver() as driver:
+async def test_a_batch_is_planned_again_by_the_next_process(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
-    with world.driver() as driver:
+    with cluster.driver() as driver:
         assert spans(await call(driver.plan, Batch("s"), None, 0)) == spans(planned)
 
 
-async def test_a_batch_that_spark_recorded_is_done_by_the_next_process(world: World) -> None:
-    with world.driver() as driver:
+async def test_a_batch_that_spark_recorded_is_done_by_the_next_process(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
-    await world.restart()
-    with world.driver() as driver:
+    await cluster.restart()
+    with cluster.driver() as driver:
         await call(driver.resume, planned)
-        others = await world.client.acquire(world.group, world.topic, 20, member="other")
+        others = await cluster.client.acquire(cluster.group, cluster.topic, 20, member="other")
         assert [record.offset for record in others.records] == list(range(8, 20))
         assert await call(driver.plan, planned, None, 0) == planned
-        assert await world.finished() == set(range(8))
+        assert await cluster.finished() == set(range(8))
 
 
-async def test_a_batch_that_was_committed_before_is_no_loss(world: World) -> None:
-    with world.driver() as driver:
+async def test_a_batch_that_was_committed_before_is_no_loss(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         first = await call(driver.plan, Batch("s"), None, 0)
         await call(driver.plan, first, None, 0)
-    with world.driver() as driver:
+    with cluster.driver() as driver:
         assert spans(await call(driver.plan, first, None, 0)) == [(8, 15)]
 
 
-async def test_a_second_driver_fences_the_first(world: World) -> None:
-    with world.driver() as first, world.driver() as second:
+async def test_a_second_driver_fences_the_first(cluster: Cluster) -> None:
+    with cluster.driver() as first, cluster.driver() as second:
         planned = await call(first.plan, Batch("s"), None, 0)
         await call(second.resume, planned)
         for work in (first.plan, first.commit):
@@ -138,34 +138,37 @@ async def test_a_second_driver_fences_the_first(world: World) -> None:
         assert spans(await call(second.plan, planned, None, 0)) == [(8, 15)]
 
 
-async def test_locks_are_renewed_while_a_batch_is_worked_on(world: World) -> None:
-    world.group = await world.client.group(share_record_lock_duration_ms="1000")
-    with world.driver() as driver:
+async def test_locks_are_renewed_while_a_batch_is_worked_on(cluster: Cluster) -> None:
+    cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
+    with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
         await eventually(lambda: driver.renewals >= 4, TIMEOUT)
         # Longer than a lock lasts; had one run out on a busy machine, renewing would have taken it back.
         assert spans(await call(driver.plan, planned, None, 0)) == [(8, 15)]
-        assert await world.finished() == set(range(8))
+        assert await cluster.finished() == set(range(8))
 
 
-async def test_a_batch_that_was_just_planned_is_not_renewed(world: World) -> None:
-    world.group = await world.client.group(share_record_lock_duration_ms="60000")
-    with world.driver() as driver:
+async def test_a_batch_that_was_just_planned_is_not_renewed(cluster: Cluster) -> None:
+    cluster.group = await cluster.client.group(share_record_lock_duration_ms="60000")
+    with cluster.driver() as driver:
         for _ in range(20):
             assert spans(await call(driver.plan, Batch("s"), None, 0)) == [(0, 7)]
         assert driver.renewals == 0
 
 
-async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: World) -> None:
-    world.group = await world.client.group(share_record_lock_duration_ms="1000")
-    with world.driver(maxBatchDurationMs="1000") as driver, world.driver(onLeaseLost="continue") as second:
+async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(cluster: Cluster) -> None:
+    cluster.group = await cluster.client.group(share_record_lock_duration_ms="1000")
+    with (
+        cluster.driver(maxBatchDurationMs="1000") as driver,
+        cluster.driver(onLeaseLost="continue") as second,
+    ):
         planned = await call(driver.plan, Batch("s"), None, 0)
         taken: list[int] = []
 
         async def all_taken() -> bool:
-            others = await world.client.acquire(world.group, world.topic, 20, member="other", wait=1.0)
+            others = await cluster.client.acquire(cluster.group, cluster.topic, 20, member="other", wait=1.0)
             taken.extend(record.offset for record in others.records if record.offset < 8)
-            await world.client.acknowledge(world.group, "other", others.records)
+            await cluster.client.acknowledge(cluster.group, "other", others.records)
             return len(set(taken)) == 8
 
         await eventually(all_taken, 3 * TIMEOUT)
@@ -177,39 +180,39 @@ async def test_a_batch_that_took_too_long_fails_the_query_or_goes_on(world: Worl
         await call(second.plan, planned, None, 0)
 
 
-async def test_what_retention_removed_is_no_lost_lock(world: World) -> None:
-    with world.driver() as driver:
+async def test_what_retention_removed_is_no_lost_lock(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         batch = await call(driver.plan, Batch("s"), None, 0)
         batch = await call(driver.plan, batch, None, 0)  # from here on it is sure of its commits
-        part = leader.DeleteRecordsRequest.Partition(topic_id=world.topic_id, partition=0, offset=11)
+        part = leader.DeleteRecordsRequest.Partition(topic_id=cluster.topic_id, partition=0, offset=11)
         request = leader.DeleteRecordsRequest(partitions=[part])
-        await world.client.admin.DeleteRecords(request, timeout=TIMEOUT)
+        await cluster.client.admin.DeleteRecords(request, timeout=TIMEOUT)
         assert spans(await call(driver.plan, batch, None, 0)) == [(16, 19)]
         assert (driver.lost, driver.taken) == (3, 0)
 
 
-async def test_the_server_may_be_away_for_a_while(world: World) -> None:
-    with world.driver() as driver:
+async def test_the_server_may_be_away_for_a_while(cluster: Cluster) -> None:
+    with cluster.driver() as driver:
         planned = await call(driver.plan, Batch("s"), None, 0)
-        await asyncio.to_thread(world.serve.kill)
+        await asyncio.to_thread(cluster.serve.kill)
         waiting = asyncio.create_task(call(driver.plan, planned, None, 0))
-        await asyncio.to_thread(world.serve.start)
+        await asyncio.to_thread(cluster.serve.start)
         assert spans(await waiting) == [(8, 15)]
 
 
-async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(world: World) -> None:
-    with world.driver() as driver, PlanClient.closing(world.serve.address) as client:
+async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(cluster: Cluster) -> None:
+    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
         await call(
             stage,
             client,
             token,
-            [VerdictRange(world.topic, 0, 0, 3, 2), VerdictRange(world.topic, 0, 6, 7, 3)],
+            [VerdictRange(cluster.topic, 0, 0, 3, 2), VerdictRange(cluster.topic, 0, 6, 7, 3)],
         )
-        assert await world.finished() == set()
-    await world.restart()
-    with world.driver() as driver, PlanClient.closing(world.serve.address) as client:
+        assert await cluster.finished() == set()
+    await cluster.restart()
+    with cluster.driver() as driver, PlanClient.closing(cluster.serve.address) as client:
         await call(driver.resume, planned)
         following = await call(driver.plan, planned, None, 0)
         assert spans(following) == [(0, 3), (8, 11)]
@@ -219,31 +222,31 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(world: 
             await call(stage, client, token, [])
 
 
-async def test_what_is_published_is_there_once_though_the_server_dies_under_it(world: World) -> None:
+async def test_what_is_published_is_there_once_though_the_server_dies_under_it(cluster: Cluster) -> None:
     def publish(client: PlanClient) -> tuple[int, int]:
         publisher = Publisher(client)
         for number in range(PUBLISHED):
-            publisher.send(world.topic, b"%100d" % number, None if number % 3 else b"%d" % number)
+            publisher.send(cluster.topic, b"%100d" % number, None if number % 3 else b"%d" % number)
         publisher.flush()
         return publisher.records, publisher.bytes
 
     async def some() -> bool:
-        ends = await call(log_spans, client, [world.topic])
+        ends = await call(log_spans, client, [cluster.topic])
         return bool(sum(end for _, end in ends.values()) > RECORDS)
 
-    with PlanClient.closing(world.serve.address) as client:
+    with PlanClient.closing(cluster.serve.address) as client:
         publishing = asyncio.create_task(call(publish, client))
         await eventually(some, TIMEOUT)
-        await world.restart()
+        await cluster.restart()
         keys = sum(len(b"%d" % number) for number in range(0, PUBLISHED, 3))
         assert await publishing == (PUBLISHED, 100 * PUBLISHED + keys)
-        ends = await call(log_spans, client, [world.topic])
+        ends = await call(log_spans, client, [cluster.topic])
         assert sum(end for _, end in ends.values()) == RECORDS + PUBLISHED
 
 
-async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(world: World) -> None:
-    topic, _ = await world.client.create(2)
-    readers = await world.client.group(share_isolation_level="read_committed")
+async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(cluster: Cluster) -> None:
+    topic, _ = await cluster.client.create(2)
+    readers = await cluster.client.group(share_isolation_level="read_committed")
 
     def attempt(client: PlanClient) -> Publisher:
         publisher = Publisher(client, f"spark/{topic}/0")
@@ -265,39 +268,42 @@ async def test_what_an_attempt_sent_that_was_tried_again_is_aborted(world: World
         assert aborted.transaction
         end(client, aborted.transaction, committed=False)
 
-    with PlanClient.closing(world.serve.address) as client:
+    with PlanClient.closing(cluster.serve.address) as client:
         await call(attempts, client)
-    read = await world.client.acquire_all(readers, topic, 50, "reader")
+    read = await cluster.client.acquire_all(readers, topic, 50, "reader")
     assert sorted(int(record.text) for record in read) == list(range(50))
-    more = await world.client.acquire(readers, topic, 50, member="reader", wait=0.5)
+    more = await cluster.client.acquire(readers, topic, 50, member="reader", wait=0.5)
     assert list(more.records) == []
 
 
-async def test_what_cannot_be_published_is_said(world: World) -> None:
-    with PlanClient.closing(world.serve.address) as client:
+async def test_what_cannot_be_published_is_said(cluster: Cluster) -> None:
+    with PlanClient.closing(cluster.serve.address) as client:
         publisher = await call(Publisher, client)
-        for topic, partition, text in (("nowhere", None, "no topic"), (world.topic, 7, "partition is 7")):
+        for topic, partition, text in (
+            ("nowhere", None, "does not exist"),
+            (cluster.topic, 7, "partition is 7"),
+        ):
             with pytest.raises(KafkaError, match=text):
                 await call(publisher.send, topic, b"x", None, (), partition)
 
 
-async def test_only_some_partitions_are_planned_from(world: World) -> None:
-    await world.client.publish(world.topic, ["x"], partition=1)
-    with world.driver() as driver:
-        plan_client = PlanClient(world.serve.address, waits=True)
-        assert await call(log_spans, plan_client, [world.topic]) == {
-            (world.topic, 0): (0, RECORDS),
-            (world.topic, 1): (0, 1),
+async def test_only_some_partitions_are_planned_from(cluster: Cluster) -> None:
+    await cluster.client.publish(cluster.topic, ["x"], partition=1)
+    with cluster.driver() as driver:
+        plan_client = PlanClient(cluster.serve.address, waits=True)
+        assert await call(log_spans, plan_client, [cluster.topic]) == {
+            (cluster.topic, 0): (0, RECORDS),
+            (cluster.topic, 1): (0, 1),
         }
         plan_client.close()
-        batch = await call(driver.plan, Batch("s"), {(world.topic, 1): 1}, 0)
-        assert batch.ranges == (Range(world.topic, 1, 0, 0, 1),)
+        batch = await call(driver.plan, Batch("s"), {(cluster.topic, 1): 1}, 0)
+        assert batch.ranges == (Range(cluster.topic, 1, 0, 0, 1),)
         assert await call(driver.plan, batch, {}, 0) == batch
-        assert await world.client.finished(world.group, world.topic_id, 1) == {0}
+        assert await cluster.client.finished(cluster.group, cluster.topic_id, 1) == {0}
 
 
-async def test_a_topic_that_there_is_not_is_said_at_once(world: World) -> None:
-    with world.driver(topics="nowhere") as driver:
+async def test_missing_topic_fails_at_once(cluster: Cluster) -> None:
+    with cluster.driver(topics="nowhere") as driver:
         with pytest.raises(KafkaError) as caught:
             await call(driver.plan, Batch("s"), None, 0)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -114,7 +114,7 @@ def test_what_is_sent_is_read(look: Look, shapes: list[Shape], begin: float, end
 @given(
     shapes, st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), min_size=1, max_size=4), st.data()
 )
-def test_what_is_bent_is_refused(
+def test_corrupted_record_is_rejected(
     look: Look, shape: Shape, changes: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     content, behind = built([shape])

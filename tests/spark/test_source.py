@@ -81,7 +81,7 @@ def test_a_topic_without_records_is_an_empty_table(tour: Tour) -> None:
     assert tour.program.value("empty") == 0
 
 
-def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
+def test_invalid_options_are_rejected_by_name(tour: Tour) -> None:
     number, address, column, stream, kind, promise, *others = tour.program.value("refusals")
     assert "option maxRecordsPerTrigger is 0; 1 to 1000000 is allowed" in number
     assert "option bootstrap" in address

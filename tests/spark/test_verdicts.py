@@ -27,7 +27,7 @@ def test_verdicts_are_counted(tour: Tour) -> None:
     assert "the job fails" in tour.program.value("failed")
 
 
-def test_what_is_no_verdict_is_refused(tour: Tour) -> None:
+def test_invalid_verdict_is_rejected(tour: Tour) -> None:
     no_verdict, unknown, no_batch, *others = tour.program.value("unsayable")
     assert "column verdict is missing" in no_verdict
     assert "verdict is 'keep'; it must be accept, release, reject" in unknown
@@ -36,7 +36,7 @@ def test_what_is_no_verdict_is_refused(tour: Tour) -> None:
     assert ["is not in the batch that column batch says" in text for text in others] == [True, True]
 
 
-def test_json_is_read_and_what_is_none_is_set_apart_with_the_reason(tour: Tour) -> None:
+def test_invalid_json_is_rejected_with_the_reason(tour: Tour) -> None:
     rows = tour.program.value("json")
     assert rows[0] == {
         "id": 1, "name": "ada", "at": rows[0]["at"], "on": "2026-01-02", "tags": ["a"],

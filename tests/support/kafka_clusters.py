@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from sharebroker_server.testkit.brokers import knows
+from sharebroker_server.testkit.brokers import lists_brokers
 from sharebroker_server.testkit.servers import running
 from sharebroker_server.testkit.waiting import until
 from tests.perf.processes import ROOT, environment
@@ -83,7 +83,7 @@ class SharebrokerCluster:
         for node in self._nodes.values():
             node.until_ready()
         for node in self._nodes.values():
-            until(partial(knows, node.grpc, len(self._nodes)), START_SECONDS)
+            until(partial(lists_brokers, node.grpc, len(self._nodes)), START_SECONDS)
 
     def stop(self) -> None:
         """As `Cluster.stop`."""

@@ -1,5 +1,5 @@
--- KEYS lease, log, index, meta, notes; ARGV epoch, log start, then names of notes. An entry whose id equals the log start
--- ends right below it.
+-- KEYS lease, log, index, meta, snapshots; ARGV epoch, log start, then names of producer snapshots. An entry whose id
+-- equals the log start ends right below it.
 local refusal = fenced(KEYS[1], ARGV[1])
 if refusal then return refusal end
 if tonumber(redis.call('HGET', KEYS[4], 'log_start') or 0) < tonumber(ARGV[2]) then

@@ -1,1 +1,1 @@
-"""What tests share: real servers, faults on the wire, waiting for a condition."""
+"""Shared test tools: real servers, network faults, simulation, waiting for a condition."""

@@ -1,4 +1,4 @@
-"""Sharebroker itself for tests: a process with all roles, three such, or four with one role each."""
+"""Sharebroker clusters for tests: one broker with all roles, three such, or four with one role each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ START_SECONDS = 60.0
 
 @dataclass
 class Serve:
-    """One `serve` process: its options without those about files and addresses, and what it said.
+    """One `serve` process: its options without files and addresses, and its facts once it is ready.
 
-    What is in `prefix` stands before its command line.
+    `prefix` precedes its command line.
     """
 
     folder: Path
@@ -47,26 +47,26 @@ class Serve:
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients connect."""
+        """Its address for Kafka clients."""
         return str(self.facts["kafka"])
 
     @property
     def log(self) -> str:
-        """What it wrote."""
+        """Its log output."""
         return (self.folder / f"{self.name}.log").read_text()
 
     @property
     def ready_file(self) -> Path:
-        """Where it tells that it serves."""
+        """The file that it writes once it is ready."""
         return self.folder / f"{self.name}.json"
 
     def start(self) -> None:
-        """Start it and wait until it serves; the second time on the address it had."""
+        """Starts it and waits until it is ready; a restart uses the previous address."""
         self.launch()
         self.wait()
 
     def launch(self) -> None:
-        """Start it."""
+        """Starts it."""
         self.ready_file.unlink(missing_ok=True)
         kafka = str(self.facts.get("kafka") or f"{self.listen.rpartition(':')[0]}:0")
         command = [
@@ -85,32 +85,32 @@ class Serve:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
 
     def wait(self) -> None:
-        """Wait until it serves."""
+        """Waits until it is ready."""
         process = self.process
         assert process is not None
         until(lambda: self.ready_file.exists() or process.poll() is not None, START_SECONDS)
         assert process.poll() is None, f"serve ended with {process.returncode}:\n{self.log}"
         self.facts = json.loads(self.ready_file.read_text())
-        # Others may know it by another address.
+        # Other brokers may store its address, so a restart must use the same one.
         self.listen = f"{self.listen.rpartition(':')[0]}:{self.facts['port']}"
 
     def stop(self) -> int:
-        """Ask it to stop and return its exit code."""
+        """Stops it with SIGTERM; returns its exit code."""
         return self._end(signal.SIGTERM)
 
     def restart(self) -> None:
-        """Stop it, and start it on the same data and addresses."""
+        """Stops it, and starts it with the same data and addresses."""
         self.stop()
         self.start()
 
     def kill(self) -> int:
-        """End it at once, as a crash would."""
+        """Kills it, like a crash."""
         return self._end(signal.SIGKILL)
 
-    def _end(self, how: signal.Signals) -> int:
+    def _end(self, signal_number: signal.Signals) -> int:
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
-            self.process.send_signal(how)
+            self.process.send_signal(signal_number)
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired:
@@ -120,7 +120,7 @@ class Serve:
 
 @dataclass
 class Cluster:
-    """Processes that serve together, and the Redis they stand on; the last one is where clients go."""
+    """The brokers of a cluster and their Redis; clients connect to the last broker."""
 
     processes: list[Serve]
     redis_url: str
@@ -133,17 +133,17 @@ class Cluster:
 
     @property
     def kafka(self) -> str:
-        """Where Kafka clients connect."""
+        """The address for Kafka clients."""
         return self.processes[-1].kafka
 
     def process(self, role: str) -> Serve:
-        """The process with a role."""
+        """Returns the broker with a role."""
         return next(serve for serve in self.processes if serve.name in (role, "all"))
 
 
 @contextlib.contextmanager
 def one_process(*options: str) -> Iterator[Cluster]:
-    """All roles in one process with an embedded Valkey."""
+    """Runs all roles in one broker with an embedded Valkey."""
     with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
         data = Path(name) / "data"
         serve = Serve(Path(name), ["--data", str(data), *options], "all")
@@ -153,7 +153,7 @@ def one_process(*options: str) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def three_brokers(*options: str) -> Iterator[Cluster]:
-    """Three processes with all roles each, brokers 1, 2 and 3 of one cluster, one Redis between them."""
+    """Runs three brokers of one cluster with all roles each, with ids 1, 2 and 3 and a common Redis."""
     with (
         tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
         running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
@@ -163,15 +163,15 @@ def three_brokers(*options: str) -> Iterator[Cluster]:
             for number in (1, 2, 3)
         ]
         with _serving(serves):
-            # Who is not known yet gets no partitions; they would move under a test that began too early.
+            # A broker gets no partitions until the others list it; later they would move during a test.
             for serve in serves:
-                until(partial(knows, serve.address, len(serves)), START_SECONDS)
+                until(partial(lists_brokers, serve.address, len(serves)), START_SECONDS)
             yield Cluster(serves, redis.url, redis)
 
 
 @contextlib.contextmanager
 def four_processes(*options: str) -> Iterator[Cluster]:
-    """Each role in a process of its own, one Redis between them."""
+    """Runs each role in its own broker, with a common Redis."""
     with (
         tempfile.TemporaryDirectory(prefix="sharebroker-") as name,
         running("valkey", "--appendonly", "yes", "--appendfsync", "always") as redis,
@@ -194,8 +194,8 @@ def _serving(serves: Sequence[Serve]) -> Iterator[None]:
         yield
 
 
-def knows(address: str, brokers: int) -> bool:
-    """Whether the process at an address knows so many."""
+def lists_brokers(address: str, brokers: int) -> bool:
+    """Returns whether the broker at an address lists this number of brokers."""
     with grpc.insecure_channel(address) as channel:
         metadata = AdminServiceStub(channel).Metadata(pb.MetadataRequest(), timeout=START_SECONDS)
     return len(metadata.nodes) == brokers

@@ -1,4 +1,4 @@
-"""Certificates for tests: an authority, and what it signs, as PEM files."""
+"""Certificates for tests: a certificate authority and signed certificates, as PEM files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate's files; `both` is key (PKCS #8, as Java wants it) and certificate in one."""
+    """The files of a certificate; `both` contains key (PKCS #8, for Java) and certificate."""
 
     certificate: Path
     key: Path
@@ -20,14 +20,14 @@ class Identity:
 
 @dataclass(frozen=True)
 class Authority:
-    """Signs what is to be trusted by those who trust `file`."""
+    """A certificate authority; clients trust its certificate `file`."""
 
     folder: Path
     _signer: trustme.CA
 
     @classmethod
     def make(cls, folder: Path) -> Authority:
-        """A new one in a folder of its own."""
+        """Returns a new authority with its own folder."""
         folder.mkdir(parents=True)
         signer = trustme.CA()
         signer.cert_pem.write_to_path(str(folder / "ca.crt"))
@@ -39,10 +39,10 @@ class Authority:
         return self.folder / "ca.crt"
 
     def issue(self, name: str, *hosts: str) -> Identity:
-        """A certificate for hosts, or addresses; again for one that is to be replaced."""
+        """Returns a certificate for hosts or addresses; a repeated call replaces it."""
         issued = self._signer.issue_cert(*hosts)
         files = Identity(*(self.folder / f"{name}.{kind}" for kind in ("crt", "key", "pem")))
-        chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
+        chain = b"".join(certificate.bytes() for certificate in issued.cert_chain_pems)
         loaded = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
         key = loaded.private_bytes(
             serialization.Encoding.PEM,

@@ -1,4 +1,4 @@
-"""Machines of their own for processes: network namespaces on a bridge, with cables that can be pulled."""
+"""Network namespaces on a bridge, to run processes as if on separate machines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from secrets import randbelow
 
 @dataclass(frozen=True)
 class Machine:
-    """A network namespace; `address` is where this one, and only this one, reaches it."""
+    """A network namespace; `address` is its address for this host and the other namespaces."""
 
     name: str
     address: str
@@ -21,20 +21,20 @@ class Machine:
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What to put before a command that is to run there; it keeps its process id."""
+        """The command prefix that runs a process in the namespace, with the same process id."""
         return ("ip", "netns", "exec", self.name)
 
     def unplug(self) -> None:
-        """Nothing gets there any more, and nothing comes from there; connections stay."""
+        """Drops all packets to and from the namespace; connections remain open."""
         _ip("link", "set", self.cable, "down")
 
     def plug(self) -> None:
-        """Put the cable back."""
+        """Forwards packets again."""
         _ip("link", "set", self.cable, "up")
 
 
 def possible() -> bool:
-    """Whether such machines can be made here: it takes root, Linux and iproute2."""
+    """Returns whether namespaces can be created: this needs root, Linux and iproute2."""
     if shutil.which("ip") is None:
         return False
     try:
@@ -46,8 +46,8 @@ def possible() -> bool:
 
 @contextlib.contextmanager
 def machines(count: int) -> Iterator[tuple[str, list[Machine]]]:
-    """This machine's address among them, and so many others. Raises OSError where that cannot be."""
-    # An interface's name has 15 characters at most.
+    """Provides this host's address and a number of namespaces. Raises OSError if impossible."""
+    # The name of an interface has at most 15 characters.
     run = f"sb{os.getpid() % 100_000}{randbelow(1000)}"
     net = f"10.{200 + randbelow(50)}.{randbelow(256)}"
     with contextlib.ExitStack() as stack:

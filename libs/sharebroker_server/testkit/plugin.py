@@ -1,4 +1,4 @@
-"""Fixtures for tests on real servers; `tests/conftest.py` loads this as a pytest plugin."""
+"""Fixtures for tests with real servers; `tests/conftest.py` loads this as a pytest plugin."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from sharebroker_server.testkit.shared_servers import Servers
 
 
 def pytest_configure() -> None:
-    """Log plainly: rich shows every local of every frame, which holds a busy loop up for seconds."""
+    """Configures plain tracebacks: rich prints every local of every frame, which blocks the loop
+    for seconds.
+    """
     renderer = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     structlog.configure(processors=[structlog.processors.add_log_level, renderer])
 
 
 def pytest_report_header() -> str:
-    """Say which servers this run uses."""
+    """Reports the servers of this run."""
     return f"redis servers: {versions()}"
 
 
 @pytest.fixture(scope="session")
 def redis_servers() -> Iterator[Servers]:
-    """The servers of this run; `fresh(kind)` gives an empty one."""
+    """The servers of this run; `fresh(kind)` returns an empty one."""
     servers = Servers()
     yield servers
     servers.close()
@@ -34,20 +36,20 @@ def redis_servers() -> Iterator[Servers]:
 
 @pytest.fixture(params=kinds())
 def redis_url(request: pytest.FixtureRequest, redis_servers: Servers) -> str:
-    """The URL of an empty server; the test runs once on each kind there is."""
+    """The URL of an empty server; the test runs once per kind."""
     return redis_servers.fresh(request.param)
 
 
 @pytest.fixture
 async def redis_link(redis_url: str) -> AsyncIterator[RedisLink]:
-    """A link to an empty server; the test runs once on each kind there is."""
+    """A link to an empty server; the test runs once per kind."""
     link = await RedisLink.connect(redis_url)
     yield link
     await link.close()
 
 
 TEST_PROPERTIES = (
-    # Locks short enough to wait for, sessions that end soon: bounds lowered so that a group may ask for it.
+    # Lower limits, so that groups may use short locks and sessions.
     "group.share.min.record.lock.duration.ms=1000",
     "group.share.min.session.timeout.ms=1000",
     "group.share.min.heartbeat.interval.ms=100",
@@ -57,7 +59,7 @@ TEST_PROPERTIES = (
 
 @pytest.fixture(scope="session", params=["one process", "four processes"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A running Sharebroker; the tests of a run share it and use topics and groups of their own."""
+    """A running cluster, shared by the tests of a run, which use their own topics and groups."""
     options = [option for pair in TEST_PROPERTIES for option in ("--set", pair)]
     start = one_process if request.param == "one process" else four_processes
     with start(*options) as running_cluster:
@@ -66,5 +68,5 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def server(cluster: Cluster) -> str:
-    """The gRPC address of a running Sharebroker."""
+    """The gRPC address of a running cluster."""
     return cluster.address

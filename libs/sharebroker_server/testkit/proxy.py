@@ -1,4 +1,4 @@
-"""A TCP proxy that breaks connections on demand."""
+"""A TCP proxy that injects faults."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Self
 
 
 class FaultProxy:
-    """Stands between a client and a server; an async context manager. It listens at `host`.
+    """A proxy between a client and a server; an async context manager. It listens on `host`.
 
-    `delay` holds every chunk back for so many seconds; `swallow_requests` and `swallow_replies` let nothing
-    through in one direction while the connection stays up (a command whose reply is swallowed was done).
-    `upstream_port` is where connections made from now on lead.
+    `delay` holds back every chunk by this many seconds. `swallow_requests` and `swallow_replies` drop all
+    data in one direction and keep the connection open (a command whose reply is dropped was executed).
+    `upstream_port` applies to new connections.
     """
 
     def __init__(
@@ -44,19 +44,19 @@ class FaultProxy:
         return f"redis://{self.host}:{self.port}"
 
     async def accept(self) -> None:
-        """Listen, on the same port as before."""
+        """Listens, on the same port as before."""
         self._server = await asyncio.start_server(self._connected, self.host, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def refuse(self) -> None:
-        """Stop listening and cut what is connected."""
+        """Stops listening and aborts all connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
         await self.cut()
 
     async def cut(self) -> None:
-        """Break every connection now; new ones are taken."""
+        """Aborts all connections; new ones are accepted."""
         cut = dict(self._connections)
         for connection, writer in cut.items():
             writer.transport.abort()
@@ -65,16 +65,16 @@ class FaultProxy:
             await asyncio.wait(cut)
 
     def black_hole(self) -> None:
-        """Keep connections up and let nothing through."""
+        """Keeps connections open and drops all data."""
         self.swallow_requests = self.swallow_replies = True
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """Forwards all data again."""
         self.swallow_requests = self.swallow_replies = False
         self.delay = 0.0
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._server is None:  # it was on its way when we stopped listening
+        if self._server is None:  # accepted while the proxy stopped
             writer.transport.abort()
             return
         connection = asyncio.create_task(self._carry(reader, writer))
@@ -82,7 +82,7 @@ class FaultProxy:
         connection.add_done_callback(self._ended)
 
     def _ended(self, connection: asyncio.Task[None]) -> None:
-        # Here and not in the task: one that is cancelled before its first step runs no `finally`.
+        # Not in the task itself: a task cancelled before its first step runs no `finally`.
         self._connections.pop(connection).close()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A Redis Cluster on loopback: primaries with a share of the slots each, and replicas."""
+"""A Redis Cluster on loopback: primaries with a part of the slots each, and replicas."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sharebroker_server.redis_link.topology.slots import SLOTS, slot_of
 from sharebroker_server.testkit.servers import Server, free_port, running
 from sharebroker_server.testkit.waiting import until
 
-PATIENCE: Final = 60.0
+START_SECONDS: Final = 60.0
 NODE_TIMEOUT: Final = 2.0
-"""Seconds of silence after which a node counts as failing."""
+"""Seconds without a response after which a node counts as failing."""
 
 _NODE: Final = (
     *("--cluster-enabled", "yes", "--cluster-node-timeout", str(round(NODE_TIMEOUT * 1000))),
@@ -25,44 +25,44 @@ _NODE: Final = (
 
 @dataclass(frozen=True)
 class RedisCluster:
-    """Its nodes; `url` names the first of them, as a user would."""
+    """The nodes of the cluster; `url` names the first of them."""
 
     nodes: Sequence[Server]
 
     @property
     def url(self) -> str:
-        """Where clients begin."""
+        """The URL for clients."""
         return self.nodes[0].url
 
     def node(self, number: int) -> redis.Redis:
-        """A connection to a node."""
+        """Returns a connection to a node."""
         return redis.Redis.from_url(self.nodes[number].url, socket_timeout=5.0)
 
-    def told(self, number: int, *command: Any) -> Any:
-        """What a node answers."""
+    def execute(self, number: int, *command: Any) -> Any:
+        """Returns a node's reply to a command."""
         with self.node(number) as connection:
             return connection.execute_command(*command)
 
     def primary_of(self, key: str) -> int:
-        """The number of the node that serves a key, as one that runs says."""
+        """Returns the number of the node that serves a key, according to a running node."""
         [port] = [node[1] for first, last, node, *_ in self._slots() if first <= slot_of(key) <= last]
         return next(number for number, node in enumerate(self.nodes) if node.port == port)
 
     def move(self, key: str, to: int) -> None:
-        """Have another node serve the slot of a key, with all that is in it."""
+        """Moves the slot of a key to another node, with all its keys."""
         slot, here = slot_of(key), self.primary_of(key)
-        ids = {number: self.told(number, "CLUSTER", "MYID").decode() for number in self._primaries()}
-        self.told(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[here])
-        self.told(here, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
-        while keys := self.told(here, "CLUSTER", "GETKEYSINSLOT", slot, 100):
-            self.told(here, "MIGRATE", "127.0.0.1", self.nodes[to].port, "", 0, 5000, "KEYS", *keys)
+        ids = {number: self.execute(number, "CLUSTER", "MYID").decode() for number in self._primaries()}
+        self.execute(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[here])
+        self.execute(here, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[to])
+        while keys := self.execute(here, "CLUSTER", "GETKEYSINSLOT", slot, 100):
+            self.execute(here, "MIGRATE", "127.0.0.1", self.nodes[to].port, "", 0, 5000, "KEYS", *keys)
         for number in (to, here, *ids):
-            self.told(number, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
+            self.execute(number, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
 
     def flush(self) -> None:
-        """Forget all keys."""
+        """Deletes all keys."""
         for number in self._primaries():
-            self.told(number, "FLUSHALL")
+            self.execute(number, "FLUSHALL")
 
     def _primaries(self) -> list[int]:
         ports = {node[1] for _, _, node, *_ in self._slots()}
@@ -71,20 +71,22 @@ class RedisCluster:
     def _slots(self) -> Any:
         for number in range(len(self.nodes)):
             with contextlib.suppress(redis.RedisError):
-                return self.told(number, "CLUSTER SLOTS")
-        raise AssertionError("no node of the cluster answers")
+                return self.execute(number, "CLUSTER SLOTS")
+        raise AssertionError("no node of the cluster responds")
 
-    def in_step(self, number: int) -> bool:
-        """Whether replicas of a node have all that was written so far."""
+    def in_sync(self, number: int) -> bool:
+        """Returns whether the replicas of a node have received all writes."""
         with self.node(number) as connection:
             facts: dict[str, Any] = connection.info("replication")
         replicas = [facts[f"slave{n}"] for n in range(facts["connected_slaves"])]
-        return bool(replicas) and all(one["offset"] >= facts["master_repl_offset"] for one in replicas)
+        return bool(replicas) and all(
+            replica["offset"] >= facts["master_repl_offset"] for replica in replicas
+        )
 
 
 @contextlib.contextmanager
 def redis_cluster(kind: str, primaries: int = 3, replicas: int = 3, *options: str) -> Iterator[RedisCluster]:
-    """A cluster of servers of a kind from `binaries()`; every slot is served and replicas follow."""
+    """Provides a cluster of a kind from `binaries()`; all slots are served and replicas are in sync."""
     with contextlib.ExitStack() as stack:
         bus = [free_port() for _ in range(primaries + replicas)]
         nodes = [
@@ -93,25 +95,26 @@ def redis_cluster(kind: str, primaries: int = 3, replicas: int = 3, *options: st
         cluster = RedisCluster(nodes)
         for number in range(primaries):
             first, last = number * SLOTS // primaries, (number + 1) * SLOTS // primaries - 1
-            cluster.told(number, "CLUSTER", "ADDSLOTSRANGE", first, last)
-            cluster.told(number, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
+            cluster.execute(number, "CLUSTER", "ADDSLOTSRANGE", first, last)
+            cluster.execute(number, "CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node, port in zip(nodes[1:], bus[1:], strict=True):
-            cluster.told(0, "CLUSTER", "MEET", "127.0.0.1", node.port, port)
-        until(lambda: all(_knows(cluster, number) for number in range(len(nodes))), PATIENCE)
+            cluster.execute(0, "CLUSTER", "MEET", "127.0.0.1", node.port, port)
+        until(lambda: all(_is_complete(cluster, number) for number in range(len(nodes))), START_SECONDS)
         for number in range(replicas):
-            name = cluster.told(number % primaries, "CLUSTER", "MYID").decode()
-            cluster.told(primaries + number, "CLUSTER", "REPLICATE", name)
+            name = cluster.execute(number % primaries, "CLUSTER", "MYID").decode()
+            cluster.execute(primaries + number, "CLUSTER", "REPLICATE", name)
         until(
-            lambda: all(_knows_replicas(cluster, number, replicas) for number in range(len(nodes))), PATIENCE
+            lambda: all(_lists_replicas(cluster, number, replicas) for number in range(len(nodes))),
+            START_SECONDS,
         )
-        until(lambda: all(map(cluster.in_step, range(min(primaries, replicas)))), PATIENCE)
+        until(lambda: all(map(cluster.in_sync, range(min(primaries, replicas)))), START_SECONDS)
         yield cluster
 
 
-def _knows(cluster: RedisCluster, number: int) -> bool:
-    facts: dict[str, str] = cluster.told(number, "CLUSTER INFO")
+def _is_complete(cluster: RedisCluster, number: int) -> bool:
+    facts: dict[str, str] = cluster.execute(number, "CLUSTER INFO")
     return facts["cluster_state"] == "ok" and int(facts["cluster_known_nodes"]) == len(cluster.nodes)
 
 
-def _knows_replicas(cluster: RedisCluster, number: int, replicas: int) -> bool:
-    return sum(len(run) - 3 for run in cluster.told(number, "CLUSTER SLOTS")) == replicas
+def _lists_replicas(cluster: RedisCluster, number: int, replicas: int) -> bool:
+    return sum(len(slot_range) - 3 for slot_range in cluster.execute(number, "CLUSTER SLOTS")) == replicas

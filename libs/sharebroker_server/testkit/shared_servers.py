@@ -1,4 +1,4 @@
-"""The servers that the tests of one run have in common."""
+"""The servers that the tests of one run share."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sharebroker_server.testkit.redis_cluster import redis_cluster
 from sharebroker_server.testkit.servers import DOCKER, container, running
 
 CLUSTER = "cluster"
-"""The kind of server that is three Valkeys with a share of the keys each."""
+"""The kind of server that consists of three Valkeys in a Redis Cluster."""
 
 
 @dataclass
 class Servers:
-    """The servers of one test run by kind, each started at first use and emptied for every test."""
+    """The servers of one test run by kind; each starts on first use and is emptied for every test."""
 
     _urls: dict[str, str] = field(default_factory=dict)
     _flushes: dict[str, Callable[[], None]] = field(default_factory=dict)
     _stack: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     def fresh(self, kind: str) -> str:
-        """The URL of the kind's server, with no data in it."""
+        """Returns the URL of an empty server of a kind."""
         if kind not in self._urls:
             self._start(kind)
         self._flushes[kind]()
@@ -40,7 +40,7 @@ class Servers:
         self._urls[kind], self._flushes[kind] = url, partial(_flush, url)
 
     def close(self) -> None:
-        """Stop them all."""
+        """Stops all servers."""
         self._stack.close()
 
 

@@ -1,4 +1,4 @@
-"""Waiting for a condition instead of for a time."""
+"""Waits for a condition instead of a fixed time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from time import monotonic
 
 
 async def eventually(condition: Callable[[], object], timeout: float = 10.0) -> None:
-    """Return once `condition()`, or what awaiting it gives, is true.
+    """Waits until `condition()`, or the result of awaiting it, is true.
 
     Raises AssertionError after `timeout` seconds.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     while True:
-        answer = condition()
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if answer:
+        result = condition()
+        if inspect.isawaitable(result):
+            result = await result
+        if result:
             return
         if loop.time() > deadline:
             raise AssertionError(f"did not become true within {timeout} s: {condition}")
@@ -28,7 +28,7 @@ async def eventually(condition: Callable[[], object], timeout: float = 10.0) -> 
 
 
 def until(condition: Callable[[], object], timeout: float = 10.0) -> None:
-    """As `eventually`, for code without an event loop."""
+    """Like `eventually`, without an event loop."""
     deadline = monotonic() + timeout
     pause = Event()
     while not condition():

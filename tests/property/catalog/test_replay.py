@@ -74,7 +74,7 @@ def test_trimmed_log_folds_to_the_live_state(todo: list[CatalogCommand], slack: 
         _check(todo, slack)
 
 
-def test_quiet_facts_are_written_anew_while_others_change() -> None:
+def test_unchanged_records_are_rewritten_by_other_changes() -> None:
     group, broker = ConfigResource(ResourceType.GROUP, "g"), ConfigResource(ResourceType.BROKER, "")
     todo: list[CatalogCommand] = [
         NameCluster("x"),

@@ -49,7 +49,7 @@ def test_a_request_is_cut_where_its_batches_meet(request: list[bytes]) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_noise_is_refused(data: bytes) -> None:
+def test_random_bytes_are_rejected(data: bytes) -> None:
     assert assigned(data) in REFUSALS
 
 
@@ -67,7 +67,7 @@ def test_a_truncated_request_is_refused(request: list[bytes], draw: st.DataObjec
 
 
 @given(requests, st.data())
-def test_a_changed_byte_is_refused_or_makes_no_difference(request: list[bytes], draw: st.DataObject) -> None:
+def test_changed_byte_is_rejected_or_harmless(request: list[bytes], draw: st.DataObject) -> None:
     data = bytearray(b"".join(request))
     position = draw.draw(st.integers(0, len(data) - 1))
     data[position] ^= draw.draw(st.integers(1, 255))

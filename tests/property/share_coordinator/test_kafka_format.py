@@ -40,7 +40,9 @@ def test_the_log_folds_to_the_state(rules: CheckpointRules, history: list[tuple[
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_so_does_what_trimming_left(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
+def test_trimmed_log_replays_to_the_same_state(
+    rules: CheckpointRules, history: list[tuple[Command, float]]
+) -> None:
     shard = lived(rules, history)
     shard.trim()
     check(shard)

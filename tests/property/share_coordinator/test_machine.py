@@ -87,7 +87,7 @@ def test_trimming_changes_nothing(
 
 @settings(deadline=None)
 @given(rules, histories, st.data())
-def test_a_checkpoint_may_stand_at_any_point(
+def test_checkpoint_may_be_at_any_point(
     rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     plain = lived(rules, history)

@@ -174,7 +174,7 @@ def _with_count(record: ShareRecord | None, count: int) -> ShareRecord | None:
     return record._replace(delivery_complete_count=count) if isinstance(record, ShareDelta) else record
 
 
-def test_what_a_deltas_replacement_by_a_checkpoint_changes() -> None:
+def test_checkpoint_instead_of_a_delta() -> None:
     """Any delta may be a checkpoint instead: the folded state is the same."""
     for number in range(len(ROWS)):
         shard = play(ROWS[: number + 1], -1)

@@ -16,8 +16,6 @@ from sharebroker_server.catalog.records import (
     TopicDeletedRecord,
     TopicRecord,
 )
-from sharebroker_server.catalog.topic_ids import new_topic_id, topic_id_text
-from sharebroker_server.kafka_wire.topic_ids import id_bytes
 
 RECORDS: list[CatalogRecord] = [
     TopicRecord(Topic("T1", "a", 3, {"retention.ms": "1"}, 17)),
@@ -41,12 +39,3 @@ def test_round_trip(record: CatalogRecord) -> None:
 def test_other_bytes_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError, match="catalog record"):
         CatalogCodec().decode(payload)
-
-
-def test_topic_ids_are_kafkas_text() -> None:
-    raw = bytes(range(16))
-    assert topic_id_text(raw) == "AAECAwQFBgcICQoLDA0ODw"
-    drawn = new_topic_id()
-    assert len(drawn) == 22
-    assert not drawn.startswith("-")
-    assert topic_id_text(id_bytes(drawn)) == drawn

@@ -97,7 +97,7 @@ def test_illegal_number_of_partitions(asked: int) -> None:
     assert Catalog().refuses(CreateTopic("a", "T1", asked)).code is ErrorCode.INVALID_PARTITIONS
 
 
-def test_all_topics_together_have_so_many_partitions_at_most() -> None:
+def test_partitions_of_all_topics_are_limited() -> None:
     catalog = Catalog("cluster.max.partitions=10")
     catalog(CreateTopic("a", "T1", 4))
     assert catalog.refuses(CreateTopic("b", "T2", 7)).code is ErrorCode.POLICY_VIOLATION
@@ -111,7 +111,7 @@ def test_all_topics_together_have_so_many_partitions_at_most() -> None:
     assert catalog.machine.catalog.partitions == 11
 
 
-def test_so_many_groups_have_settings_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_groups_with_configs_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sharebroker_server.catalog.decide.MAX_CONFIGURED", 1)
     catalog = Catalog()
     other = ConfigResource(ResourceType.GROUP, "other")
@@ -136,12 +136,12 @@ def test_illegal_name(name: str) -> None:
     assert error.violations[0].field == "name"
 
 
-def test_name_that_exists_is_refused(catalog: Catalog) -> None:
+def test_existing_name_is_rejected(catalog: Catalog) -> None:
     error = catalog.refuses(CreateTopic("orders", "T2"))
     assert (error.code, error.message) == (ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'orders' already exists.")
 
 
-def test_names_that_metrics_cannot_tell_apart_collide() -> None:
+def test_names_equal_in_metrics_collide() -> None:
     catalog = Catalog()
     catalog(CreateTopic("a.b_c", "T1"))
     error = catalog.refuses(CreateTopic("a_b.c", "T2"))
@@ -169,7 +169,7 @@ def test_validating_only_writes_nothing(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("command", [DeleteTopic(name="orders"), DeleteTopic(topic_id="T1")])
-def test_deleted_topic_is_gone_and_remembered_as_deleted(catalog: Catalog, command: DeleteTopic) -> None:
+def test_deleted_topic_is_listed_as_deleted(catalog: Catalog, command: DeleteTopic) -> None:
     records, topic = catalog(command)
     assert records == (TopicDeletedRecord("T1", 4),)
     assert isinstance(topic, Topic)
@@ -222,7 +222,7 @@ def test_partitions_are_added(catalog: Catalog) -> None:
     assert topic.partitions == 6
 
 
-def test_topics_fingerprint_tells_what_assignments_depend_on() -> None:
+def test_fingerprint_covers_what_assignments_depend_on() -> None:
     prints = {
         Topic("T1", "a", 1).fingerprint,
         Topic("T2", "a", 1).fingerprint,
@@ -255,7 +255,7 @@ def test_settings_are_set_kept_and_put_back(
     assert state.configs(resource) == {}
 
 
-def test_lists_are_edited_as_they_are_when_the_command_comes(catalog: Catalog) -> None:
+def test_lists_are_edited_in_their_current_state(catalog: Catalog) -> None:
     name, state = "leader.replication.throttled.replicas", catalog.machine.catalog
     assert catalog(AlterConfigs(TOPIC, {name: ListEdit("0:1,1:2")}))[1] == {name: "0:1,1:2"}
     assert catalog(AlterConfigs(TOPIC, {name: ListEdit("1:2,2:3")}))[1] == {name: "0:1,1:2,2:3"}
@@ -266,7 +266,7 @@ def test_lists_are_edited_as_they_are_when_the_command_comes(catalog: Catalog) -
     }
 
 
-def test_what_is_not_named_goes_where_all_is_replaced(catalog: Catalog) -> None:
+def test_replace_resets_other_configs(catalog: Catalog) -> None:
     catalog(AlterConfigs(TOPIC, {"retention.ms": "5", "segment.ms": "6", "flush.ms": "7"}))
     records, now = catalog(AlterConfigs(TOPIC, {"segment.ms": "6", "flush.ms": "8"}, replaces=True))
     assert now == {"retention.ms": None, "segment.ms": "6", "flush.ms": "8"}

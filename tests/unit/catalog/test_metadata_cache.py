@@ -49,88 +49,84 @@ async def writer() -> Writer:
 
 
 @pytest.fixture
-async def follower(writer: Writer) -> AsyncIterator[MetadataCache]:
-    follower = MetadataCache(writer.log, BrokerConfig(), poll=0.005)
-    await follower.start()
-    yield follower
-    await follower.stop()
+async def cache(writer: Writer) -> AsyncIterator[MetadataCache]:
+    cache = MetadataCache(writer.log, BrokerConfig(), poll=0.005)
+    await cache.start()
+    yield cache
+    await cache.stop()
 
 
-async def test_start_reads_to_the_end_of_the_log(follower: MetadataCache) -> None:
-    assert follower.topic("a") == follower.topic_by_id("T1") == Topic("T1", "a", 1)
-    assert not follower.is_deleted("T1")
+async def test_start_reads_to_the_end_of_the_log(cache: MetadataCache) -> None:
+    assert cache.topic("a") == cache.topic_by_id("T1") == Topic("T1", "a", 1)
+    assert not cache.is_deleted("T1")
 
 
-async def test_changes_come_in_and_listeners_hear_each_once(follower: MetadataCache, writer: Writer) -> None:
-    heard: list[CatalogRecord] = []
-    follower.add_observer(heard.append)
+async def test_observers_get_each_change_once(cache: MetadataCache, writer: Writer) -> None:
+    observed: list[CatalogRecord] = []
+    cache.add_observer(observed.append)
     changes: list[CatalogRecord] = [TopicRecord(Topic("T2", "b", 2)), TopicDeletedRecord("T1")]
     await writer.write(*changes)
-    await follower.wait_for(lambda catalog: catalog.is_deleted("T1"), 5)
-    assert follower.topic("b") == Topic("T2", "b", 2)
-    assert follower.is_deleted("T1")
-    assert heard == changes
+    await cache.wait_for(lambda catalog: catalog.is_deleted("T1"), 5)
+    assert cache.topic("b") == Topic("T2", "b", 2)
+    assert cache.is_deleted("T1")
+    assert observed == changes
 
 
 async def test_nudge_makes_it_look_at_once(writer: Writer) -> None:
-    follower = MetadataCache(writer.log, BrokerConfig(), poll=3600)
-    await follower.start()
+    cache = MetadataCache(writer.log, BrokerConfig(), poll=3600)
+    await cache.start()
     await writer.write(TopicRecord(Topic("T2", "b", 2)))
-    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
-    await follower.stop()
+    await cache.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    await cache.stop()
 
 
-async def test_waiting_has_an_end(follower: MetadataCache) -> None:
+async def test_waiting_has_an_end(cache: MetadataCache) -> None:
     with pytest.raises(KafkaError) as caught:
-        await follower.wait_for(lambda catalog: catalog.topic("never") is not None, 0.01)
+        await cache.wait_for(lambda catalog: catalog.topic("never") is not None, 0.01)
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_settings_are_in_force_when_their_record_came_in(
-    follower: MetadataCache, writer: Writer
-) -> None:
-    assert follower.group_config("g").share_auto_offset_reset == "latest"
-    assert follower.group_config("g") is follower.group_config("other")
+async def test_settings_are_in_force_when_their_record_came_in(cache: MetadataCache, writer: Writer) -> None:
+    assert cache.group_config("g").share_auto_offset_reset == "latest"
+    assert cache.group_config("g") is cache.group_config("other")
     await writer.write(
         ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"),
         ConfigRecord(ConfigResource(ResourceType.BROKER, ""), "log.retention.ms", "5"),
     )
-    await follower.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
-    assert follower.group_config("g").share_auto_offset_reset == "earliest"
-    assert follower.group_config("other").share_auto_offset_reset == "latest"
-    assert follower.broker.log_retention_ms == 5
-    topic = follower.topic("a")
+    await cache.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
+    assert cache.group_config("g").share_auto_offset_reset == "earliest"
+    assert cache.group_config("other").share_auto_offset_reset == "latest"
+    assert cache.broker.log_retention_ms == 5
+    topic = cache.topic("a")
     assert topic is not None
-    assert follower.topic_config(topic).retention_ms == 5
+    assert cache.topic_config(topic).retention_ms == 5
 
 
 async def test_log_that_was_trimmed_past_us_is_read_from_its_start(
-    follower: MetadataCache, writer: Writer
+    cache: MetadataCache, writer: Writer
 ) -> None:
     await writer.write(
         TopicDeletedRecord("T1"), TopicRecord(Topic("T2", "b", 2)), TopicRecord(Topic("T3", "c", 2))
     )
     await writer.log.trim(SHARD, 1, 3)
-    await follower.wait_for(lambda catalog: catalog.position == 4, 5)
-    assert follower.topic("a") is None
-    assert follower.topic("b") is not None
+    await cache.wait_for(lambda catalog: catalog.position == 4, 5)
+    assert cache.topic("a") is None
+    assert cache.topic("b") is not None
 
 
-async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_heard_of(
-    follower: MetadataCache, writer: Writer
-) -> None:
+async def test_configs_removed_in_a_trimmed_log_are_published(cache: MetadataCache, writer: Writer) -> None:
     broker = ConfigResource(ResourceType.BROKER, "")
     await writer.write(
         ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"),
         ConfigRecord(broker, "log.retention.ms", "5"),
     )
-    await follower.wait_for(lambda catalog: bool(catalog.configs(broker)), 5)
-    assert (follower.group_config("g").share_auto_offset_reset, follower.broker.log_retention_ms) == (
+    await cache.wait_for(lambda catalog: bool(catalog.configs(broker)), 5)
+    assert (cache.group_config("g").share_auto_offset_reset, cache.broker.log_retention_ms) == (
         "earliest",
         5,
     )
-    heard: list[CatalogRecord] = []
-    follower.add_observer(heard.append)
+    observed: list[CatalogRecord] = []
+    cache.add_observer(observed.append)
     topic = TopicRecord(Topic("T2", "b", 2))
     await writer.write(
         ConfigRecord(GROUP, "share.auto.offset.reset", None),
@@ -138,10 +134,10 @@ async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_hea
         topic,
     )
     await writer.log.trim(SHARD, 1, writer.position)
-    await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
-    assert follower.group_config("g").share_auto_offset_reset == "latest"
-    assert follower.broker.log_retention_ms == BrokerConfig().log_retention_ms
-    *gone, last = heard
+    await cache.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+    assert cache.group_config("g").share_auto_offset_reset == "latest"
+    assert cache.broker.log_retention_ms == BrokerConfig().log_retention_ms
+    *gone, last = observed
     assert last == topic
     assert {(record.resource, record.value) for record in gone if isinstance(record, ConfigRecord)} == {
         (GROUP, None),
@@ -149,9 +145,7 @@ async def test_settings_that_went_away_while_the_log_was_trimmed_past_us_are_hea
     }
 
 
-async def test_unreadable_log_is_tried_again_and_reported_once(
-    follower: MetadataCache, writer: Writer
-) -> None:
+async def test_unreadable_log_is_tried_again_and_reported_once(cache: MetadataCache, writer: Writer) -> None:
     tries = asyncio.Semaphore(0)
     read = writer.log.read
 
@@ -167,13 +161,13 @@ async def test_unreadable_log_is_tried_again_and_reported_once(
                 await tries.acquire()
         writer.log.away = False
         await writer.write(TopicRecord(Topic("T2", "b", 2)))
-        await follower.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
+        await cache.wait_for(lambda catalog: catalog.topic("b") is not None, 5)
     assert [entry["log_level"] for entry in logs] == ["warning"]
 
 
-async def test_what_came_in_before_a_failed_read_is_told(follower: MetadataCache, writer: Writer) -> None:
-    heard: list[CatalogRecord] = []
-    follower.add_observer(heard.append)
+async def test_records_before_a_failed_read_are_published(cache: MetadataCache, writer: Writer) -> None:
+    observed: list[CatalogRecord] = []
+    cache.add_observer(observed.append)
     read = writer.log.read
 
     async def once(shard: str, after: int, limit: int) -> list[Entry]:
@@ -184,22 +178,20 @@ async def test_what_came_in_before_a_failed_read_is_told(follower: MetadataCache
     writer.log.read = once  # type: ignore[method-assign]  # gone right after the first page
     change = ConfigRecord(GROUP, "share.auto.offset.reset", "earliest")
     await writer.write(change)
-    await follower.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
-    assert heard == [change]
-    assert follower.group_config("g").share_auto_offset_reset == "earliest"
+    await cache.wait_for(lambda catalog: bool(catalog.configs(GROUP)), 5)
+    assert observed == [change]
+    assert cache.group_config("g").share_auto_offset_reset == "earliest"
 
 
-async def test_a_listener_that_fails_does_not_end_the_following(
-    follower: MetadataCache, writer: Writer
-) -> None:
+async def test_failing_observer_does_not_stop_polling(cache: MetadataCache, writer: Writer) -> None:
     def broken(record: CatalogRecord) -> None:
         raise RuntimeError("a fault of ours")
 
-    follower.add_observer(broken)
+    cache.add_observer(broken)
     with capture_logs() as logs:
         for name in ("b", "c"):
             await writer.write(TopicRecord(Topic(f"T{name}", name, 1)))
-            await follower.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023
+            await cache.wait_for(lambda catalog: catalog.topic(name) is not None, 5)  # noqa: B023
     assert [entry["event"] for entry in logs] == ["catalog poll failed"] * 2
 
 
@@ -208,17 +200,17 @@ async def test_stop_before_start_is_nothing() -> None:
 
 
 async def test_a_log_that_lost_its_end_and_went_on_is_read_from_its_start(
-    follower: MetadataCache, writer: Writer
+    cache: MetadataCache, writer: Writer
 ) -> None:
     await writer.write(ConfigRecord(GROUP, "share.auto.offset.reset", "earliest"))
     await writer.write(TopicRecord(Topic("T2", "lost", 1)))
-    await follower.wait_for(lambda catalog: catalog.topic("lost") is not None, 5)
+    await cache.wait_for(lambda catalog: catalog.topic("lost") is not None, 5)
     await writer.log.delete(SHARD)
     writer.position = 0
     await writer.write(TopicRecord(Topic("T1", "a", 1)), TopicRecord(Topic("T3", "c", 1)))
-    await follower.recheck()
-    await follower.wait_for(lambda catalog: catalog.topic("c") is not None, 5)
-    assert follower.topic("lost") is None
-    assert follower.group_config("g").share_auto_offset_reset == "latest"
+    await cache.recheck()
+    await cache.wait_for(lambda catalog: catalog.topic("c") is not None, 5)
+    assert cache.topic("lost") is None
+    assert cache.group_config("g").share_auto_offset_reset == "latest"
     await writer.write(TopicRecord(Topic("T4", "d", 1)))
-    await follower.wait_for(lambda catalog: catalog.topic("d") is not None, 5)
+    await cache.wait_for(lambda catalog: catalog.topic("d") is not None, 5)

@@ -29,7 +29,7 @@ def test_records_without_a_key_lengthen_the_log() -> None:
     assert live.trim_before() == 10
 
 
-def test_oldest_keys_are_stale_once_the_log_is_much_longer_than_what_lives() -> None:
+def test_oldest_keys_are_stale_once_the_log_is_much_longer() -> None:
     live = LiveKeys[str]()
     live.put("old", 1)
     live.put("older than new", 2)

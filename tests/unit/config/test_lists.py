@@ -38,6 +38,6 @@ def test_lists_are_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "compact", "delete,compact", "delete,"])
-def test_illegal_parts_are_refused(text: str) -> None:
+def test_invalid_items_are_rejected(text: str) -> None:
     with pytest.raises(KafkaError, match="expected one of delete"):
         POLICY.parse(text)

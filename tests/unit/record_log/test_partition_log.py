@@ -32,7 +32,7 @@ NOW = 1_700_000_000.0
 SIZE = len(batch())
 
 
-class World:
+class Harness:
     def __init__(self) -> None:
         self.lease = Lease()
         self.store = MemoryRecordStore(epoch_of=lambda _: self.lease.epoch)
@@ -45,8 +45,8 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def harness() -> Harness:
+    return Harness()
 
 
 async def error_of(call: Awaitable[Any]) -> KafkaError:
@@ -79,8 +79,8 @@ async def until_open(log: PartitionLog) -> None:
     await eventually(lambda: log.phase is LogPhase.OPEN)
 
 
-async def test_append_answers_with_offsets_and_makes_records_readable(world: World) -> None:
-    log = await world.open()
+async def test_append_answers_with_offsets_and_makes_records_readable(harness: Harness) -> None:
+    log = await harness.open()
     assert await log.append(batch(3)) == Appended(0, 2, -1)
     assert await log.append(batch(2) + batch(5)) == Appended(3, 9, -1)
     assert (log.log_start_offset, log.log_end_offset) == (0, 10)
@@ -89,41 +89,41 @@ async def test_append_answers_with_offsets_and_makes_records_readable(world: Wor
     assert await log.read(10, 10**6) == []
 
 
-async def test_a_leader_whose_lease_may_be_over_reads_nothing(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=1)))
+async def test_leader_with_an_expired_lease_cannot_read(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=1)))
     await log.append(batch() + batch())
-    world.lease.held = False
+    harness.lease.held = False
     assert await code_of(log.read(3, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    world.lease.held = True
-    read = world.store.read
+    harness.lease.held = True
+    read = harness.store.read
 
     async def slowly(partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
-        world.lease.held = False
+        harness.lease.held = False
         return await read(partition, offset, max_bytes)
 
-    world.store.read = slowly  # type: ignore[method-assign]  # the lease ends while the store is asked
+    harness.store.read = slowly  # type: ignore[method-assign]  # the lease ends while the store is asked
     assert await code_of(log.read(0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_batches_carry_no_lease_epoch_as_leader_epoch(world: World) -> None:
+async def test_batches_carry_no_lease_epoch_as_leader_epoch(harness: Harness) -> None:
     """Kafka's consumers compare it with the brokers', which is another count."""
-    world.lease.epoch = 7
-    log = await world.open()
+    harness.lease.epoch = 7
+    log = await harness.open()
     await log.append(batch())
     assert [header_of(b.data).leader_epoch for b in await log.read(0, 1)] == [0]
 
 
-async def test_log_append_time_comes_from_the_clock(world: World) -> None:
-    log = await world.open(LogSettings(log_append_time=True))
+async def test_log_append_time_is_the_clocks(harness: Harness) -> None:
+    log = await harness.open(LogSettings(log_append_time=True))
     assert (await log.append(batch())).log_append_time == int(NOW * 1000)
     (stored,) = await log.read(0, 1)
     assert {r.timestamp for r in DefaultRecordBatch(stored.data)} == {int(NOW * 1000)}
 
 
-async def test_times_far_from_now_are_refused(world: World) -> None:
+async def test_timestamps_out_of_bounds_are_rejected(harness: Harness) -> None:
     now = round(NOW * 1000)
     times = TimestampBounds(before_max_ms=5000, after_max_ms=1000)
-    log = await world.open(LogSettings(timestamp_bounds=times))
+    log = await harness.open(LogSettings(timestamp_bounds=times))
     for time in (now - 5000, now, now + 998, -1):
         await log.append(batch(1 if time < 0 else 3, time=time))
     for time in (now - 5001, now + 999, 0):
@@ -133,35 +133,35 @@ async def test_times_far_from_now_are_refused(world: World) -> None:
     await log.append(batch(3, time=0))
 
 
-async def test_bad_batches_take_no_offsets(world: World) -> None:
-    log = await world.open(LogSettings(max_message_bytes=200))
+async def test_rejected_batches_get_no_offsets(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_message_bytes=200))
     assert await code_of(log.append(b"junk")) is ErrorCode.CORRUPT_MESSAGE
     assert await code_of(log.append(batch(10, 100))) is ErrorCode.MESSAGE_TOO_LARGE
     assert await log.append(batch()) == Appended(0, 2, -1)
 
 
-async def test_appends_that_arrive_meanwhile_go_together(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
+async def test_appends_that_arrive_meanwhile_go_together(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
     answers = [asyncio.ensure_future(log.append(batch(2)))]
     await settled()
     answers += [asyncio.ensure_future(log.append(batch(2))) for _ in range(5)]
     await settled()
     assert log.log_end_offset == 0
-    world.store.release()
+    harness.store.release()
     assert [a.base_offset for a in await asyncio.gather(*answers)] == [0, 2, 4, 6, 8, 10]
-    assert world.store.appends == [(NAME, 1), (NAME, 5)]
+    assert harness.store.appends == [(NAME, 1), (NAME, 5)]
 
 
-async def test_a_group_is_bounded(world: World) -> None:
-    log = await world.open(LogSettings(max_group_bytes=2 * SIZE))
+async def test_a_group_is_bounded(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_group_bytes=2 * SIZE))
     await asyncio.gather(*(log.append(batch()) for _ in range(5)))
-    assert world.store.appends == [(NAME, 2), (NAME, 2), (NAME, 1)]
+    assert harness.store.appends == [(NAME, 2), (NAME, 2), (NAME, 1)]
 
 
-async def test_too_much_waiting_is_throttled_and_the_rest_goes_through(world: World) -> None:
-    log = await world.open(LogSettings(max_pending_bytes=2 * SIZE))
-    world.store.hold()
+async def test_full_append_queue_is_throttled(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=2 * SIZE))
+    harness.store.hold()
     first = asyncio.ensure_future(log.append(batch()))
     await settled()
     waiting = [asyncio.ensure_future(log.append(batch())) for _ in range(2)]
@@ -170,40 +170,40 @@ async def test_too_much_waiting_is_throttled_and_the_rest_goes_through(world: Wo
     assert error.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
     assert error.retriable
     assert error.retry_after is not None
-    world.store.release()
+    harness.store.release()
     assert [a.base_offset for a in await asyncio.gather(first, *waiting)] == [0, 3, 6]
 
 
-async def test_one_append_above_the_limit_is_taken_when_nothing_waits(world: World) -> None:
-    log = await world.open(LogSettings(max_pending_bytes=1))
+async def test_large_append_is_accepted_by_an_empty_queue(harness: Harness) -> None:
+    log = await harness.open(LogSettings(max_pending_bytes=1))
     assert (await log.append(batch())).base_offset == 0
 
 
-async def test_a_caller_that_gives_up_takes_nothing_with_it(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
+async def test_cancelled_caller_does_not_cancel_the_append(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
     impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
     await settled()
     impatient.cancel()
-    world.store.release()
+    harness.store.release()
     assert (await patient).base_offset == 3
     assert log.log_end_offset == 6
 
 
-async def test_a_caller_that_gave_up_is_not_told_of_a_failure(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
-    world.store.fail_next_append(Fault.NOT_WRITTEN)
+async def test_cancelled_caller_gets_no_failure(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
     impatient, patient = (asyncio.ensure_future(log.append(batch())) for _ in range(2))
     await settled()
     impatient.cancel()
-    world.store.release()
+    harness.store.release()
     assert await code_of(patient) is ErrorCode.KAFKA_STORAGE_ERROR
     assert impatient.cancelled()
 
 
-async def test_wake_ups_come_after_the_log_end_has_moved(world: World) -> None:
-    log = await world.open()
+async def test_callbacks_run_after_the_log_end_moved(harness: Harness) -> None:
+    log = await harness.open()
     ends: list[int] = []
     log.on_append.append(lambda: ends.append(log.log_end_offset))
     await log.append(batch(2))
@@ -211,9 +211,9 @@ async def test_wake_ups_come_after_the_log_end_has_moved(world: World) -> None:
     assert ends == [2, 4]
 
 
-async def test_not_written_gives_the_offsets_back(world: World) -> None:
-    log = await world.open()
-    world.store.fail_next_append(Fault.NOT_WRITTEN)
+async def test_not_written_gives_the_offsets_back(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
     error = await error_of(log.append(batch()))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert error.retry_after is not None
@@ -221,28 +221,28 @@ async def test_not_written_gives_the_offsets_back(world: World) -> None:
     assert log.epoch == 1
 
 
-async def test_fenced_closes_the_log(world: World) -> None:
-    log = await world.open()
+async def test_fenced_closes_the_log(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch())
-    world.lease.epoch = 2
-    world.store.hold()
+    harness.lease.epoch = 2
+    harness.store.hold()
     sent = asyncio.ensure_future(log.append(batch()))
     await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
     await settled()
-    world.store.release()
+    harness.store.release()
     for call in (sent, waiting, log.append(batch()), log.read(0, 1), log.delete_records(1)):
         assert await code_of(call) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert log.log_end_offset == 3
 
 
 @pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 5), (Fault.LOST_UNKNOWN, 3)])
-async def test_unknown_outcome_is_found_out_under_a_new_epoch(world: World, fault: Fault, end: int) -> None:
-    log = await world.open()
+async def test_unknown_outcome_is_resolved_with_a_new_epoch(harness: Harness, fault: Fault, end: int) -> None:
+    log = await harness.open()
     woken: list[int] = []
     await log.append(batch(3))
     log.on_append.append(lambda: woken.append(log.log_end_offset))
-    world.store.fail_next_append(fault)
+    harness.store.fail_next_append(fault)
     assert await code_of(log.append(batch(2))) is ErrorCode.REQUEST_TIMED_OUT
     await until_open(log)
     assert (log.epoch, log.log_end_offset) == (2, end)
@@ -252,31 +252,31 @@ async def test_unknown_outcome_is_found_out_under_a_new_epoch(world: World, faul
 
 
 async def test_failure_that_no_store_promises_is_answered_and_found_out(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = await world.open()
+    log = await harness.open()
 
     async def fails(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(world.store, "append", fails)
+        patched.setattr(harness.store, "append", fails)
         assert await code_of(log.append(batch(1))) is ErrorCode.REQUEST_TIMED_OUT
     await eventually(lambda: log.phase is LogPhase.OPEN)
     assert (await log.append(batch(1))).base_offset == 0
 
 
-async def test_while_the_outcome_is_unknown_reads_go_on_and_appends_are_refused(world: World) -> None:
-    log = await world.open()
+async def test_recovering_log_serves_reads_and_rejects_appends(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch())
-    world.lease.refusals = [LeasesUnavailable()]
-    world.store.hold()
-    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+    harness.lease.refusals = [LeasesUnavailable()]
+    harness.store.hold()
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
     lost = asyncio.ensure_future(log.append(batch()))
     await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
     await settled()
-    world.store.release()
+    harness.store.release()
     assert await code_of(lost) is ErrorCode.REQUEST_TIMED_OUT
     for call in (waiting, log.append(batch()), log.delete_records(-1), log.apply_retention(NOW, None)):
         assert await code_of(call) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -285,157 +285,157 @@ async def test_while_the_outcome_is_unknown_reads_go_on_and_appends_are_refused(
     assert (await log.append(batch())).base_offset == 3
 
 
-async def test_recovery_waits_for_the_store(world: World) -> None:
-    world.store.fail_next_append(Fault.DONE_UNKNOWN)
-    original = world.lease.reclaim
+async def test_recovery_waits_for_the_store(harness: Harness) -> None:
+    harness.store.fail_next_append(Fault.DONE_UNKNOWN)
+    original = harness.lease.reclaim
 
     async def reclaim_while_away() -> int:
         tries.append(1)
         if len(tries) < 3:
             raise LeasesUnavailable
-        world.store.away = True
-        asyncio.get_running_loop().call_later(0.06, setattr, world.store, "away", False)
+        harness.store.away = True
+        asyncio.get_running_loop().call_later(0.06, setattr, harness.store, "away", False)
         return await original()
 
     tries: list[int] = []
-    world.lease.reclaim = reclaim_while_away  # type: ignore[method-assign]  # the store comes back at the third try
-    log = await world.open()
+    harness.lease.reclaim = reclaim_while_away  # type: ignore[method-assign]  # the store comes back at the third try
+    log = await harness.open()
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await until_open(log)
     assert (len(tries), log.epoch, log.log_end_offset) == (3, 2, 3)
 
 
-async def test_a_lease_lost_during_recovery_closes_the_log(world: World) -> None:
-    log = await world.open()
-    world.lease.refusals = [LeaseLost(NAME)]
-    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+async def test_a_lease_lost_during_recovery_closes_the_log(harness: Harness) -> None:
+    log = await harness.open()
+    harness.lease.refusals = [LeaseLost(NAME)]
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     assert await code_of(log.append(batch())) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_log_that_moved_behind_our_back_is_read_again(world: World) -> None:
-    log, twin = await world.open(), await world.open()
+async def test_log_out_of_order_is_reloaded(harness: Harness) -> None:
+    log, twin = await harness.open(), await harness.open()
     await twin.append(batch(4))
     assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
     await until_open(log)
     assert (await log.append(batch())).base_offset == 4
 
 
-async def test_what_the_store_has_lost_is_written_again_as_far_as_memory_has_it(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
+async def test_batches_lost_by_the_store_are_restored_from_memory(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
     for _ in range(3):
         await log.append(batch(3))
-    await world.store.delete(NAME)
-    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+    await harness.store.delete(NAME)
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await until_open(log)
-    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(3, 5), (6, 8)]
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(3, 5), (6, 8)]
     assert await log.append(batch(2)) == Appended(9, 10, -1)
     assert offsets(await log.read(0, 10**6)) == [(3, 5), (6, 8), (9, 10)]
 
 
-async def test_a_log_that_is_idle_notices_what_the_store_has_lost(world: World) -> None:
-    log = await world.open()
+async def test_idle_log_detects_lost_batches(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(3))
     await log.recheck()
     assert (log.phase, log.epoch) == (LogPhase.OPEN, 1)
-    await world.store.delete(NAME)
-    world.store.away = True
+    await harness.store.delete(NAME)
+    harness.store.away = True
     with pytest.raises(LogUnavailable):
         await log.recheck()
-    world.store.away = False
+    harness.store.away = False
     await log.recheck()
     assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
     await until_open(log)
-    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(0, 2)]
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
 
 
-async def test_what_is_written_again_may_be_written_or_not(world: World) -> None:
-    log = await world.open()
+async def test_rewritten_record_may_or_may_not_be_durable(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(3))
-    await world.store.delete(NAME)
+    await harness.store.delete(NAME)
     for fault in (Fault.LOST_UNKNOWN, Fault.NOT_WRITTEN, Fault.DONE_UNKNOWN):
-        world.store.fail_next_append(fault)
+        harness.store.fail_next_append(fault)
     await log.recheck()
     await until_open(log)
-    assert offsets(await world.store.read(NAME, 0, 10**6)) == [(0, 2)]
-    assert world.lease.reclaims == 3  # before each write that an earlier one may still overtake
+    assert offsets(await harness.store.read(NAME, 0, 10**6)) == [(0, 2)]
+    assert harness.lease.reclaims == 3  # before each write that an earlier one may still overtake
 
 
-async def test_who_lost_its_lease_writes_nothing_again(world: World) -> None:
-    log = await world.open()
+async def test_log_without_lease_stays_closed(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(3))
-    await world.store.delete(NAME)
-    world.store.fail_next_append(Fault.FENCED)
+    await harness.store.delete(NAME)
+    harness.store.fail_next_append(Fault.FENCED)
     await log.recheck()
     await eventually(lambda: log.phase is LogPhase.CLOSED)
-    assert await world.store.read(NAME, 0, 10**6) == []
+    assert await harness.store.read(NAME, 0, 10**6) == []
 
 
-async def test_a_store_that_lost_batches_gets_back_what_is_known_of_producers(world: World) -> None:
-    log = await world.open()
+async def test_restore_includes_producer_snapshots(harness: Harness) -> None:
+    log = await harness.open()
     sent = batch(3, producer=(7, 0, 0))
     await log.append(sent)
-    await world.store.delete(NAME)
+    await harness.store.delete(NAME)
     await log.recheck()
     await until_open(log)
-    again = await world.open()
+    again = await harness.open()
     assert await again.append(sent) == Appended(0, 2, -1)  # recognised, not appended
     assert again.log_end_offset == 3
 
 
-async def test_opening_takes_up_where_the_log_was_left(world: World) -> None:
+async def test_reopened_log_continues_at_its_end(harness: Harness) -> None:
     settings = LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
-    log = await world.open(settings)
+    log = await harness.open(settings)
     for _ in range(5):
         await log.append(batch(3))
     await log.delete_records(4)
-    again = await world.open(settings)
+    again = await harness.open(settings)
     assert (again.log_start_offset, again.log_end_offset) == (4, 15)
     assert again._state.index.segments() == log._state.index.segments()
     assert offsets(again.read_hot(12, 10**6)) == [(12, 14)]
     assert offsets(await again.read(4, 10**6)) == offsets(await log.read(4, 10**6))
 
 
-async def test_index_rows_reach_the_store_with_the_next_append(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+async def test_index_rows_reach_the_store_with_the_next_append(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
     for _ in range(4):
         await log.append(batch(3))
-    assert [row.end_offset for row in await world.store.segments(NAME)] == [6]
-    world.store.fail_next_append(Fault.NOT_WRITTEN)
+    assert [row.end_offset for row in await harness.store.segments(NAME)] == [6]
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(batch())) is ErrorCode.KAFKA_STORAGE_ERROR
     await log.append(batch())
-    assert [row.end_offset for row in await world.store.segments(NAME)] == [6, 12]
+    assert [row.end_offset for row in await harness.store.segments(NAME)] == [6, 12]
 
 
-async def test_a_store_away_at_opening(world: World) -> None:
-    world.store.away = True
-    assert await code_of(world.open()) is ErrorCode.KAFKA_STORAGE_ERROR
+async def test_a_store_away_at_opening(harness: Harness) -> None:
+    harness.store.away = True
+    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_cold_reads_come_from_the_store(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
+async def test_cold_reads_use_the_store(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
     for _ in range(4):
         await log.append(batch(3))
     assert log.read_hot(0, 10**6) is None
     assert offsets(await log.read(1, 2 * SIZE)) == [(0, 2), (3, 5)]
-    world.store.away = True
+    harness.store.away = True
     assert offsets(await log.read(3, 1)) == [(3, 5)]  # read before, served from memory
     assert await code_of(log.read(0, 1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert offsets(await log.read(9, 1)) == [(9, 11)]
 
 
-async def test_cold_reads_stop_at_the_high_watermark(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
+async def test_cold_reads_stop_at_the_high_watermark(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
     for _ in range(3):
         await log.append(batch(3))
-    twin = await world.open()
+    twin = await harness.open()
     await twin.append(batch(1))
     assert offsets(await log.read(0, 10**6)) == [(0, 2), (3, 5), (6, 8)]
 
 
-async def test_reading_outside_the_log(world: World) -> None:
-    log = await world.open()
+async def test_reading_outside_the_log(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch())
     assert await code_of(log.read(4, 1)) is ErrorCode.OFFSET_OUT_OF_RANGE
     await log.delete_records(1)
@@ -443,8 +443,8 @@ async def test_reading_outside_the_log(world: World) -> None:
     assert offsets(await log.read(1, 1)) == [(0, 2)]
 
 
-async def test_delete_records(world: World) -> None:
-    log = await world.open()
+async def test_delete_records(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(3))
     assert await log.delete_records(2) == 2
     assert await log.delete_records(1) == 2
@@ -454,9 +454,9 @@ async def test_delete_records(world: World) -> None:
     assert await log.append(batch(1)) == Appended(3, 3, -1)
 
 
-async def test_retention_by_consumption_age_and_size(world: World) -> None:
+async def test_retention_by_consumption_age_and_size(harness: Harness) -> None:
     limits = Limits(segment_bytes=SIZE)
-    log = await world.open(LogSettings(retention=Retention(-1, -1, consumed=True), limits=limits))
+    log = await harness.open(LogSettings(retention=Retention(-1, -1, consumed=True), limits=limits))
     for i in range(6):
         await log.append(batch(3, time=1000 * i))
     assert await log.apply_retention(NOW, None) == 0
@@ -465,33 +465,33 @@ async def test_retention_by_consumption_age_and_size(world: World) -> None:
     assert await log.apply_retention(4.5, None) == 9
     log.settings = LogSettings(retention=Retention(-1, SIZE), limits=limits)
     assert await log.apply_retention(NOW, None) == 15
-    assert (await world.store.bounds(NAME)).log_start_offset == 15
+    assert (await harness.store.bounds(NAME)).log_start_offset == 15
 
 
-async def test_a_trim_the_store_refuses_moves_nothing(world: World) -> None:
-    log = await world.open()
+async def test_failed_trim_keeps_the_log_start(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch())
-    world.store.away = True
+    harness.store.away = True
     assert await code_of(log.delete_records(-1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.log_start_offset == 0
-    world.store.away = False
-    world.lease.epoch = 5
+    harness.store.away = False
+    harness.lease.epoch = 5
     assert await code_of(log.delete_records(-1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert log.phase is LogPhase.CLOSED
 
 
-async def test_a_trim_fenced_by_our_own_recovery_does_not_close_the_log(world: World) -> None:
-    log = await world.open()
+async def test_a_trim_fenced_by_our_own_recovery_does_not_close_the_log(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch())
     log.phase = LogPhase.RECOVERING
-    world.lease.epoch = 2
+    harness.lease.epoch = 2
     assert await code_of(log._trim(1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.phase is LogPhase.RECOVERING
 
 
 @pytest.mark.parametrize("codec", [0, 2, 4])
-async def test_offset_for_timestamp(world: World, codec: int) -> None:
-    log = await world.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+async def test_offset_for_timestamp(harness: Harness, codec: int) -> None:
+    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
     for i in range(5):
         await log.append(batch(4, time=1000 * i, codec=codec))
     expected = [(0, 0), (1, 1), (3, 3), (4, 4), (1000, 4), (2002, 10), (2004, 12), (4003, 19), (4004, None)]
@@ -501,69 +501,69 @@ async def test_offset_for_timestamp(world: World, codec: int) -> None:
     assert await log.offset_for_timestamp(1003) == TimedOffset(7, 1003)
 
 
-async def test_offset_for_timestamp_with_log_append_time(world: World) -> None:
-    log = await world.open(LogSettings(log_append_time=True))
+async def test_offset_for_timestamp_with_log_append_time(harness: Harness) -> None:
+    log = await harness.open(LogSettings(log_append_time=True))
     await log.append(batch(4))
-    world.now = NOW + 1
+    harness.now = NOW + 1
     await log.append(batch(4))
     assert await log.offset_for_timestamp(int(NOW * 1000) + 1) == TimedOffset(4, int(NOW * 1000) + 1000)
 
 
-async def test_offset_for_timestamp_of_a_batch_nobody_can_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
+async def test_offset_for_timestamp_of_an_undecodable_batch(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.unit.record_log.core.test_batch import patched
 
     # Such a batch is refused now; an older version kept it.
     monkeypatch.setattr("sharebroker_server.record_log.settings.check_records", lambda *_: None)
-    log = await world.open()
+    log = await harness.open()
     garbage = batch(4, codec=1)
     await log.append(patched(garbage, 61, ">I", 0xDEADBEEF))
     assert await offset_since(log, 1002) == 0
 
 
-async def test_offset_for_timestamp_passes_records_without_one(world: World) -> None:
-    log = await world.open()
+async def test_offset_for_timestamp_passes_records_without_one(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(1, time=-1))
     assert await log.offset_for_timestamp(5) is None
 
 
-async def test_close_finishes_what_is_on_its_way_and_refuses_the_rest(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
+async def test_close_completes_the_write_in_flight_and_fails_others(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
     sent = asyncio.ensure_future(log.append(batch()))
     await settled()
     waiting = asyncio.ensure_future(log.append(batch()))
     await settled()
     closing = asyncio.ensure_future(log.close())
     assert await code_of(waiting) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    world.store.release()
+    harness.store.release()
     assert (await sent).base_offset == 0
     await closing
     await log.close()
     assert log.phase is LogPhase.CLOSED
 
 
-async def test_close_interrupts_a_recovery(world: World) -> None:
-    log = await world.open()
-    world.lease.refusals = [LeasesUnavailable() for _ in range(1000)]
-    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+async def test_close_interrupts_a_recovery(harness: Harness) -> None:
+    log = await harness.open()
+    harness.lease.refusals = [LeasesUnavailable() for _ in range(1000)]
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await log.close()
     assert log.phase is LogPhase.CLOSED
 
 
-async def test_an_outcome_unknown_while_closing_does_not_reopen(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
-    world.store.fail_next_append(Fault.LOST_UNKNOWN)
+async def test_an_outcome_unknown_while_closing_does_not_reopen(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
+    harness.store.fail_next_append(Fault.LOST_UNKNOWN)
     sent = asyncio.ensure_future(log.append(batch()))
     await settled()
     closing = asyncio.ensure_future(log.close())
-    world.store.release()
+    harness.store.release()
     assert await code_of(sent) is ErrorCode.REQUEST_TIMED_OUT
     await closing
-    assert (log.phase, world.lease.epoch) == (LogPhase.CLOSED, 1)
+    assert (log.phase, harness.lease.epoch) == (LogPhase.CLOSED, 1)
 
 
 def sent(sequence: int, count: int = 3, *, epoch: int = 0, transactional: bool = False) -> bytes:
@@ -574,73 +574,73 @@ def verified(log: PartitionLog) -> Verified:
     return Verified(log.log_end_offset, renews_epoch=False)
 
 
-async def test_a_batch_sent_again_is_answered_with_its_first_offsets(world: World) -> None:
-    log = await world.open()
+async def test_a_batch_sent_again_is_answered_with_its_first_offsets(harness: Harness) -> None:
+    log = await harness.open()
     for n in range(3):
         await log.append(sent(3 * n))
     assert await log.append(sent(3)) == Appended(3, 5, -1)
-    assert (log.log_end_offset, len(world.store.appends)) == (9, 3)
+    assert (log.log_end_offset, len(harness.store.appends)) == (9, 3)
 
 
-async def test_sequences_count_over_what_is_on_its_way(world: World) -> None:
-    log = await world.open()
-    world.store.hold()
+async def test_sequences_count_over_what_is_on_its_way(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.hold()
     appends = [sent(0), sent(3), sent(6), sent(3), sent(12), batch(1)]
     answers = [asyncio.ensure_future(log.append(data)) for data in appends]
     await settled()
-    world.store.release()
+    harness.store.release()
     results = await asyncio.gather(*answers, return_exceptions=True)
     assert [r.base_offset for r in results if isinstance(r, Appended)] == [0, 3, 6, 3, 9]
     assert isinstance(results[4], KafkaError)
     assert results[4].code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-async def test_a_group_that_failed_leaves_no_sequences(world: World) -> None:
-    log = await world.open()
-    world.store.fail_next_append(Fault.NOT_WRITTEN)
+async def test_a_group_that_failed_leaves_no_sequences(harness: Harness) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(Fault.NOT_WRITTEN)
     assert await code_of(log.append(sent(0))) is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.transactions.producers() == {}
     assert await log.append(sent(0)) == Appended(0, 2, -1)
 
 
 @pytest.mark.parametrize(("fault", "end"), [(Fault.DONE_UNKNOWN, 3), (Fault.LOST_UNKNOWN, 3)])
-async def test_a_batch_of_unknown_outcome_can_be_sent_again(world: World, fault: Fault, end: int) -> None:
-    log = await world.open()
-    world.store.fail_next_append(fault)
+async def test_a_batch_of_unknown_outcome_can_be_sent_again(harness: Harness, fault: Fault, end: int) -> None:
+    log = await harness.open()
+    harness.store.fail_next_append(fault)
     assert await code_of(log.append(sent(0))) is ErrorCode.REQUEST_TIMED_OUT
     await until_open(log)
     assert await log.append(sent(0)) == Appended(0, 2, -1)
     assert log.log_end_offset == end
 
 
-async def test_notes_of_a_later_version_are_not_led(world: World) -> None:
-    log = await world.open()
-    await world.store.append(NAME, log.epoch, [stored(0)], (), {"p7": b"\x09"})
-    assert await code_of(world.open()) is ErrorCode.KAFKA_STORAGE_ERROR
+async def test_notes_of_a_later_version_are_not_led(harness: Harness) -> None:
+    log = await harness.open()
+    await harness.store.append(NAME, log.epoch, [stored(0)], (), {"p7": b"\x09"})
+    assert await code_of(harness.open()) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_who_may_not_lead_any_more_says_nothing_of_sequences(world: World) -> None:
-    log = await world.open()
+async def test_repetition_is_rejected_after_losing_the_lease(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(sent(0))
-    world.lease.held = False
+    harness.lease.held = False
     for data in (sent(0), sent(9)):
         assert await code_of(log.append(data)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_with_log_append_time_a_repeated_batch_has_its_first_time(world: World) -> None:
-    log = await world.open(LogSettings(log_append_time=True))
+async def test_with_log_append_time_a_repeated_batch_has_its_first_time(harness: Harness) -> None:
+    log = await harness.open(LogSettings(log_append_time=True))
     first = await log.append(sent(0))
-    world.now = NOW + 60
+    harness.now = NOW + 60
     assert await log.append(sent(0)) == first == Appended(0, 2, int(NOW * 1000))
 
 
-async def test_an_idempotent_producer_sends_one_batch_at_a_time(world: World) -> None:
-    log = await world.open()
+async def test_an_idempotent_producer_sends_one_batch_at_a_time(harness: Harness) -> None:
+    log = await harness.open()
     assert await code_of(log.append(sent(0) + sent(3))) is ErrorCode.INVALID_RECORD
 
 
-async def test_open_transactions_hold_the_last_stable_offset(world: World) -> None:
-    log = await world.open()
+async def test_open_transactions_hold_the_last_stable_offset(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(2))
     assert await code_of(log.append(sent(0, transactional=True))) is ErrorCode.INVALID_TXN_STATE
     await log.append(sent(0, transactional=True), verified(log))
@@ -659,34 +659,34 @@ async def test_open_transactions_hold_the_last_stable_offset(world: World) -> No
     )
 
 
-async def test_a_marker_that_overtakes_a_verified_batch_makes_it_unverified(world: World) -> None:
-    log = await world.open()
+async def test_a_marker_that_overtakes_a_verified_batch_makes_it_unverified(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(batch(2))
     seen = verified(log)
     await log.end_transaction(Marker(7, 0, 1, commit=False))
     assert await code_of(log.append(sent(0, transactional=True), seen)) is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_silent_producers_are_forgotten_but_not_those_that_are_writing(world: World) -> None:
-    log = await world.open()
+async def test_idle_producers_expire_unless_they_are_writing(harness: Harness) -> None:
+    log = await harness.open()
     await log.append(sent(0))
     await log.append(batch(1, producer=(8, 0, 0)))
     now_ms = int(NOW * 1000)
     assert await log.expire_producers(now_ms) == 0
-    world.store.hold()
+    harness.store.hold()
     again = asyncio.ensure_future(log.append(sent(3)))
     await settled()
     assert await log.expire_producers(now_ms + 1) == 1
-    world.store.release()
+    harness.store.release()
     await again
     assert list(log.transactions.producers()) == [7]
-    assert set(await world.store.snapshots(NAME)) == {"p7"}
-    world.store.away = True
+    assert set(await harness.store.snapshots(NAME)) == {"p7"}
+    harness.store.away = True
     assert await code_of(log.expire_producers(now_ms + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_the_newest_record_is_found_and_a_marker_is_none(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
+async def test_the_newest_record_is_found_and_a_marker_is_none(harness: Harness) -> None:
+    log = await harness.open(LogSettings(limits=Limits(segment_bytes=2 * SIZE)))
     assert await log.offset_of_newest() is None
     for i in (0, 5, 3, 5, 1):
         await log.append(batch(4, time=1000 * i))
@@ -695,10 +695,10 @@ async def test_the_newest_record_is_found_and_a_marker_is_none(world: World) -> 
     assert await log.offset_for_timestamp(5004) is None
 
 
-async def test_a_batch_that_claims_a_newer_record_than_it_has_is_passed(world: World) -> None:
+async def test_a_batch_that_claims_a_newer_record_than_it_has_is_passed(harness: Harness) -> None:
     from tests.unit.record_log.core.test_batch import patched
 
-    log = await world.open()
+    log = await harness.open()
     await log.append(patched(batch(3, time=1000), 35, ">q", 9000))
     await log.append(batch(3, time=5000))
     assert await log.offset_for_timestamp(4000) == TimedOffset(3, 5000)

@@ -31,21 +31,21 @@ def packed(codec: int, plain: bytes, like: bytes) -> bytes:
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("count", [1, 3, 200])
-def test_what_clients_write_is_read(codec: int, count: int) -> None:
+def test_records_of_clients_are_accepted(codec: int, count: int) -> None:
     data = batch(count, 1000, codec=codec)
     check_records(header_of(data), data)
     check_records(header_of(data), memoryview(data))
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_what_cannot_be_read_is_refused(codec: int) -> None:
+def test_unreadable_records_are_rejected(codec: int) -> None:
     good = batch(3, 30, codec=codec)
     assert refusal(packed(codec, b"\xff" * 20, good)) is ErrorCode.INVALID_RECORD
     assert refusal(packed(codec, b"", good)) is ErrorCode.INVALID_RECORD
     assert refusal(packed(codec, good[HEADER_SIZE:-3], good)) is ErrorCode.INVALID_RECORD
 
 
-def test_other_records_than_the_header_tells_are_refused() -> None:
+def test_records_that_differ_from_the_header_are_rejected() -> None:
     good = batch(3)
     fewer = header_of(good)._replace(record_count=2, last_offset_delta=1)
     more = header_of(good)._replace(record_count=4, last_offset_delta=3)
@@ -56,7 +56,7 @@ def test_other_records_than_the_header_tells_are_refused() -> None:
     assert refusal(seal(twice, again + again)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_header_name_that_is_no_text_is_refused() -> None:
+def test_non_text_header_name_is_rejected() -> None:
     record = b"\x00\x00\x00\x01\x01\x02\x02\xff\x01"
     data = seal(header_of(batch(1)), bytes([2 * len(record)]) + record)
     assert refusal(data) is ErrorCode.INVALID_RECORD
@@ -68,7 +68,7 @@ def snappy(*blocks: bytes) -> bytes:
     return b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + b"".join(framed)
 
 
-def test_snappy_may_come_in_blocks_or_as_one() -> None:
+def test_snappy_with_and_without_block_framing() -> None:
     plain = batch(3)
     records = plain[HEADER_SIZE:]
     one, two = (bytes(cramjam.snappy.compress_raw(part)) for part in (records[:20], records[20:]))
@@ -79,7 +79,7 @@ def test_snappy_may_come_in_blocks_or_as_one() -> None:
         assert refusal(packed(2, content, plain)) is ErrorCode.INVALID_RECORD
 
 
-def test_what_unpacks_to_too_much_is_refused_unread() -> None:
+def test_batch_that_unpacks_too_large_is_rejected() -> None:
     bomb = bytes(MAX_UNPACKED_BYTES + 1)
     half = bytes(cramjam.snappy.compress_raw(bomb[: MAX_UNPACKED_BYTES // 2 + 1]))
     contents = {
@@ -93,7 +93,7 @@ def test_what_unpacks_to_too_much_is_refused_unread() -> None:
             assert refusal(packed(codec, content, batch())) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_batch_has_so_many_records_at_most() -> None:
+def test_batch_record_count_is_limited() -> None:
     good = batch()
     header = header_of(good)._replace(record_count=MAX_RECORDS + 1, last_offset_delta=MAX_RECORDS)
     assert refusal(seal(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE

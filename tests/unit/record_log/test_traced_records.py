@@ -77,7 +77,7 @@ def test_nothing_is_looked_for_without_room_for_a_story() -> None:
     assert few.find(data) == []
 
 
-def test_only_so_much_is_decoded() -> None:
+def test_decoded_bytes_are_limited() -> None:
     data = batch([[header(KEPT)]])
     slow = finder(looked_into=len(data) + 1)
     assert slow.find(data)
@@ -93,7 +93,7 @@ def test_bytes_that_cannot_be_read_are_left_to_consumers() -> None:
     assert finder().find(b"") == []
 
 
-def test_the_newest_are_remembered() -> None:
+def test_newest_batches_are_stored() -> None:
     remembered = TracedRecordLimit(3)
     one, other = TracedOffsets(remembered, 0), TracedOffsets(remembered, 0)
     assert not one

@@ -78,7 +78,7 @@ async def test_at_the_end_there_is_nothing_yet(process: Process) -> None:
     assert (answer.record_batches, answer.log_start_offset, answer.high_watermark) == (b"", 0, 0)
 
 
-async def test_a_fetch_waits_for_what_comes(process: Process) -> None:
+async def test_fetch_waits_for_records(process: Process) -> None:
     waiting = asyncio.create_task(fetch(process, 0, wait_ms=30_000))
     await asyncio.sleep(0)
     await process.initialize(0)
@@ -94,13 +94,13 @@ async def test_an_offset_outside(process: Process, offset: int) -> None:
 
 
 @pytest.mark.parametrize("shard", [-1, 1])
-async def test_a_shard_that_is_none(process: Process, shard: int) -> None:
+async def test_unknown_shard(process: Process, shard: int) -> None:
     assert await refused(process, 0, shard) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(KafkaError):
         await find(process, -1, shard)
 
 
-async def test_bytes_are_bounded_but_one_record_always_comes(process: Process) -> None:
+async def test_bytes_are_limited_to_at_least_one_record(process: Process) -> None:
     process.topics[TOPIC] = 1000
     await process.initialize(*range(1000))
     one = await records(process, 0, 0)
@@ -139,7 +139,7 @@ async def test_trimmed_while_it_is_read(process: Process, monkeypatch: pytest.Mo
     assert [(r.offset, r.key[2]) for r in await records(process, 0)] == [(0, 0), (2, 2), (3, 3)]
 
 
-async def test_what_is_not_durable_is_not_shown(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_records_are_not_readable(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     await process.initialize(0)
     read = process.log.read
 
@@ -174,7 +174,7 @@ async def test_a_shard_held_elsewhere(process: Process) -> None:
     assert error.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_while_the_log_is_away(process: Process) -> None:
+async def test_unavailable_log(process: Process) -> None:
     await process.initialize(0)
     process.log.away = True
     assert await refused(process, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE

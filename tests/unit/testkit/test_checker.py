@@ -14,7 +14,6 @@ from sharebroker_server.testkit.checker.checker import Checker
 from sharebroker_server.testkit.checker.events import (
     Appended,
     Applied,
-    Asked,
     CallBegan,
     CallEnded,
     Claimed,
@@ -25,12 +24,13 @@ from sharebroker_server.testkit.checker.events import (
     Forgotten,
     Happened,
     Healed,
-    LagTold,
-    Left,
+    LagReported,
     LockLost,
     LogsRead,
+    MemberLeft,
     Moved,
     Published,
+    Requested,
     Reset,
     Run,
     Share,
@@ -59,8 +59,8 @@ def delivered(
     return Delivered(at, SHARE, offset, value, member, token, count, at + LIMITS.lock_duration)
 
 
-def asked(verdict: Verdict, token: int, at: float = 2.0, offset: int = 0, ask: int = 0) -> Asked:
-    return Asked(at, ask, SHARE, offset, token, verdict)
+def asked(verdict: Verdict, token: int, at: float = 2.0, offset: int = 0, ask: int = 0) -> Requested:
+    return Requested(at, ask, SHARE, offset, token, verdict)
 
 
 def applied(at: float = 3.0, ask: int = 0, deadline: float = 0.0) -> Applied:
@@ -274,7 +274,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         Invariant.FINISHED_STAYS,
         [
             delivered(1),
-            Asked(1.0, 0, SHARE, 0, 1, Verdict.ACCEPT, by_token=False),
+            Requested(1.0, 0, SHARE, 0, 1, Verdict.ACCEPT, by_token=False),
             applied(),
             delivered(2, at=30.0),
         ],
@@ -318,7 +318,7 @@ BROKEN: dict[str, tuple[Invariant, Sequence[Event]]] = {
         [whole(Run(0, 0, AVAILABLE, 2)), StateRead(9.0, SHARE, 0, (Run(0, 0, AVAILABLE, 1),))],
     ),
     "memory has another start": (Invariant.REPLAY_AGREES, [whole(start=1), StateRead(9.0, SHARE, 0, ())]),
-    "the lag is wrong": (Invariant.LAG_AGREES, [whole(start=1), LagTold(9.0, SHARE, 4, 2)]),
+    "the lag is wrong": (Invariant.LAG_AGREES, [whole(start=1), LagReported(9.0, SHARE, 4, 2)]),
     "a free record is kept back": (
         Invariant.IN_TIME,
         [published(), Healed(10.0), delivered(1, at=15.5)],
@@ -350,8 +350,12 @@ SOUND: dict[str, Sequence[Event]] = {
         LockLost(4.0, SHARE, 0, 1),
         delivered(2, at=5.0, count=2),
     ],
-    "its member leaves": [delivered(1, at=1.0), Left(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
-    "somebody else leaves": [delivered(1, at=1.0), Left(4.0, "g", "bob"), delivered(2, at=11.0, count=2)],
+    "its member leaves": [delivered(1, at=1.0), MemberLeft(4.0, "g", "ann"), delivered(2, at=5.0, count=2)],
+    "somebody else leaves": [
+        delivered(1, at=1.0),
+        MemberLeft(4.0, "g", "bob"),
+        delivered(2, at=11.0, count=2),
+    ],
     "two deliveries that nobody was told of": [delivered(1, at=1.0), delivered(4, at=31.0, count=3)],
     "given back unseen": [
         delivered(1),
@@ -394,7 +398,7 @@ SOUND: dict[str, Sequence[Event]] = {
         applied(),
         change(start=1),
         StateRead(9.0, SHARE, 1, ()),
-        LagTold(9.0, SHARE, 1, 0),
+        LagReported(9.0, SHARE, 1, 0),
         Ended(100.0),
     ],
     "a last delivery of which nobody heard": [
@@ -481,7 +485,7 @@ def test_sound_history_passes(name: str) -> None:
     judge(SOUND[name])
 
 
-def test_what_is_left_is_counted_for_each_group() -> None:
+def test_unfinished_records_are_counted_per_group() -> None:
     checker = Checker(LIMITS, ["g", "h"])
     for event in (published(0), published(1), delivered(1), asked(Verdict.ACCEPT, 1), applied()):
         checker.feed(event)

@@ -69,7 +69,7 @@ def test_chance_decides_which_process_is_next() -> None:
     assert len({interleaved(seed) for seed in range(20)}) > 10
 
 
-def test_paused_process_goes_on_and_killed_one_does_not() -> None:
+def test_paused_process_continues_and_killed_one_does_not() -> None:
     async def main(loop: SimulatedLoop) -> list[tuple[float, int]]:
         ran: list[tuple[float, int]] = []
         node = Node("a")
@@ -112,7 +112,7 @@ def test_end_unwinds_what_was_killed() -> None:
     assert unwound == ["a"]
 
 
-def test_who_waits_for_nothing_is_found() -> None:
+def test_busy_loop_is_detected() -> None:
     async def forever(loop: SimulatedLoop) -> None:
         await loop.create_future()
 
@@ -125,7 +125,7 @@ def test_who_waits_for_nothing_is_found() -> None:
             drive(main)
 
 
-def test_threads_are_refused() -> None:
+def test_threads_are_not_supported() -> None:
     async def main(loop: SimulatedLoop) -> None:
         await asyncio.to_thread(sum, (1, 2))
 

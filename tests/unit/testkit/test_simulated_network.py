@@ -102,7 +102,7 @@ async def said(*words: bytes) -> AsyncIterator[bytes]:
         yield word
 
 
-def test_answers_and_refusals_come_through() -> None:
+def test_responses_and_errors_are_delivered() -> None:
     async def story(there: Bench) -> None:
         assert await there.stub.Say(b"hello", timeout=1.0) == b"hello"
         assert await code_of(there.stub.Say(b"refuse", timeout=1.0)) is ErrorCode.INVALID_REQUEST
@@ -181,7 +181,7 @@ def test_nothing_passes_a_cut_until_it_is_mended() -> None:
     async def story(there: Bench) -> None:
         there.faults.cut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is not ErrorCode.NONE
-        there.faults.mend(CLIENT, ADDRESS)
+        there.faults.uncut(CLIENT, ADDRESS)
         assert await code_of(there.stub.Say(b"hello", timeout=1.0)) is ErrorCode.NONE
 
     bench(story)

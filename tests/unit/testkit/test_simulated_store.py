@@ -11,10 +11,10 @@ import pytest
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import LogFenced, LogNotWritten, LogOutcomeUnknown, LogUnavailable
-from sharebroker_server.testkit.simulator.faults import NO_RATES, STORE, Fate, Faults
+from sharebroker_server.testkit.simulator.faults import NO_RATES, STORE, CommandOutcome, Faults
 from sharebroker_server.testkit.simulator.loop import SimulatedLoop, run
 from sharebroker_server.testkit.simulator.node import Node
-from sharebroker_server.testkit.simulator.store import Connection, SimulatedStreamLog, at_once
+from sharebroker_server.testkit.simulator.store import Connection, SimulatedStreamLog, run_step
 
 NODE = "node"
 
@@ -24,9 +24,9 @@ class Seen:
 
     def __init__(self) -> None:
         self.written: list[tuple[int, int]] = []
-        self.failed: list[Fate] = []
+        self.failed: list[CommandOutcome] = []
 
-    def command_fails(self, node: str, command: str, fate: Fate) -> None:
+    def command_fails(self, node: str, command: str, fate: CommandOutcome) -> None:
         self.failed.append(fate)
 
     def lease_claimed(self, resource: str, epoch: int) -> None:
@@ -42,11 +42,11 @@ class Seen:
 class Fated(Faults):
     """Commands fare as a test says."""
 
-    def __init__(self, *fates: Fate) -> None:
+    def __init__(self, *fates: CommandOutcome) -> None:
         super().__init__(Random(0), NO_RATES)
         self._fates = list(fates)
 
-    def of_command(self, node: str) -> Fate:
+    def of_command(self, node: str) -> CommandOutcome:
         return self._fates.pop(0) if self._fates else super().of_command(node)
 
 
@@ -64,7 +64,7 @@ class Bench:
         return await self.memory.last_position("s")
 
 
-def bench(story: Callable[[Bench], Awaitable[None]], *fates: Fate) -> None:
+def bench(story: Callable[[Bench], Awaitable[None]], *fates: CommandOutcome) -> None:
     loop = SimulatedLoop(Random(0))
 
     async def main() -> None:
@@ -85,13 +85,13 @@ def test_commands_are_done_in_the_order_in_which_they_were_sent() -> None:
 @pytest.mark.parametrize(
     ("fate", "error", "done", "done_later"),
     [
-        (Fate.REFUSED, LogNotWritten, 0, 0),
-        (Fate.LOST, LogOutcomeUnknown, 0, 0),
-        (Fate.UNHEARD, LogOutcomeUnknown, 1, 1),
-        (Fate.LATE, LogOutcomeUnknown, 0, 1),
+        (CommandOutcome.REFUSED, LogNotWritten, 0, 0),
+        (CommandOutcome.LOST, LogOutcomeUnknown, 0, 0),
+        (CommandOutcome.REPLY_LOST, LogOutcomeUnknown, 1, 1),
+        (CommandOutcome.LATE, LogOutcomeUnknown, 0, 1),
     ],
 )
-def test_faults(fate: Fate, error: type[Exception], done: int, done_later: int) -> None:
+def test_faults(fate: CommandOutcome, error: type[Exception], done: int, done_later: int) -> None:
     async def story(there: Bench) -> None:
         with pytest.raises(error):
             await there.log.append("s", 1, 1, [b"x"])
@@ -104,7 +104,7 @@ def test_faults(fate: Fate, error: type[Exception], done: int, done_later: int) 
     bench(story, fate)
 
 
-def test_what_the_store_refuses_comes_back() -> None:
+def test_append_rejected_by_the_store_fails() -> None:
     async def story(there: Bench) -> None:
         await there.log.append("s", 2, 1, [b"x"])
         with pytest.raises(LogFenced):
@@ -131,4 +131,4 @@ def test_killed_node_has_sent_what_it_has_sent() -> None:
 
 def test_a_step_of_the_store_waits_for_nothing() -> None:
     with pytest.raises(RuntimeError, match="must not wait"):
-        at_once(asyncio.sleep(0))
+        run_step(asyncio.sleep(0))

@@ -1,1 +1,1 @@
-"""What Sharebroker promises, as a model that judges a history. Pure: fed with events, it knows no system."""
+"""A model of Sharebroker's guarantees that verifies a history of events, independently of the system."""

@@ -1,4 +1,4 @@
-"""Judges a history event by event."""
+"""Verifies a history event by event."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sharebroker_server.testkit.checker.share import ShareModel
 
 
 class Checker:
-    """`feed` it with what happens, in the order in which it was seen; raises Violation at the first fault.
+    """Verifies events in the order in which they were observed; `feed` raises Violation at the first error.
 
-    `groups` are those whose records are to be finished in the end.
+    `groups` must have finished their records at the end.
     """
 
     def __init__(self, limits: Limits, groups: Iterable[str] = ()) -> None:
@@ -24,24 +24,24 @@ class Checker:
         self._shares: dict[e.Share, ShareModel] = {}
         self._values: dict[tuple[str, int], dict[int, str]] = {}
         self._published: dict[tuple[str, int], dict[int, float]] = {}
-        self._questions: dict[int, tuple[e.Asked, bool]] = {}
+        self._requests: dict[int, tuple[e.Requested, bool]] = {}
         self._logs: dict[str, tuple[int, int]] = {}
         self._calls: dict[int, e.CallBegan] = {}
         self._stale_writes: dict[int, e.WriteBegan] = {}
         self._healed_at: float | None = None
 
     def feed(self, event: e.Event) -> None:
-        """Takes the next event. Raises Violation."""
+        """Processes the next event. Raises Violation."""
         handler = _HANDLERS.get(type(event))
         if handler is not None:
             handler(self, event)
 
     def unfinished(self) -> int:
-        """How many published records surely are not finished, each group counted."""
+        """Returns the number of published records that are certainly unfinished, per group."""
         return sum(1 for _ in self._unfinished())
 
     def lag(self, share: e.Share, end: int) -> int:
-        """How many records below the log's end are not finished by what is stored."""
+        """Returns the number of records below the log end that the stored state does not finish."""
         return self._share(share).stored.lag(end)
 
     def _unfinished(self) -> Iterable[tuple[ShareModel, int]]:
@@ -57,40 +57,40 @@ class Checker:
             model.healed_at = self._healed_at
         return model
 
-    def _remember(self, log: tuple[str, int], offset: int, value: str) -> None:
-        known = self._values.setdefault(log, {}).setdefault(offset, value)
-        if known != value:
-            broken(Invariant.NEVER_LOST, f"{log} {offset} was {known!r} and is {value!r}")
+    def _check_value(self, log: tuple[str, int], offset: int, value: str) -> None:
+        stored_value = self._values.setdefault(log, {}).setdefault(offset, value)
+        if stored_value != value:
+            broken(Invariant.NEVER_LOST, f"{log} {offset} was {stored_value!r} and is now {value!r}")
 
-    # What clients see
+    # Observations of clients
 
     def _on_published(self, event: e.Published) -> None:
         log = (event.topic, event.partition)
-        self._remember(log, event.offset, event.value)
+        self._check_value(log, event.offset, event.value)
         self._published.setdefault(log, {}).setdefault(event.offset, event.at)
 
     def _on_delivered(self, event: e.Delivered) -> None:
-        self._remember(event.share.log, event.offset, event.value)
+        self._check_value(event.share.log, event.offset, event.value)
         published_at = self._published.get(event.share.log, {}).get(event.offset, event.at)
         self._share(event.share).delivered(event, published_at)
 
-    def _on_asked(self, event: e.Asked) -> None:
+    def _on_requested(self, event: e.Requested) -> None:
         model = self._share(event.share)
         outdated = event.by_token and model.newest_token(event.offset) > event.token
-        self._questions[event.ask] = event, outdated
-        model.asked(event)
+        self._requests[event.request_id] = event, outdated
+        model.requested(event)
 
     def _on_applied(self, event: e.Applied) -> None:
-        question, outdated = self._questions.pop(event.ask)
-        self._share(question.share).applied(question, event, outdated=outdated)
+        request, outdated = self._requests.pop(event.request_id)
+        self._share(request.share).applied(request, event, outdated=outdated)
 
     def _on_lock_lost(self, event: e.LockLost) -> None:
         self._share(event.share).lock_lost(event)
 
-    def _on_left(self, event: e.Left) -> None:
+    def _on_member_left(self, event: e.MemberLeft) -> None:
         for model in self._shares.values():
             if model.share.group == event.group:
-                model.left(event.member)
+                model.member_left(event.member)
 
     def _on_reset(self, event: e.Reset) -> None:
         self._share(event.share).reset()
@@ -98,14 +98,14 @@ class Checker:
     def _on_moved(self, event: e.Moved) -> None:
         self._share(event.share).moved(event)
 
-    # What logs say
+    # Contents of logs
 
     def _on_appended(self, event: e.Appended) -> None:
         epoch, end = self._logs.get(event.log, (0, -1))
         if event.epoch < epoch:
-            broken(Invariant.EPOCHS_RISE, f"{event.log} is written under {event.epoch} after {epoch}")
+            broken(Invariant.EPOCHS_RISE, f"{event.log} was written with epoch {event.epoch} after {epoch}")
         if event.first <= end:
-            broken(Invariant.NEVER_LOST, f"{event.log} is written at {event.first}, below its end {end}")
+            broken(Invariant.NEVER_LOST, f"{event.log} was written at {event.first}, below its end {end}")
         self._logs[event.log] = event.epoch, event.last
 
     def _on_claimed(self, event: e.Claimed) -> None:
@@ -127,8 +127,8 @@ class Checker:
         if write is not None:
             broken(
                 Invariant.EPOCHS_RISE,
-                f"{write.share} is written by a leader of the past: {write.leader_epoch} is its epoch, and "
-                f"{write.state_epoch} that of the state it knows",
+                f"{write.share} was written by an old leader with leader epoch {write.leader_epoch} and "
+                f"state epoch {write.state_epoch}",
             )
 
     def _on_state_read(self, event: e.StateRead) -> None:
@@ -139,12 +139,12 @@ class Checker:
             if not finding.kind.remark:
                 broken(Invariant.VERIFIED, f"{event.share}: {finding.kind.value}: {finding.meaning}")
 
-    def _on_lag_told(self, event: e.LagTold) -> None:
+    def _on_lag_reported(self, event: e.LagReported) -> None:
         lag = self.lag(event.share, event.end)
         if event.lag != lag:
-            broken(Invariant.LAG_AGREES, f"{event.share} is said to have {event.lag}, and has {lag}")
+            broken(Invariant.LAG_AGREES, f"{event.share} reports lag {event.lag} instead of {lag}")
 
-    # What is to come to an end
+    # Liveness
 
     def _on_call_began(self, event: e.CallBegan) -> None:
         self._calls[event.call] = event
@@ -166,22 +166,22 @@ class Checker:
             self._check_call(call, event.at)
         for model, offset in self._unfinished():
             if not model.ever_delivered(offset):
-                broken(Invariant.NEVER_LOST, f"{model.share} {offset} never came")
+                broken(Invariant.NEVER_LOST, f"{model.share} {offset} was never delivered")
             broken(Invariant.DRAINS, f"{model.share} {offset} is not finished")
 
     def _check_call(self, call: e.CallBegan, now: float) -> None:
         late = now - call.deadline
         if late > self._limits.grace:
-            broken(Invariant.CALLS_END, f"{call.what} takes {late:.3f} s longer than it may")
+            broken(Invariant.CALLS_END, f"{call.what} ended {late:.3f} s after its deadline")
 
 
 _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.Published: Checker._on_published,
     e.Delivered: Checker._on_delivered,
-    e.Asked: Checker._on_asked,
+    e.Requested: Checker._on_requested,
     e.Applied: Checker._on_applied,
     e.LockLost: Checker._on_lock_lost,
-    e.Left: Checker._on_left,
+    e.MemberLeft: Checker._on_member_left,
     e.Reset: Checker._on_reset,
     e.Moved: Checker._on_moved,
     e.Appended: Checker._on_appended,
@@ -192,7 +192,7 @@ _HANDLERS: Final[dict[type[e.Event], Callable[[Checker, Any], None]]] = {
     e.WriteEnded: Checker._on_write_ended,
     e.StateRead: Checker._on_state_read,
     e.LogsRead: Checker._on_logs_read,
-    e.LagTold: Checker._on_lag_told,
+    e.LagReported: Checker._on_lag_reported,
     e.CallBegan: Checker._on_call_began,
     e.CallEnded: Checker._on_call_ended,
     e.Counted: Checker._on_counted,

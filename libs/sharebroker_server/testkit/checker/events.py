@@ -1,7 +1,7 @@
-"""What a history consists of, as clients and logs saw it. Times are seconds of one observer's clock.
+"""The events of a history, as observed by clients and in logs. Times are seconds of one observer's clock.
 
-Clients see what they published, were given and asked for; whoever reads the logs adds what was written. A
-model judges what it is told: a history without logs is judged by the rules that need none.
+Clients observe published, delivered and acknowledged records; log readers add what was written. The checker
+applies the rules for which the history has events.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ class Share(NamedTuple):
 
     @property
     def log(self) -> tuple[str, int]:
-        """The partition, whoever reads it."""
+        """The partition, independent of the group."""
         return self.topic, self.partition
 
 
 class Verdict(Enum):
-    """What a member asks for a record that it holds."""
+    """A member's decision on a record that it holds."""
 
     ACCEPT = "accept"
     REJECT = "reject"
     RELEASE = "release"
     RENEW = "renew"
     UNSEEN = "unseen"
-    """Given back without having been looked at: not counted as a delivery."""
+    """The application never received it: the delivery does not count."""
 
     @property
     def final(self) -> bool:
-        """Whether the record is finished with it."""
+        """Whether it finishes the record."""
         return self in (Verdict.ACCEPT, Verdict.REJECT)
 
 
@@ -53,21 +53,21 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that was seen at a time."""
+    """An observation at a time."""
 
     at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Happened(Event):
-    """A fault, or whatever else makes the story readable; not judged."""
+    """A fault or another note for readers; not verified."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class Published(Event):
-    """A producer was told that its record is durable."""
+    """A producer received the confirmation that its record is durable."""
 
     topic: str
     partition: int
@@ -77,9 +77,9 @@ class Published(Event):
 
 @dataclass(frozen=True, slots=True)
 class Delivered(Event):
-    """A member was given a record under a lock; `deadline` is on the clock of the leader.
+    """A member received a record with a lock; `deadline` is on the leader's clock.
 
-    `streamed`: the lock ends with the member's stream, of which the member may hear after others have it.
+    With `streamed` the lock ends with the member's stream, possibly before the member notices.
     """
 
     share: Share
@@ -93,14 +93,14 @@ class Delivered(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked(Event):
-    """A member asks for something; `ask` names the question.
+class Requested(Event):
+    """A member sends a decision; `request_id` identifies it.
 
-    `by_token`: of this acquisition. Else of whatever acquisition is its own by now, as Kafka's clients ask:
-    it may be one that it never heard of.
+    With `by_token` it applies to this acquisition; otherwise to the member's current one, as for Kafka's
+    clients, which may be one whose response was lost.
     """
 
-    ask: int
+    request_id: int
     share: Share
     offset: int
     token: int
@@ -110,18 +110,19 @@ class Asked(Event):
 
 @dataclass(frozen=True, slots=True)
 class Applied(Event):
-    """The answer: done and durable. A refusal is no event, as an earlier try may have had its way.
+    """The decision is applied and durable. There is no event for an error, since an earlier attempt may have
+    succeeded.
 
-    `deadline` is the lock's new one after a renewal.
+    `deadline` is the lock's new deadline after a renewal.
     """
 
-    ask: int
+    request_id: int
     deadline: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LockLost(Event):
-    """A member was told that a lock of its has ended."""
+    """A member received the notification of a lost lock."""
 
     share: Share
     offset: int
@@ -129,8 +130,8 @@ class LockLost(Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Left(Event):
-    """A member ends its session, or its connection broke: what it holds may be given to others."""
+class MemberLeft(Event):
+    """A member closes its session, or its connection breaks: others may acquire its records."""
 
     group: str
     member: str
@@ -138,14 +139,16 @@ class Left(Event):
 
 @dataclass(frozen=True, slots=True)
 class Reset(Event):
-    """An administrator asks for another start offset, or has the state deleted: nobody works until Moved."""
+    """An administrator requests another start offset or deletes the state; no deliveries until Moved."""
 
     share: Share
 
 
 @dataclass(frozen=True, slots=True)
 class Moved(Event):
-    """It is done: the group begins at `start`, -1: anew. What was finished behind it may come again."""
+    """The reset is complete: the group starts at `start` (-1: the reset policy). Finished records from there
+    on may be redelivered.
+    """
 
     share: Share
     start: int
@@ -153,14 +156,14 @@ class Moved(Event):
 
 @dataclass(frozen=True, slots=True)
 class Forgotten(Event):
-    """The log says that the state is deleted."""
+    """The log contains the deletion of the state."""
 
     share: Share
 
 
 @dataclass(frozen=True, slots=True)
 class Appended(Event):
-    """Positions first..last of a log were written under a lease's epoch."""
+    """Positions first..last of a log were written with a lease epoch."""
 
     log: str
     epoch: int
@@ -170,7 +173,7 @@ class Appended(Event):
 
 @dataclass(frozen=True, slots=True)
 class Claimed(Event):
-    """The lease of a log was taken: what carries an earlier epoch is to be refused from here on."""
+    """The lease of a log was claimed: writes with an older epoch must be rejected from here on."""
 
     log: str
     epoch: int
@@ -178,9 +181,9 @@ class Claimed(Event):
 
 @dataclass(frozen=True, slots=True)
 class Stored(Event):
-    """A record of share state was written: the `whole` of it, or a change of it.
+    """A record of share state was written: the complete state (`whole`) or a delta.
 
-    In a change a state epoch, leader epoch or start offset of -1 stays as it was.
+    In a delta, a state epoch, leader epoch or start offset of -1 is unchanged.
     """
 
     share: Share
@@ -193,7 +196,7 @@ class Stored(Event):
 
 @dataclass(frozen=True, slots=True)
 class WriteBegan(Event):
-    """A leader asks the keeper of the state for a write, under its epochs; `write` names the try."""
+    """A leader sends a state write with its epochs; `write` identifies the attempt."""
 
     write: int
     share: Share
@@ -203,14 +206,14 @@ class WriteBegan(Event):
 
 @dataclass(frozen=True, slots=True)
 class WriteEnded(Event):
-    """It was told that the write is done. A refusal, or no answer, is no event."""
+    """The leader received the confirmation of the write. There is no event for an error or a timeout."""
 
     write: int
 
 
 @dataclass(frozen=True, slots=True)
 class StateRead(Event):
-    """The state as its keeper has it in memory, at a moment when nothing is being written."""
+    """The share coordinator's state in memory, while no write is pending."""
 
     share: Share
     start: int
@@ -219,15 +222,15 @@ class StateRead(Event):
 
 @dataclass(frozen=True, slots=True)
 class LogsRead(Event):
-    """What lies in the logs of a share-partition, at a moment when nothing is being written."""
+    """The contents of the logs of a share-partition, while no write is pending."""
 
     share: Share
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class LagTold(Event):
-    """The system's count of unfinished records, at a moment when nothing is being written."""
+class LagReported(Event):
+    """The lag that the system reports, while no write is pending."""
 
     share: Share
     end: int
@@ -236,7 +239,7 @@ class LagTold(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallBegan(Event):
-    """A call that is to end by a time, with whatever answer."""
+    """A call starts that must end by its deadline, with any result."""
 
     call: int
     what: str
@@ -245,7 +248,7 @@ class CallBegan(Event):
 
 @dataclass(frozen=True, slots=True)
 class CallEnded(Event):
-    """It did, and how."""
+    """The call ended."""
 
     call: int
     outcome: str = ""
@@ -253,7 +256,7 @@ class CallEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class Counted(Event):
-    """How many there were of something before the load, and are after it."""
+    """The count of a resource before and after the load."""
 
     what: str
     before: int
@@ -262,9 +265,9 @@ class Counted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Healed(Event):
-    """The last fault is over; from here on somebody always asks for records."""
+    """The last fault ended; from here on some consumer always fetches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended(Event):
-    """Nothing more will happen."""
+    """The history is complete."""

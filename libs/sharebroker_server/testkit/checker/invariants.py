@@ -1,4 +1,4 @@
-"""The promises, a sentence each, and what is raised when one is broken."""
+"""The guarantees, one sentence each, and the error for a violation."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import NoReturn
 
 
 class Invariant(Enum):
-    """A promise of the system."""
+    """A guarantee of the system."""
 
-    NEVER_LOST = "a published record is kept, unchanged, until somebody has finished it"
+    NEVER_LOST = "a published record is stored unchanged until it is finished"
     ONE_STATE = "an offset has one state"
-    ONE_HOLDER = "a lock has one holder at most"
+    ONE_HOLDER = "a record has at most one holder"
     FORMER_HOLDER_REFUSED = "an acknowledgement of a former holder is not applied"
-    FINISHED_STAYS = "what was accepted or archived is not delivered again"
+    FINISHED_STAYS = "an accepted or archived record is not redelivered"
     DURABLE_BEFORE_ANSWERED = "an acknowledgement is durable before it is answered"
     COUNT_RISES = "the delivery count rises by one with each acquisition"
-    COUNT_LIMIT = "no record is delivered more often than the limit says"
-    START_NEVER_BACK = "the start offset does not go back, but by an administrator"
-    IN_FLIGHT_LIMIT = "no more records are locked than the limit says"
+    COUNT_LIMIT = "no record is delivered more often than the delivery limit"
+    START_NEVER_BACK = "the start offset decreases only by an administrator's request"
+    IN_FLIGHT_LIMIT = "the number of locked records does not exceed the limit"
     EPOCHS_RISE = "epochs only rise, and a stale epoch writes nothing"
-    REPLAY_AGREES = "the log gives the state that its keeper has in memory"
-    VERIFIED = "`sharebroker verify` finds nothing in the logs that cannot be right"
+    REPLAY_AGREES = "the replayed log equals the state in memory"
+    VERIFIED = "`sharebroker verify` finds no inconsistency in the logs"
     LAG_AGREES = "the lag is the number of unfinished records"
-    IN_TIME = "a record that is free is delivered soon"
+    IN_TIME = "an available record is delivered soon"
     DRAINS = "every group drains"
     CALLS_END = "every call ends by its deadline"
-    NOTHING_LEAKS = "what was needed for the load is given back after it"
+    NOTHING_LEAKS = "resources used for the load are released after it"
 
 
 class Violation(AssertionError):
-    """A promise was broken."""
+    """A guarantee was violated."""
 
     def __init__(self, invariant: Invariant, what: str) -> None:
         self.invariant = invariant

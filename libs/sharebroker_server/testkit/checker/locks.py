@@ -1,24 +1,24 @@
-"""What members were given of one offset, and what became of it."""
+"""The acquisitions of one offset, and its outcome."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sharebroker_server.testkit.checker.events import Asked, Delivered, Verdict
+from sharebroker_server.testkit.checker.events import Delivered, Requested, Verdict
 from sharebroker_server.testkit.checker.invariants import Invariant, broken
 
 _ANY: Final = 2**63
-"""Stands for an acquisition that nobody told of: times alone say what came after it."""
+"""Stands for an acquisition that no client observed; only times order it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the group is configured to; times in seconds.
+    """The configuration of the group; times in seconds.
 
-    `skew`: how far the clocks of two processes may be apart. `locks_slack`: how many records more may be
-    locked, as the limit does not cut a batch. `soon`: how long a free record may wait. `grace`: how much
-    later than its deadline a call may end.
+    `skew`: the largest difference between the clocks of two processes. `locks_slack`: the records by which
+    the lock limit may be exceeded, since it does not split a batch. `soon`: the longest wait of an available
+    record. `grace`: the longest delay of a call beyond its deadline.
     """
 
     lock_duration: float = 30.0
@@ -30,9 +30,9 @@ class Limits:
     grace: float = 0.5
 
 
-class Kept(NamedTuple):
-    """What the log tells: leaders up to the epoch `unsettled` had to load their state anew; the delivery
-    count of an offset, None where no log is read.
+class StoredFacts(NamedTuple):
+    """Facts from the log: leaders up to epoch `unsettled` had to reload their state; the delivery count of
+    the offset, None without a log.
     """
 
     unsettled: int = -1
@@ -41,8 +41,9 @@ class Kept(NamedTuple):
 
 @dataclass(slots=True)
 class Lock:
-    """One acquisition that a member was told of. `given_up`: somebody else may have the record; `unseen`: it
-    may have been taken back as if it had not been delivered.
+    """One acquisition that a member observed.
+
+    `given_up`: another member may hold the record; `unseen`: the acquisition may have been undone.
     """
 
     member: str
@@ -54,101 +55,107 @@ class Lock:
 
     @property
     def leader_epoch(self) -> int:
-        """Under which it was given: tokens start at the epoch times 2^32."""
+        """The leader epoch of the acquisition: tokens start at the epoch times 2^32."""
         return self.token >> 32
 
 
 @dataclass(slots=True)
-class Fate:
-    """One offset: its locks by token, what was asked for it, and how it was finished.
+class OffsetHistory:
+    """One offset: its locks by token, the requested decisions, and how it was finished.
 
-    `kept_count` is the highest delivery count that is known to be stored; `free_since` a time from which
-    nobody holds the record; `told_at` when a member was last told of it.
+    `kept_count` is the highest delivery count known to be stored; `free_since` a time from which no member
+    holds the record; `told_at` the time of its last delivery.
     """
 
     locks: dict[int, Lock] = field(default_factory=dict)
-    asked: set[Verdict] = field(default_factory=set)
+    requested: set[Verdict] = field(default_factory=set)
     finished_by: int | None = None
     finished_at: float = 0.0
     kept_count: int = 0
     free_since: float = 0.0
-    told_at: float = 0.0
+    delivered_at: float = 0.0
 
-    def deliver(self, seen: Delivered, limits: Limits, kept: Kept) -> None:
-        """A member has the record. Answers may come late: tokens, not times, say what came first."""
-        # What a stream brought may have been given back, unseen, before its member hears of the stream's end.
+    def deliver(self, seen: Delivered, limits: Limits, facts: StoredFacts) -> None:
+        """Adds a delivery. Responses may be late: tokens order acquisitions, not times."""
+        # A streamed record may be undone before its member notices the end of the stream.
         lock = Lock(seen.member, seen.token, seen.count, seen.deadline, seen.streamed, seen.streamed)
         if seen.token in self.locks:
             broken(Invariant.ONE_HOLDER, f"{_name(seen)} was acquired twice under token {seen.token}")
         if self.finished_by is not None and seen.token > self.finished_by:
-            broken(Invariant.FINISHED_STAYS, f"{_name(seen)} comes to {seen.member} again")
+            broken(Invariant.FINISHED_STAYS, f"{_name(seen)} was redelivered to {seen.member}")
         if self.finished_by is not None and self._begins(lock, limits) > self.finished_at + limits.skew:
-            broken(
-                Invariant.FINISHED_STAYS, f"{_name(seen)} comes to {seen.member} from a leader of the past"
-            )
+            broken(Invariant.FINISHED_STAYS, f"{_name(seen)} was delivered to {seen.member} by an old leader")
         if seen.count > limits.delivery_count:
-            broken(Invariant.COUNT_LIMIT, f"{_name(seen)} comes for the {seen.count}th time")
+            broken(Invariant.COUNT_LIMIT, f"{_name(seen)} has delivery count {seen.count}")
         before = max((other for other in self.locks if other < seen.token), default=None)
         after = min((other for other in self.locks if other > seen.token), default=None)
         if before is not None:
-            self._check_pair(self.locks[before], lock, seen, limits, kept)
+            self._check_pair(self.locks[before], lock, seen, limits, facts)
         if after is not None:
-            self._check_pair(lock, self.locks[after], seen, limits, kept)
+            self._check_pair(lock, self.locks[after], seen, limits, facts)
         if after is None and seen.count <= self.kept_count:
             broken(
                 Invariant.COUNT_RISES, f"{_name(seen)} has count {seen.count}, {self.kept_count} is stored"
             )
         self.locks[seen.token] = lock
-        self.told_at = max(self.told_at, seen.at)
+        self.delivered_at = max(self.delivered_at, seen.at)
         self.free_since = max(self.free_since, seen.deadline)
 
-    def apply(self, at: float, question: Asked, name: str, limits: Limits) -> None:
-        """An acknowledgement took effect and is durable."""
-        verdict, token = question.verdict, question.token
+    def apply(self, at: float, request: Requested, name: str, limits: Limits) -> None:
+        """Adds an acknowledgement that was applied and is durable."""
+        verdict, token = request.verdict, request.token
         lock = self.locks.get(token)
         count = lock.count if lock is not None else 0
-        if verdict.final and question.by_token and any(other > token for other in self.locks):
-            broken(Invariant.FORMER_HOLDER_REFUSED, f"{name} was {verdict.value}ed when others had it")
+        if verdict.final and request.by_token and any(other > token for other in self.locks):
+            broken(
+                Invariant.FORMER_HOLDER_REFUSED,
+                f"{name} was {verdict.value}ed after another member acquired it",
+            )
         if verdict is Verdict.RELEASE:
             self.kept_count = max(self.kept_count, count)
         if verdict.final or (verdict is Verdict.RELEASE and count >= limits.delivery_count):
-            self.finished_by, self.finished_at = token if question.by_token else _ANY, at
+            self.finished_by, self.finished_at = token if request.by_token else _ANY, at
 
-    def may_have_been_asked(self, limits: Limits) -> bool:
-        """Whether what members said, or were told, can have finished it."""
-        return any(verdict.final for verdict in self.asked) or self._most() >= limits.delivery_count
+    def may_have_been_requested(self, limits: Limits) -> bool:
+        """Returns whether observed decisions or deliveries can have finished the record."""
+        return any(verdict.final for verdict in self.requested) or self._most() >= limits.delivery_count
 
-    def may_be_finished(self, limits: Limits, stored: int, unheard_for: float) -> bool:
-        """Whether anything can have; `stored` is the delivery count in the log.
+    def may_be_finished(self, limits: Limits, stored: int, unobserved_for: float) -> bool:
+        """Returns whether anything can have finished it; `stored` is the delivery count in the log.
 
-        While nothing gets through, neither to members nor to the log, a lock may run out again and again.
+        While no message arrives at members or the log, locks may time out repeatedly.
         """
-        untold = 1 + int(unheard_for / limits.lock_duration)
-        return self.may_have_been_asked(limits) or max(self._most(), stored) + untold >= limits.delivery_count
+        unobserved = 1 + int(unobserved_for / limits.lock_duration)
+        return (
+            self.may_have_been_requested(limits)
+            or max(self._most(), stored) + unobserved >= limits.delivery_count
+        )
 
     def _most(self) -> int:
         return max((lock.count for lock in self.locks.values()), default=0)
 
     @staticmethod
     def _begins(lock: Lock, limits: Limits) -> float:
-        """When it was acquired, on its leader's clock."""
+        """Returns the time of the acquisition on its leader's clock."""
         return lock.deadline - limits.lock_duration
 
-    def _check_pair(self, earlier: Lock, later: Lock, seen: Delivered, limits: Limits, kept: Kept) -> None:
-        """Two acquisitions, none between them known, of one leader: a new leader knows no locks."""
-        if earlier.leader_epoch != later.leader_epoch or earlier.leader_epoch <= kept.unsettled:
+    def _check_pair(
+        self, earlier: Lock, later: Lock, seen: Delivered, limits: Limits, facts: StoredFacts
+    ) -> None:
+        """Checks two consecutive observed acquisitions of one leader; a new leader has no locks."""
+        if earlier.leader_epoch != later.leader_epoch or earlier.leader_epoch <= facts.unsettled:
             return
         begun = self._begins(later, limits)
         if not earlier.given_up and begun < earlier.deadline - limits.skew:
             broken(
                 Invariant.ONE_HOLDER,
-                f"{_name(seen)} went to {later.member} {earlier.deadline - begun:.3f} s before the lock of "
-                f"{earlier.member} ran out",
+                f"{_name(seen)} was delivered to {later.member} {earlier.deadline - begun:.3f} s before the "
+                f"lock of {earlier.member} timed out",
             )
-        # A leader that nobody uses forgets what it could not write; one acquisition each that nobody was told
-        # of may lie between the two.
+        # A leader drops unwritten state when it unloads a share-partition, and unobserved acquisitions may
+        # lie between the two.
         counted = earlier.count - earlier.unseen
-        least = 1 + (counted if kept.deliveries is None else min(counted, kept.deliveries))
+        least = 1 + (counted if facts.deliveries is None else min(counted, facts.deliveries))
         most = earlier.count + later.token - earlier.token
         if not least <= later.count <= most:
             broken(Invariant.COUNT_RISES, f"{_name(seen)} has count {later.count} after {earlier.count}")

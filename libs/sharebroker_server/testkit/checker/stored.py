@@ -1,6 +1,6 @@
-"""The state of a share-partition as its log tells it, offset by offset: slow, and easy to believe.
+"""The state of a share-partition according to its log, offset by offset: slow and simple.
 
-A change of the state may name an offset twice, or say less than is known: the greater counts (KIP-932).
+If a record contains an offset twice, or less than the stored state, the greater counts (KIP-932).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _UNSET: Final = -1
 
 
 class OffsetState(NamedTuple):
-    """What is stored of one offset; of two, the greater counts: more deliveries, then the higher state."""
+    """The stored state of one offset; the greater of two counts: more deliveries, then the higher state."""
 
     deliveries: int
     state: int
 
     @property
     def final(self) -> bool:
-        """Acknowledged or archived."""
+        """Whether it is acknowledged or archived."""
         return self.state in _FINAL
 
 
@@ -32,14 +32,16 @@ UNTOUCHED: Final = OffsetState(0, _AVAILABLE)
 
 
 class Effect(NamedTuple):
-    """What a record changed: offsets that it finishes, and as what those were stored that it opens again."""
+    """The effect of a record: offsets that it finishes, and the previous states of offsets that
+    it reopens.
+    """
 
     finished: list[int]
     reopened: dict[int, OffsetState]
 
 
 class StoredState:
-    """Replays the records of one share-partition's state and watches what must not happen there."""
+    """Replays the state records of one share-partition and checks its invariants."""
 
     def __init__(self) -> None:
         self.start = _UNSET
@@ -51,55 +53,55 @@ class StoredState:
 
     @property
     def known(self) -> bool:
-        """Whether any record was seen."""
+        """Whether any record was read."""
         return self._known
 
     def reset(self) -> None:
-        """An administrator is going to move the start offset: any may follow, under a higher state epoch."""
+        """Expects an administrator's reset: any start offset may follow, with a higher state epoch."""
         self.being_moved = True
 
-    def settle(self) -> None:
-        """It was moved."""
+    def reset_done(self) -> None:
+        """Ends the reset."""
         self.being_moved = False
 
     def forget(self, share: object) -> None:
-        """The state is deleted. Raises Violation."""
+        """Adds the deletion of the state. Raises Violation."""
         if not self.being_moved:
-            broken(Invariant.NEVER_LOST, f"the state of {share} is deleted, and nobody asked for that")
+            broken(Invariant.NEVER_LOST, f"the state of {share} was deleted without a request")
         self.start = self.leader_epoch = _UNSET
         self._offsets = {}
 
     def fences(self, state_epoch: int, leader_epoch: int) -> bool:
-        """Whether nothing may be written under these epochs any more: the log has a later one."""
+        """Returns whether writes with these epochs must be rejected: the log has a later one."""
         return state_epoch < self._state_epoch or leader_epoch < self.leader_epoch
 
     def finished(self, offset: int) -> bool:
-        """Whether the log says that the record is done with."""
+        """Returns whether the record is finished in the log."""
         return offset < self.start or self.at(offset).final
 
     def at(self, offset: int) -> OffsetState:
-        """What is stored of an offset from the start on."""
+        """Returns the stored state of an offset."""
         return self._offsets.get(offset, UNTOUCHED)
 
     def lag(self, end: int) -> int:
-        """Unfinished records below the log's end."""
+        """Returns the number of unfinished records below the log end."""
         finished = sum(state.final for offset, state in self._offsets.items() if offset < end)
         return max(0, end - max(self.start, 0)) - finished
 
     def apply(self, record: Stored) -> Effect:
-        """Takes a record. Raises Violation."""
-        anew = self.being_moved and record.whole and record.state_epoch > self._state_epoch
+        """Applies a record. Raises Violation."""
+        is_reset = self.being_moved and record.whole and record.state_epoch > self._state_epoch
         self._check_epochs(record)
         before, start = self.start, self.start if record.start == _UNSET else record.start
-        if record.whole and record.start < 0 <= before and not anew:
+        if record.whole and record.start < 0 <= before and not is_reset:
+            broken(Invariant.START_NEVER_BACK, f"{record.share} lost its start offset {before}")
+        if start < before and not is_reset:
             broken(
-                Invariant.START_NEVER_BACK, f"{record.share} had begun at {before}, and has no start any more"
+                Invariant.START_NEVER_BACK, f"{record.share} moves its start offset from {before} to {start}"
             )
-        if start < before and not anew:
-            broken(Invariant.START_NEVER_BACK, f"{record.share} goes from {before} to {start}")
         changed = self._changed(record)
-        finished = [] if anew or before == _UNSET else self._newly_finished(before, start, changed)
-        reopened = {} if anew else self._reopened(record, start, changed)
+        finished = [] if is_reset or before == _UNSET else self._newly_finished(before, start, changed)
+        reopened = {} if is_reset else self._reopened(record, start, changed)
         self._known = True
         self.start = start
         kept = {} if record.whole else self._offsets
@@ -107,12 +109,13 @@ class StoredState:
         return Effect(finished, reopened)
 
     def check_read(self, share: object, start: int, runs: Sequence[Run]) -> None:
-        """Compares with what the keeper of the state says. Raises Violation."""
-        told = {offset: state for offset, state in _spread(runs) if state != UNTOUCHED}
+        """Compares the state with the coordinator's memory. Raises Violation."""
+        in_memory = {offset: state for offset, state in _spread(runs) if state != UNTOUCHED}
         kept = {offset: state for offset, state in self._offsets.items() if state != UNTOUCHED}
-        if start != self.start or told != kept:
+        if start != self.start or in_memory != kept:
             broken(
-                Invariant.REPLAY_AGREES, f"{share}: {start} {told} in memory, {self.start} {kept} in the log"
+                Invariant.REPLAY_AGREES,
+                f"{share}: {start} {in_memory} in memory, {self.start} {kept} in the log",
             )
 
     def _check_epochs(self, record: Stored) -> None:
@@ -121,14 +124,14 @@ class StoredState:
             (record.leader_epoch, self.leader_epoch),
         ):
             if _UNSET < epoch < known:
-                broken(Invariant.EPOCHS_RISE, f"{record.share} is written under {epoch} after {known}")
+                broken(Invariant.EPOCHS_RISE, f"{record.share} was written with epoch {epoch} after {known}")
         self._state_epoch = max(self._state_epoch, record.state_epoch)
         self.leader_epoch = max(self.leader_epoch, record.leader_epoch)
 
     def _reopened(
         self, record: Stored, start: int, changed: dict[int, OffsetState]
     ) -> dict[int, OffsetState]:
-        """By a change, or by a whole that leaves them out."""
+        """Returns offsets reopened by a delta, or by a checkpoint without them."""
         return {
             offset: state
             for offset, state in self._offsets.items()
@@ -137,7 +140,7 @@ class StoredState:
         }
 
     def _changed(self, record: Stored) -> dict[int, OffsetState]:
-        """The offsets that a record names, as they are with it."""
+        """Returns the states of the offsets in a record."""
         states: dict[int, OffsetState] = {}
         for offset, state in _spread(record.runs):
             if record.whole and offset in states:
@@ -150,8 +153,8 @@ class StoredState:
 
     def _newly_finished(self, before: int, start: int, changed: dict[int, OffsetState]) -> list[int]:
         passed = [offset for offset in range(before, start) if not self.at(offset).final]
-        told = [offset for offset, state in changed.items() if state.final and not self.at(offset).final]
-        return passed + [offset for offset in told if offset >= start]
+        in_memory = [offset for offset, state in changed.items() if state.final and not self.at(offset).final]
+        return passed + [offset for offset in in_memory if offset >= start]
 
 
 def _spread(runs: Sequence[Run]) -> Iterator[tuple[int, OffsetState]]:

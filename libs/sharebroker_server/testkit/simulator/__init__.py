@@ -1,1 +1,1 @@
-"""A whole system in one deterministic event loop: one seed gives one run, to the byte."""
+"""Runs a whole cluster in one deterministic event loop: one seed yields one run, byte for byte."""

@@ -1,4 +1,4 @@
-"""What goes wrong, as chance has it: one random source decides about every message and command."""
+"""Injects faults: one random source decides about every message and command."""
 
 from __future__ import annotations
 
@@ -8,36 +8,35 @@ from random import Random
 from typing import Final
 
 KEEPALIVE: Final = 10.0
-"""Seconds until a connection that lost a message breaks, if nothing shows the loss earlier."""
+"""Seconds until a connection breaks after a lost message, if the loss is not detected earlier."""
 
 STORE: Final = "store"
 """The name of the store, for `cut`."""
 
 
-class Fate(Enum):
-    """What becomes of a command to the store."""
+class CommandOutcome(Enum):
+    """The outcome of a command to the store."""
 
     DONE = "done"
     REFUSED = "refused"
-    """Not done, and surely so."""
+    """Not executed, with proof."""
     LOST = "lost"
-    """Not done, and nobody can tell."""
-    UNHEARD = "done unheard"
-    """Done, and nobody can tell."""
+    """Not executed, without proof."""
+    REPLY_LOST = "done unheard"
+    """Executed, but the reply is lost."""
     LATE = "done late"
-    """Done long after its sender gave up."""
+    """Executed long after its sender gave up."""
 
 
-_TROUBLE: Final = (Fate.REFUSED, Fate.LOST, Fate.UNHEARD, Fate.LATE)
+_FAULTS: Final = (CommandOutcome.REFUSED, CommandOutcome.LOST, CommandOutcome.REPLY_LOST, CommandOutcome.LATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Shares of messages and commands that fare badly; times in seconds.
+    """Rates of faults of messages and commands; times in seconds.
 
-    `silence` is how long it takes at most until the loss of a message shows itself as a broken connection; a
-    third of the losses show only when the connection is asked whether it still lives: after KEEPALIVE. What
-    comes twice comes the second time within `again`, as what is tried once more may.
+    `silence` is the longest time until a lost message shows as a broken connection; a third of the losses
+    show only by keepalive, after KEEPALIVE. The second copy of a duplicated message arrives within `again`.
     """
 
     lost: float = 0.01
@@ -54,7 +53,7 @@ NO_RATES: Final = Rates(lost=0.0, twice=0.0, slow=0.0, command=0.0)
 
 
 class Faults:
-    """Decides by `random`; `heal` ends all trouble."""
+    """Decides with `random`; `heal` ends all faults."""
 
     def __init__(self, random: Random, rates: Rates) -> None:
         self.rates = rates
@@ -62,26 +61,26 @@ class Faults:
         self._cuts: set[frozenset[str]] = set()
 
     def cut(self, one: str, other: str) -> None:
-        """Let nothing through between two processes, or a process and the store."""
+        """Drops all messages between two processes, or a process and the store."""
         self._cuts.add(frozenset((one, other)))
 
-    def mend(self, one: str, other: str) -> None:
-        """Let everything through again."""
+    def uncut(self, one: str, other: str) -> None:
+        """Ends a cut."""
         self._cuts.discard(frozenset((one, other)))
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Ends all faults."""
         self._cuts.clear()
         self.rates = NO_RATES
 
     def delay(self) -> float:
-        """Seconds that a message takes."""
+        """Returns the latency of a message in seconds."""
         random, rates = self._random.random, self.rates
         longest = rates.slowness if rates.slow and random() < rates.slow else rates.quick
         return random() * longest + 1e-5
 
     def copies(self, sender: str, receiver: str) -> int:
-        """How often a message arrives."""
+        """Returns the number of copies of a message that arrive."""
         if self._cuts and frozenset((sender, receiver)) in self._cuts:
             return 0
         rates = self.rates
@@ -93,18 +92,18 @@ class Faults:
         return 2 if drawn > 1.0 - rates.twice else 1
 
     def again(self) -> float:
-        """Seconds that the second copy of a message takes."""
+        """Returns the latency of the second copy of a message."""
         return self._random.random() * self.rates.again + 1e-5
 
     def silence(self) -> float:
-        """Seconds until a loss shows."""
+        """Returns the seconds until a loss shows."""
         drawn = self._random.random()
         return KEEPALIVE if drawn < 1 / 3 else drawn * self.rates.silence
 
-    def of_command(self, node: str) -> Fate:
-        """What becomes of a node's next command to the store."""
+    def of_command(self, node: str) -> CommandOutcome:
+        """Returns the outcome of a node's next command to the store."""
         if self._cuts and frozenset((node, STORE)) in self._cuts:
-            return self._random.choice((Fate.REFUSED, Fate.LOST))
+            return self._random.choice((CommandOutcome.REFUSED, CommandOutcome.LOST))
         if self.rates.command and self._random.random() < self.rates.command:
-            return self._random.choice(_TROUBLE)
-        return Fate.DONE
+            return self._random.choice(_FAULTS)
+        return CommandOutcome.DONE

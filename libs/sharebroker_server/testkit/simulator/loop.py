@@ -1,7 +1,7 @@
-"""An event loop without a machine under it: no sockets, no threads, a clock that jumps to the next timer.
+"""An event loop without sockets and threads, with a clock that jumps to the next timer.
 
-asyncio promises that callbacks of one loop run in the order in which they became ready; code relies on that.
-So each simulated process keeps its order, and chance decides which process is next.
+asyncio guarantees that callbacks of one loop run in the order in which they became ready, and code relies on
+that. Each simulated process therefore keeps its order, and chance selects the process that runs next.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from sharebroker_server.testkit.simulator.node import CURRENT, Node, node_of
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-_MOST_AT_ONCE: Final = 200_000
-"""Callbacks without the clock going on: more are a loop that waits for nothing."""
+_MAX_CALLBACKS: Final = 200_000
+"""The largest number of callbacks without progress of the clock; more indicate a busy loop."""
 
-_MOST_WAITS: Final = 10
-"""A task that is ended may try to wait so often before it is left as it is."""
+_MAX_AWAITS: Final = 10
+"""The number of times that a task being closed may await before it is abandoned."""
 
 
 class Stuck(Exception):
-    """Nothing can happen any more, or nothing but the same for ever."""
+    """The simulation can make no more progress."""
 
 
 class SimulatedLoop(base_events.BaseEventLoop):
-    """Virtual seconds from 0; `random` decides whose turn it is."""
+    """Virtual seconds from 0; `random` selects the node that runs next."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -45,27 +45,27 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._timers: list[tuple[float, int, _Handle | None, Callable[..., object], Sequence[Any]]] = []
         self._numbers = count()
         self._busy: list[Node] = []
-        self.nowhere = Node("outside")
+        self.outside = Node("outside")
         self.tasks: list[asyncio.Task[Any]] = []
         self._stopping = False
-        self._stuck_at = _MOST_AT_ONCE
+        self._stuck_at = _MAX_CALLBACKS
         self.steps = 0
 
     get_debug = staticmethod(bool)
-    """Never: futures and tasks ask it when they are made."""
+    """Always False: futures and tasks read it when they are created."""
 
     def time(self) -> float:
-        """Seconds as the node counts them whose code runs; `now` are virtual seconds, as nobody sees them."""
+        """Returns the seconds of the running node's clock; `now` are virtual seconds, which no node sees."""
         return self.now * self._pace
 
     def resume(self, node: Node) -> None:
-        """Let a node run again, or for the first time, what it is ready for."""
+        """Starts or continues a node."""
         node.paused = node.killed = False
         if node.ready and node not in self._busy:
             self._busy.append(node)
 
-    def left(self, node: Node) -> tuple[int, int]:
-        """Tasks and timers that a node has."""
+    def remaining(self, node: Node) -> tuple[int, int]:
+        """Returns the number of tasks and timers of a node."""
         tasks = sum(
             isinstance(task, _NumberedTask) and task.node is node for task in self.tasks if not task.done()
         )
@@ -73,7 +73,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return tasks, sum(node_of(timer._context) is node for timer in timers)
 
     def spawn(self, node: Node, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Start a task of a node."""
+        """Starts a task of a node."""
         return self.create_task(work, context=node.context())
 
     def create_task(
@@ -83,8 +83,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         name: object = None,
         context: Context | None = None,
     ) -> asyncio.Task[T]:
-        """As asyncio says; sets of tasks have the same order in each run."""
-        # A name of its own keeps asyncio from making one.
+        """Creates a task; sets of tasks have the same order in each run."""
+        # A name prevents asyncio from generating one.
         task = _NumberedTask(coro, loop=self, name="" if name is None else str(name), context=context)
         task.node = CURRENT.get() if context is None else node_of(context)
         return task
@@ -92,12 +92,12 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """As asyncio says; behind what its node is ready for already."""
+        """Schedules a callback after those of its node that are ready."""
         if context is None:
             context = copy_context()
         handle = _new(_Handle)
         handle._callback, handle._args, handle._context, handle._cancelled = callback, args, context, False
-        node = context.get(CURRENT) or self.nowhere
+        node = context.get(CURRENT) or self.outside
         ready = node.ready
         if not ready and not node.paused and not node.killed:
             self._busy.append(node)
@@ -107,17 +107,17 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """There is one thread."""
+        """Schedules a callback; there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio says; timers of one moment come in the order in which they were set."""
+        """Schedules a timer; timers of the same time run in the order of creation."""
         timer = _new(_Handle)
         timer._callback, timer._args, timer._when, timer._cancelled = callback, args, when, False
         timer._context = copy_context() if context is None else context
-        # Rounded up: a timer that came before its time by its node's clock would be set again, for ever.
+        # Round up: a timer that fires early by its node's clock would be scheduled again endlessly.
         due = when / self._pace + (1e-9 if self._pace != 1.0 else 0.0)
         heapq.heappush(self._timers, (due, next(self._numbers), timer, _nothing, ()))
         return timer
@@ -125,40 +125,40 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_later(
         self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio says."""
+        """Schedules a timer."""
         return self.call_at(self.now * self._pace + delay, callback, *args, context=context)
 
     def call_outside(self, when: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Have something done by networks and stores: no node's clock concerns them, and they never fail."""
+        """Schedules a callback of the network or the store, which have no node's clock and never fail."""
         heapq.heappush(self._timers, (when, next(self._numbers), None, callback, args))
 
     def create_future(self) -> asyncio.Future[Any]:
-        """As asyncio says; sets of futures have the same order in each run."""
+        """Creates a future; sets of futures have the same order in each run."""
         return _NumberedFuture(loop=self)
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> NoReturn:
-        """There are no threads."""
+        """Raises Stuck: there are no threads."""
         raise Stuck("a simulated process must not use threads")
 
     def end_all(self) -> None:
-        """End every task where it stands, those of killed nodes too: nothing is left half done."""
+        """Closes every task, including those of killed nodes."""
         for task in [task for task in self.tasks if not task.done()]:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own way to say so
-            for _ in range(_MOST_WAITS):
+            for _ in range(_MAX_AWAITS):
                 try:
                     task.get_coro().close()
                 except RuntimeError:
-                    continue  # it waits for something while it ends
+                    continue  # it awaits something while it closes
                 except Exception:
-                    break  # of no account: the run is over
+                    break  # irrelevant: the run is over
                 break
 
     def _run_once(self) -> None:
-        """What `run_forever` repeats: here all callbacks until the loop is stopped."""
+        """Runs all callbacks until the loop is stopped."""
         busy, chance = self._busy, self._chance
         while not self._stopping:
             if not busy:
-                self._go_on()
+                self._advance()
                 continue
             index = int(chance() * len(busy)) if len(busy) > 1 else 0
             node = busy[index]
@@ -178,20 +178,20 @@ class SimulatedLoop(base_events.BaseEventLoop):
             except Exception as failure:
                 self.call_exception_handler({"message": f"{handle._callback} failed", "exception": failure})
             if self.steps > self._stuck_at:
-                self._stuck_at += _MOST_AT_ONCE
-                raise Stuck(f"at {self.now:.6f} s something waits without the clock going on")
+                self._stuck_at += _MAX_CALLBACKS
+                raise Stuck(f"at {self.now:.6f} s tasks run without progress of the clock")
 
-    def _go_on(self) -> None:
-        """To the next timer, and to all of its moment."""
-        timers, pop, busy, nowhere = self._timers, heapq.heappop, self._busy, self.nowhere
+    def _advance(self) -> None:
+        """Advances to the next timer, and makes all timers of that time ready."""
+        timers, pop, busy, outside = self._timers, heapq.heappop, self._busy, self.outside
         while timers and (first := timers[0][2]) is not None and first._cancelled:
             pop(timers)
         if not timers:
-            raise Stuck(f"at {self.now:.6f} s everything waits, and nothing is to come")
+            raise Stuck(f"at {self.now:.6f} s all tasks wait and no timer is scheduled")
         if timers[0][0] > self.now:
             self.now = timers[0][0]
         now = self.now
-        self._stuck_at = self.steps + _MOST_AT_ONCE
+        self._stuck_at = self.steps + _MAX_CALLBACKS
         self._pace = 1.0
         while timers and timers[0][0] <= now:
             _, _, timer, callback, args = pop(timers)
@@ -201,27 +201,27 @@ class SimulatedLoop(base_events.BaseEventLoop):
                 continue
             if timer._cancelled:
                 continue
-            node = timer._context.get(CURRENT) or nowhere
+            node = timer._context.get(CURRENT) or outside
             ready = node.ready
             if not ready and not node.paused and not node.killed:
                 busy.append(node)
             ready.append(timer)
 
     def _process_events(self, event_list: list[object]) -> None:
-        """No events come from a machine."""
+        """Ignored: there are no I/O events."""
 
     def _write_to_self(self) -> None:
-        """Nothing has to be woken."""
+        """Ignored: there is nothing to wake up."""
 
 
 def _nothing() -> None:
-    """Stands where a timer of a node has its own callback."""
+    """Placeholder callback of a node's timer."""
 
 
 class _Handle(asyncio.TimerHandle):
-    """A callback, at once or at its time: as little of asyncio's handles as may be, there are so many.
+    """A callback or timer with minimal overhead, since there are so many.
 
-    Whoever makes one sets its attributes: a call less.
+    The creator sets its attributes, which saves a call.
     """
 
     __slots__ = ()
@@ -232,7 +232,7 @@ class _Handle(asyncio.TimerHandle):
     _when: float
 
     def cancel(self) -> None:
-        """As asyncio says; cancelled timers are passed over when their time comes."""
+        """Cancels the callback; cancelled timers are skipped when they are due."""
         self._cancelled, self._callback, self._args = True, None, None
 
 
@@ -240,14 +240,14 @@ _new: Final = _Handle.__new__
 
 
 class _NumberedFuture(asyncio.Future[Any]):
-    """Hashes by its number: addresses, by which sets order, differ from run to run."""
+    """Hashes by number: sets order by address, which differs from run to run."""
 
     _number: int
 
     def __hash__(self) -> int:
         try:
             return self._number
-        except AttributeError:  # few are ever part of a set
+        except AttributeError:  # few are ever in a set
             number = self._number = next(_loop_of(self)._numbers)
             return number
 
@@ -268,16 +268,16 @@ def _loop_of(future: asyncio.Future[Any]) -> SimulatedLoop:
 
 
 def run(loop: SimulatedLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, and an end to every task it left. Raises what it raises, Stuck.
+    """Returns the result of `work`, and closes every remaining task. Raises its errors, and Stuck.
 
-    Objects that are freed in cycles would be freed at another moment in each run: that waits. The loop lists
-    its tasks itself: asyncio's weak references to all tasks cost more than the tasks.
+    Garbage collection of cycles is off, since its time would differ from run to run. The loop lists its tasks
+    itself: asyncio's weak references to all tasks cost more than the tasks.
     """
     collected = gc.isenabled()
     gc.disable()
     try:
-        known = asyncio.tasks._all_tasks  # type: ignore[attr-defined]  # it has no other name
-        with patch.object(known, "add", loop.tasks.append):
+        all_tasks = asyncio.tasks._all_tasks  # type: ignore[attr-defined]  # it has no other name
+        with patch.object(all_tasks, "add", loop.tasks.append):
             return loop.run_until_complete(work)
     finally:
         _end(loop)
@@ -287,6 +287,6 @@ def run(loop: SimulatedLoop, work: Coroutine[Any, Any, T]) -> T:
 
 def _end(loop: SimulatedLoop) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that had not begun
+        warnings.simplefilter("ignore", RuntimeWarning)  # coroutines that were never started
         loop.end_all()
     loop.close()

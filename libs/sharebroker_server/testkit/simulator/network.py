@@ -1,6 +1,6 @@
-"""Calls between processes as gRPC makes them, without sockets: real stubs here, real servicers there.
+"""gRPC calls between simulated processes without sockets: real stubs and real servicers.
 
-Messages travel as bytes; chance loses, delays and doubles them, and breaks connections.
+Messages are transmitted as bytes; chance loses, delays and duplicates them, and breaks connections.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sharebroker_server.testkit.simulator.node import Node, current
 from sharebroker_server.testkit.simulator.streams import (
     Stream,
     StreamCall,
-    answer_all,
     error,
     receive,
+    respond_all,
     send_all,
 )
 
 CLIENT: Final = "client"
-"""The name of whoever calls from outside of every node."""
+"""The name of callers outside all nodes."""
 
 _REFUSED: Final = "failed to connect to all addresses"
 _BROKEN: Final = "Connection reset by peer"
@@ -46,7 +46,7 @@ class _Server:
     _behind: dict[str, Any] = field(default_factory=dict)
 
     async def handler(self, method: str) -> Any:
-        """What answers, behind the edge: most services and methods are never asked for, in any one run."""
+        """Returns the handler of a method behind the interceptor; created on demand, since a run uses few."""
         behind = self._behind.get(method)
         if behind is None:
             service = self.services.pop(method.split("/")[1], None)
@@ -56,10 +56,10 @@ class _Server:
         return behind
 
     def add_generic_rpc_handlers(self, handlers: object) -> None:
-        """What generated code registers comes by method, too."""
+        """Ignored: generated code also registers by method."""
 
     def add_registered_method_handlers(self, service: str, methods: dict[str, Any]) -> None:
-        """As grpc.aio.Server has it."""
+        """Registers handlers, as in grpc.aio.Server."""
         self.handlers |= {f"/{service}/{method}": handler for method, handler in methods.items()}
 
 
@@ -70,13 +70,13 @@ class _Call:
     method: str
     data: bytes
     deadline: float | None
-    answer: asyncio.Future[bytes]
+    response: asyncio.Future[bytes]
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     ended: bool = False
 
 
 class _Aborted(grpc.aio.AbortError):
-    """What a servicer ends a call with."""
+    """Ends a call with an error of the servicer."""
 
     def __init__(self, failure: grpc.aio.AioRpcError) -> None:
         self.failure = failure
@@ -84,7 +84,7 @@ class _Aborted(grpc.aio.AbortError):
 
 
 class Network:
-    """Processes by address. A call of an address where none serves is refused."""
+    """Simulated processes by address. A call to an unused address is refused."""
 
     def __init__(self, loop: SimulatedLoop, faults: Faults) -> None:
         self.closed = False
@@ -94,39 +94,39 @@ class Network:
         self._streams: dict[Stream, None] = {}
 
     def dial(self, address: str, options: object = None) -> Channel:
-        """A channel for whoever asks; stands for grpc.aio.insecure_channel."""
+        """Returns a channel for the caller; replaces grpc.aio.insecure_channel."""
         return Channel(self, address)
 
     async def refused(self, address: str) -> bool:
-        """Whether nobody listens at an address, and its machine says so: what stands still listens."""
-        answer: asyncio.Future[bool] = self._loop.create_future()
+        """Returns whether the port is refused: a frozen process still listens."""
+        response: asyncio.Future[bool] = self._loop.create_future()
         caller = current()
         name = CLIENT if caller is None else caller.name
         if self.closed or not self._faults.copies(name, address):
-            self._later(_ANSWER, _settle, answer, False)
+            self._later(_ANSWER, _resolve, response, False)
         else:
-            self._later(self._faults.delay(), self._knock, address, answer)
-        return await answer
+            self._later(self._faults.delay(), self._probe, address, response)
+        return await response
 
-    def _knock(self, address: str, answer: asyncio.Future[bool]) -> None:
-        _settle(answer, address not in self._servers)
+    def _probe(self, address: str, response: asyncio.Future[bool]) -> None:
+        _resolve(response, address not in self._servers)
 
     async def serve(self, node: Node, services: Iterable[Service]) -> None:
-        """Serve at the address that is the node's name, with the edge that every server has."""
+        """Serves at the address that is the node's name, with the interceptor of every server."""
         self._servers[node.name] = _Server(node, services={service.name: service for service in services})
 
     def break_off(self, node: Node) -> None:
-        """A node is gone: calls and streams to it break, soon, and its own streams."""
+        """Breaks calls and streams to a dead node, and its own streams."""
         server = self._servers.pop(node.name, None)
         for call in server.calls if server is not None else ():
-            self._later(self._faults.delay(), _fail, call.answer, grpc.StatusCode.UNAVAILABLE, _BROKEN)
+            self._later(self._faults.delay(), _fail, call.response, grpc.StatusCode.UNAVAILABLE, _BROKEN)
         for stream in list(self._streams):
             if node.name in (stream.caller, stream.address):
                 del self._streams[stream]
                 stream.break_in(self._faults.delay())
 
     async def stop(self, node: Node, grace: float) -> None:
-        """Take no more calls, let those under way end within `grace` seconds, then cut them."""
+        """Rejects new calls, waits up to `grace` seconds for calls in flight, then cuts them."""
         server = self._servers.pop(node.name, None)
         if server is None:
             return
@@ -139,17 +139,17 @@ class Network:
         await end(tasks)
 
     async def unary(self, address: str, method: str, data: bytes, timeout: float | None) -> bytes:
-        """The bytes of the answer. Raises AioRpcError."""
+        """Returns the bytes of the response. Raises AioRpcError."""
         loop, caller = self._loop, current()
         name = CLIENT if caller is None else caller.name
         deadline = None if timeout is None else loop.now + timeout
-        answer: asyncio.Future[bytes] = loop.create_future()
-        call = _Call(name, address, method, data, deadline, answer)
+        response: asyncio.Future[bytes] = loop.create_future()
+        call = _Call(name, address, method, data, deadline, response)
         self._send(name, address, call, self._arrive, call)
-        late = (answer, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
+        late = (response, grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded")
         timer = None if timeout is None else loop.call_later(timeout, _fail, *late)
         try:
-            return await answer
+            return await response
         finally:
             if timer is not None:
                 timer.cancel()
@@ -159,7 +159,7 @@ class Network:
     def stream(
         self, address: str, method: str, requests: AsyncIterator[Any], coding: tuple[Any, Any]
     ) -> StreamCall:
-        """A stream to an address; `coding` serialises requests and reads answers."""
+        """Opens a stream to an address; `coding` serialises requests and parses responses."""
         caller = current()
         stream = Stream(self._loop, self._faults, CLIENT if caller is None else caller.name, address)
         self._streams[stream] = None
@@ -183,7 +183,7 @@ class Network:
         requests = receive(stream, handler.request_deserializer)
         responses = handler.stream_stream(requests, _Context(self._loop, stream.caller, None))
         try:
-            await answer_all(stream, responses, handler.response_serializer)
+            await respond_all(stream, responses, handler.response_serializer)
         except _Aborted as aborted:
             stream.send(stream.responses, aborted.failure)
         finally:
@@ -199,17 +199,17 @@ class Network:
         if copies > 1:
             self._later(self._faults.again(), self._arrive_again, arrive, *args)
         if not copies:
-            self._later(self._faults.silence(), _fail, call.answer, grpc.StatusCode.UNAVAILABLE, _BROKEN)
+            self._later(self._faults.silence(), _fail, call.response, grpc.StatusCode.UNAVAILABLE, _BROKEN)
 
     def _arrive_again(self, arrive: Callable[..., object], *args: object) -> None:
-        """A second copy; none comes when all is well again."""
+        """Delivers a second copy, unless the faults have ended."""
         if self._faults.rates.twice:
             arrive(*args)
 
     def _arrive(self, call: _Call) -> None:
         server = self._servers.get(call.address)
         if server is None:
-            self._later(self._faults.delay(), _fail, call.answer, grpc.StatusCode.UNAVAILABLE, _REFUSED)
+            self._later(self._faults.delay(), _fail, call.response, grpc.StatusCode.UNAVAILABLE, _REFUSED)
             return
         server.calls[call] = None
         handling = self._handle(server, call)
@@ -222,9 +222,9 @@ class Network:
             response = await handler.unary_unary(request, _Context(self._loop, call.caller, call.deadline))
             data = handler.response_serializer(response)
         except _Aborted as aborted:
-            self._send(call.address, call.caller, call, _break, call.answer, aborted.failure)
+            self._send(call.address, call.caller, call, _break, call.response, aborted.failure)
         else:
-            self._send(call.address, call.caller, call, _settle, call.answer, data)
+            self._send(call.address, call.caller, call, _resolve, call.response, data)
         finally:
             call.ended = True
             server.calls.pop(call, None)
@@ -234,7 +234,7 @@ class Network:
 
 
 class Channel:
-    """As much of grpc.aio.Channel as generated stubs and the router use."""
+    """The part of grpc.aio.Channel that stubs and the router use."""
 
     def __init__(self, network: Network, address: str) -> None:
         self._network = network
@@ -243,7 +243,7 @@ class Channel:
     def unary_unary(
         self, method: str, request_serializer: Any, response_deserializer: Any, **_options: Any
     ) -> Callable[..., Any]:
-        """As grpc.aio.Channel has it."""
+        """Returns a unary call, as in grpc.aio.Channel."""
 
         async def call(request: Any, *, timeout: float | None = None) -> Any:
             data = request_serializer(request)
@@ -254,19 +254,19 @@ class Channel:
     def stream_stream(
         self, method: str, request_serializer: Any, response_deserializer: Any, **_options: Any
     ) -> grpc.aio.StreamStreamMultiCallable[Any, Any]:
-        """As grpc.aio.Channel has it."""
+        """Returns a streaming call, as in grpc.aio.Channel."""
         return _Streaming(self._network, self._address, method, (request_serializer, response_deserializer))
 
     def get_state(self) -> grpc.ChannelConnectivity:
-        """A channel may always be dropped: there is nothing to keep open."""
+        """Returns IDLE: a channel may be dropped at any time."""
         return grpc.ChannelConnectivity.IDLE
 
     async def close(self, grace: float | None = None) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
 
 class _Streaming(grpc.aio.StreamStreamMultiCallable[Any, Any]):
-    """What a stub has for a streaming method."""
+    """The callable of a streaming method."""
 
     def __init__(self, network: Network, address: str, method: str, coding: tuple[Any, Any]) -> None:
         self._network = network
@@ -279,7 +279,7 @@ class _Streaming(grpc.aio.StreamStreamMultiCallable[Any, Any]):
 
 
 class _Context:
-    """As much of grpc.aio.ServicerContext as servicers use."""
+    """The part of grpc.aio.ServicerContext that servicers use."""
 
     def __init__(self, loop: SimulatedLoop, caller: str, deadline: float | None) -> None:
         self._loop = loop
@@ -312,22 +312,22 @@ class _Details(grpc.HandlerCallDetails):
     invocation_metadata: tuple[()] = ()
 
 
-def _settle(answer: asyncio.Future[Any], result: object) -> None:
-    if not answer.done():
-        answer.set_result(result)
+def _resolve(response: asyncio.Future[Any], result: object) -> None:
+    if not response.done():
+        response.set_result(result)
 
 
-def _fail(answer: asyncio.Future[bytes], code: grpc.StatusCode, details: str) -> None:
-    _break(answer, error(code, details))
+def _fail(response: asyncio.Future[bytes], code: grpc.StatusCode, details: str) -> None:
+    _break(response, error(code, details))
 
 
-def _break(answer: asyncio.Future[bytes], failure: grpc.aio.AioRpcError) -> None:
-    if not answer.done():
-        answer.set_exception(failure)
-        answer.exception()  # seen: the caller may be dead
+def _break(response: asyncio.Future[bytes], failure: grpc.aio.AioRpcError) -> None:
+    if not response.done():
+        response.set_exception(failure)
+        response.exception()  # marks it as retrieved: the caller may be dead
 
 
 def _cancel(call: _Call) -> None:
-    """The caller has given up; a server that stands still will hear of it later."""
+    """Cancels the call at the server; a frozen server processes this later."""
     for task in call.tasks:
         task.cancel()

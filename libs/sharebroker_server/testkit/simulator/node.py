@@ -1,4 +1,4 @@
-"""A simulated process: which callbacks are its own, and whether they get to run."""
+"""A simulated process: its callbacks, and whether they run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Final
 
 
 class Node:
-    """Callbacks carry the node in their context, so whatever a process starts belongs to it.
+    """A process; callbacks carry the node in their context, so all tasks of a process belong to it.
 
-    `skew` (seconds) is how far its clock is ahead at first, `pace` how many of its seconds one takes. A node
-    that does not run keeps what is ready: a paused one goes on with it, a killed one never does.
+    `skew` (seconds) is the initial offset of its clock, `pace` its speed. A node that does not run keeps its
+    ready callbacks: a paused one continues with them, a killed one never does.
     """
 
     __slots__ = ("killed", "name", "pace", "paused", "ready", "skew")
@@ -25,7 +25,7 @@ class Node:
         self.ready: deque[Any] = deque()
 
     def context(self) -> Context:
-        """For the tasks of this node."""
+        """Returns a context for the tasks of this node."""
         context = copy_context()
         context.run(CURRENT.set, self)
         return context
@@ -38,10 +38,10 @@ CURRENT: Final = ContextVar[Node | None]("node", default=None)
 
 
 def current() -> Node | None:
-    """The node whose code runs; None for networks, stores and clients, which are not under test."""
+    """Returns the running node; None for networks, stores and clients, which are not under test."""
     return CURRENT.get()
 
 
 def node_of(context: Context) -> Node | None:
-    """The node that a callback belongs to."""
+    """Returns the node of a callback."""
     return context.get(CURRENT)

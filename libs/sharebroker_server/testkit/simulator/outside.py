@@ -1,4 +1,4 @@
-"""What a process takes from outside, replaced: time, chance, the way to other processes."""
+"""Replaces the environment of a process: time, randomness and connections to other processes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sharebroker_server.testkit.simulator.loop import SimulatedLoop
 from sharebroker_server.testkit.simulator.node import CURRENT
 
 EPOCH: Final = 1_800_000_000.0
-"""The wall clock when a simulation begins: 2027-01-15."""
+"""The wall clock at the start of a simulation: 2027-01-15."""
 
 
 @contextmanager
 def simulated(loop: SimulatedLoop, seed: int, dial: Callable[..., Any]) -> Iterator[None]:
-    """In force for all nodes of a run; each has its own clock, by its skew.
+    """Replaces the environment of all nodes of a run; each node has its own clock.
 
-    `dial(address)` gives the channel to a process. Chance is `random`'s own and the system's, which make
-    jitter, ids of members and of topics.
+    `dial(address)` returns the channel to a process. Randomness is that of `random` and of the system, from
+    which jitter, member ids and topic ids derive.
     """
 
     current = CURRENT.get
@@ -30,15 +30,15 @@ def simulated(loop: SimulatedLoop, seed: int, dial: Callable[..., Any]) -> Itera
         node = current()
         return EPOCH + loop.now * loop._pace + (node.skew if node is not None else 0.0)
 
-    kept = random.getstate()
-    bytes_of_chance = random.Random(seed ^ 0x5EED).randbytes
+    random_state = random.getstate()
+    random_bytes = random.Random(seed ^ 0x5EED).randbytes
     random.seed(seed)
     try:
         with (
             clock.counted_by(now),
-            patch("os.urandom", bytes_of_chance),
+            patch("os.urandom", random_bytes),
             patch("grpc.aio.insecure_channel", dial),
         ):
             yield
     finally:
-        random.setstate(kept)
+        random.setstate(random_state)

@@ -1,4 +1,4 @@
-"""Streams between processes: two pipes in which bytes keep their order, and which break together."""
+"""Streams between simulated processes: two ordered pipes that break together."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sharebroker_server.testkit.simulator.loop import SimulatedLoop
 
 
 class _End:
-    """The last thing in a pipe: the writer is done."""
+    """The end of a pipe."""
 
 
 class Pipe:
-    """One direction. `next` raises what the pipe was broken with, StopAsyncIteration at its end."""
+    """One direction. `next` raises the error of a broken pipe, and StopAsyncIteration at its end."""
 
     def __init__(self, loop: SimulatedLoop, faults: Faults) -> None:
         self._loop = loop
@@ -28,18 +28,18 @@ class Pipe:
         self._reader: asyncio.Future[None] | None = None
 
     def push(self, item: bytes | type[_End] | BaseException) -> None:
-        """Send on; behind what was sent before."""
+        """Sends an item after the previous ones."""
         self._last = max(self._last + 1e-9, self._loop.now + self._faults.delay())
         self._loop.call_outside(self._last, self.put, item)
 
     def put(self, item: bytes | type[_End] | BaseException) -> None:
-        """Let the reader have it now."""
+        """Delivers an item to the reader now."""
         self._arrived.append(item)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     async def next(self) -> bytes:
-        """The next bytes."""
+        """Returns the next bytes."""
         while not self._arrived:
             self._reader = self._loop.create_future()
             await self._reader
@@ -65,7 +65,7 @@ class Stream:
         self._faults = faults
 
     def send(self, pipe: Pipe, item: bytes | type[_End] | BaseException) -> None:
-        """Put something into a pipe; what is lost on the way breaks the stream, sooner or later."""
+        """Sends an item; a lost item breaks the stream eventually."""
         if self.broken:
             return
         if self._faults.copies(self.caller, self.address):
@@ -74,20 +74,20 @@ class Stream:
             self.break_in(self._faults.silence())
 
     def break_in(self, delay: float) -> None:
-        """Both sides will hear that the connection is gone, each at its time."""
+        """Breaks the connection; each side notices at its own time."""
         self.broken = True
         failure = error(grpc.StatusCode.UNAVAILABLE, "Connection reset by peer")
         self._later(delay, self.responses.put, failure)
         self._later(delay * self._faults.delay() + self._faults.delay(), self.end_server)
 
     def cancel(self) -> None:
-        """The caller is not interested any more."""
+        """Cancels the call by the caller."""
         if not self.broken:
             self.broken = True
             self._later(self._faults.delay(), self.end_server)
 
     def end_server(self) -> None:
-        """The server hears of the end."""
+        """Cancels the call at the server."""
         if self.server is not None:
             self.server.cancel()
 
@@ -96,7 +96,7 @@ class Stream:
 
 
 class StreamCall:
-    """The caller's side: as much of grpc.aio.StreamStreamCall as callers use."""
+    """The caller's side: the part of grpc.aio.StreamStreamCall that callers use."""
 
     def __init__(
         self, stream: Stream, deserialize: Callable[[bytes], Any], sending: asyncio.Task[None]
@@ -112,21 +112,21 @@ class StreamCall:
         return self._deserialize(await self._stream.responses.next())
 
     def cancel(self) -> bool:
-        """End the call."""
+        """Cancels the call."""
         self._sending.cancel()
         self._stream.cancel()
         return True
 
 
 async def send_all(stream: Stream, requests: AsyncIterator[Any], serialize: Callable[[Any], bytes]) -> None:
-    """The caller's requests, then the end."""
+    """Sends the caller's requests, then the end."""
     async for request in requests:
         stream.send(stream.requests, serialize(request))
     stream.send(stream.requests, _End)
 
 
 async def receive(stream: Stream, deserialize: Callable[[bytes], Any]) -> AsyncIterator[Any]:
-    """What the server reads."""
+    """Yields the requests for the server."""
     while True:
         try:
             data = await stream.requests.next()
@@ -135,15 +135,15 @@ async def receive(stream: Stream, deserialize: Callable[[bytes], Any]) -> AsyncI
         yield deserialize(data)
 
 
-async def answer_all(
+async def respond_all(
     stream: Stream, responses: AsyncIterator[Any], serialize: Callable[[Any], bytes]
 ) -> None:
-    """What the server answers, then the end."""
+    """Sends the server's responses, then the end."""
     async for response in responses:
         stream.send(stream.responses, serialize(response))
     stream.send(stream.responses, _End)
 
 
 def error(code: grpc.StatusCode, details: str, trailing: Any = ()) -> grpc.aio.AioRpcError:
-    """How a call ends that failed."""
+    """Returns the error of a failed call."""
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)

@@ -67,10 +67,10 @@ async def test_a_slot_moves_to_another_node(cluster: RedisCluster, link: Link) -
     await link.call("SET", key, 1, timeout=5.0)
     old = cluster.primary_of(key)
     new = next(number for number in range(3) if number != old)
-    slot, ids = slot_of(key), [cluster.told(number, "CLUSTER", "MYID").decode() for number in range(3)]
-    cluster.told(new, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
-    cluster.told(old, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
-    cluster.told(old, "MIGRATE", "127.0.0.1", cluster.nodes[new].port, key, 0, 5000)
+    slot, ids = slot_of(key), [cluster.execute(number, "CLUSTER", "MYID").decode() for number in range(3)]
+    cluster.execute(new, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
+    cluster.execute(old, "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
+    cluster.execute(old, "MIGRATE", "127.0.0.1", cluster.nodes[new].port, key, 0, 5000)
     with pytest.raises(RedisUnavailable, match="is changing: ASK"):
         await link.call("GET", key, timeout=5.0)
     cluster.move(key, new)
@@ -97,7 +97,7 @@ async def _taken_over(cluster: RedisCluster, link: Link, how: signal.Signals) ->
     key = next(name for name in NAMES if cluster.primary_of(name) == 0)  # the one that has a replica
     elsewhere = next(name for name in NAMES if cluster.primary_of(name) == 1)
     assert await counted(link, key) == 1
-    until(lambda: cluster.in_step(0))
+    until(lambda: cluster.in_sync(0))
     cluster.nodes[0].process.send_signal(how)
     try:
         got: list[int] = []

@@ -21,7 +21,7 @@ from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.redis_link.topology.redis_url import Target
 from sharebroker_server.redis_link.topology.sentinel import Sentinels, SentinelUrl
 from sharebroker_server.testkit.proxy import FaultProxy
-from sharebroker_server.testkit.sentinels import NAME, Watched, watched
+from sharebroker_server.testkit.sentinels import NAME, Monitored, monitored
 from sharebroker_server.testkit.servers import binaries, free_port
 from sharebroker_server.testkit.waiting import eventually, until
 
@@ -33,8 +33,8 @@ LOCKED = (*USER, "--masteruser", "me", "--masterauth", "hush", "--requirepass", 
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[Watched]:
-    with watched("valkey", "--repl-diskless-sync-delay", "0") as servers:
+def servers() -> Iterator[Monitored]:
+    with monitored("valkey", "--repl-diskless-sync-delay", "0") as servers:
         yield servers
 
 
@@ -64,13 +64,13 @@ async def told(sentinels: Sentinels) -> Target:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(binaries()))
 async def test_the_promoted_replica_is_found(kind: str) -> None:
-    with watched(kind, "--repl-diskless-sync-delay", "0", *LOCKED, login=LOGIN) as servers:
+    with monitored(kind, "--repl-diskless-sync-delay", "0", *LOCKED, login=LOGIN) as servers:
         link = await connect(servers.url, timeout=30.0)
         try:
             renewed: list[int] = []
             link.on_new_server.append(lambda: renewed.append(link.server_incarnation))
             assert await counted(link) == 1
-            until(servers.in_step, 60.0)
+            until(servers.in_sync, 60.0)
             victim = servers.primary()
             victim.kill()
             got: list[int] = []
@@ -88,7 +88,7 @@ async def test_the_promoted_replica_is_found(kind: str) -> None:
             await link.close()
 
 
-async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None:
+async def test_a_sentinel_that_answered_is_asked_first(servers: Monitored) -> None:
     async with FaultProxy(servers.sentinels[0].port) as proxy:
         port = servers.sentinels[1].port
         sentinels = Sentinels(
@@ -103,12 +103,12 @@ async def test_a_sentinel_that_answered_is_asked_first(servers: Watched) -> None
         assert sentinels._order[0].port == port
 
 
-async def test_sentinels_that_know_no_such_name(servers: Watched) -> None:
+async def test_sentinels_that_know_no_such_name(servers: Monitored) -> None:
     with pytest.raises(RedisPrimaryUnknown, match="has a primary 'other': use the name"):
         await connect(servers.url.replace(NAME, "other"), timeout=30.0)
 
 
-async def test_one_that_is_away_may_know_the_name(servers: Watched) -> None:
+async def test_one_that_is_away_may_know_the_name(servers: Monitored) -> None:
     url = f"redis+sentinel://127.0.0.1:{servers.sentinels[0].port},127.0.0.1:{free_port()}/other"
     with pytest.raises(RedisUnavailable, match="has no primary 'other'"):
         await connect(url, timeout=3.0)
@@ -119,7 +119,7 @@ async def test_nobody_there() -> None:
         await connect(f"redis+sentinel://:hush@127.0.0.1:{free_port()}/{NAME}", timeout=0.5)
 
 
-async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Watched) -> None:
+async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Monitored) -> None:
     with pytest.raises(RedisUnavailable, match="it is no sentinel"):
         await connect(f"redis+sentinel://127.0.0.1:{servers.servers[0].port}/{NAME}", timeout=3.0)
     with pytest.raises(
@@ -128,7 +128,7 @@ async def test_a_server_is_no_sentinel_and_a_sentinel_no_server(servers: Watched
         await connect(servers.sentinels[0].url, timeout=10.0)
 
 
-async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Watched) -> None:
+async def test_a_login_that_sentinels_do_not_know_is_no_hindrance(servers: Monitored) -> None:
     sentinels = Sentinels(SentinelUrl.parse(servers.url.replace("://", "://me:hush@")))
     assert (await told(sentinels)).user == "me"
 
@@ -143,8 +143,8 @@ class Places:
         return self._targets.pop(0) if len(self._targets) > 1 else self._targets[0]
 
 
-async def test_what_is_no_primary_is_left_for_the_one_that_is(servers: Watched) -> None:
-    until(servers.settled, 90.0)
+async def test_what_is_no_primary_is_left_for_the_one_that_is(servers: Monitored) -> None:
+    until(servers.is_healthy, 90.0)
     primary = servers.primary()
     [replica] = [server for server in servers.servers if server is not primary]
     places = Places(Target.parse(replica.url), Target.parse(primary.url))
@@ -156,10 +156,10 @@ async def test_what_is_no_primary_is_left_for_the_one_that_is(servers: Watched) 
 
 
 @pytest.mark.slow
-async def test_a_planned_change_of_the_primary_is_followed(servers: Watched) -> None:
+async def test_a_planned_change_of_the_primary_is_followed(servers: Monitored) -> None:
     link = await connect(servers.url, timeout=30.0)
     try:
-        until(servers.settled, 90.0)
+        until(servers.is_healthy, 90.0)
         old = servers.primary()
         await eventually(lambda: _told_to_fail_over(servers), 60.0)
         await eventually(lambda: servers.primary() is not old, 90.0)
@@ -172,7 +172,7 @@ async def test_a_planned_change_of_the_primary_is_followed(servers: Watched) -> 
         await link.close()
 
 
-def _told_to_fail_over(servers: Watched) -> bool:
+def _told_to_fail_over(servers: Monitored) -> bool:
     with redis.Redis.from_url(servers.sentinels[0].url) as sentinel, suppress(redis.ResponseError):
         sentinel.execute_command("SENTINEL", "FAILOVER", NAME)
         return True

@@ -35,7 +35,7 @@ def test_payload_round_trip() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"carrier": "UA"}'])
-def test_payload_that_is_no_flight_is_refused(payload: bytes) -> None:
+def test_invalid_payload_is_rejected(payload: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Flight.of_payload(payload)
 

@@ -1,15 +1,10 @@
+"""from __future__ import annotations"""
+
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from sharebroker_server.flights.core.flight import Acknowledgement
 from sharebroker_server.flights.core.progress import Progress, Rate
-from sharebroker_server.flights.core.summary import Summary
-from sharebroker_server.flights.core.verdict import Verdict
-from sharebroker_server.flights.display import Display, print_summary, print_verdict
 
 
 def test_line_names_every_number() -> None:
@@ -29,70 +24,3 @@ def test_rate_looks_at_the_last_moments() -> None:
     assert rate.sample(100, 1.0) == pytest.approx(100.0)
     assert rate.sample(100, 2.5) == pytest.approx(0.0)
     assert rate.sample(100, 9.0) == 0.0
-
-
-@pytest.fixture
-def console() -> Console:
-    return Console(file=io.StringIO(), width=100)
-
-
-def written(console: Console) -> str:
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_plain_lines_come_now_and_then(console: Console) -> None:
-    with Display(console) as display:
-        display.show(Progress(published=1), 0.0)
-        display.show(Progress(published=2), 1.0)
-        display.message("[worker-3] killed")
-        display.show(Progress(published=3), 2.0)
-        display.finish(Progress(published=4))
-    lines = written(console).splitlines()
-    assert [line.split("  ")[0] for line in lines] == [
-        "published 1",
-        "[worker-3] killed",
-        "published 3",
-        "published 4",
-    ]
-
-
-def test_terminal_shows_the_numbers_live() -> None:
-    console = Console(file=io.StringIO(), width=100, force_terminal=True)
-    with Display(console) as display:
-        display.show(Progress(published=1234), 0.0)
-    assert "locks lost" in written(console)
-
-
-def test_tables_name_carriers_and_routes(console: Console) -> None:
-    summary = Summary()
-    for _ in range(50):
-        summary.count(Acknowledgement.ACCEPT, "UA", "EWR-IAH", (4, 8))
-    summary.count(Acknowledgement.REJECT, "UA", "EWR-IAH", (0, 0))
-    print_summary(console, summary, {"UA": "United Air Lines Inc."})
-    shown = written(console)
-    assert "United Air Lines Inc." in shown
-    assert "EWR-IAH" in shown
-    assert "8.0" in shown
-
-
-def test_nothing_to_tell_prints_no_table(console: Console) -> None:
-    print_summary(console, Summary(), {})
-    assert written(console) == ""
-
-
-def test_good_verdict(console: Console) -> None:
-    print_verdict(console, Verdict(10, 4, 5, 1, (), (), ()))
-    shown = written(console)
-    assert "published 10 = finished by an earlier run 4 + accepted 5 + rejected 1" in shown
-    assert "every record was finished exactly once" in shown
-
-
-def test_bad_verdict_names_the_offsets(console: Console) -> None:
-    scattered = tuple((1, offset) for offset in range(0, 60, 2))
-    print_verdict(console, Verdict(3, 0, 1, 0, ((0, 1), (0, 2)), (), scattered))
-    shown = written(console)
-    assert "partition 0: 1-2" in shown
-    assert "redelivered after they were finished: 30" in shown
-    assert "and 10 more ranges" in shown
-    assert "Verdict: FAILED" in shown

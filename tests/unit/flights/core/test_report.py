@@ -23,6 +23,6 @@ def test_reports_reach_the_books() -> None:
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense\n"])
-def test_nonsense_is_refused(line: bytes) -> None:
+def test_invalid_values_are_rejected(line: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         add_report(line, "w", Ledger())

@@ -39,7 +39,7 @@ def test_round_trip_as_json() -> None:
     assert Summary.of_dict(json.loads(json.dumps(found.to_dict()))) == found
 
 
-def test_latest_come_first() -> None:
+def test_longest_delays_come_first() -> None:
     found = summary(("UA", "a", 10), ("AA", "b", 20), ("B6", "c", 20))
     assert [name for name, _ in found.by_carrier()] == ["AA", "B6", "UA"]
     assert [name for name, _ in found.worst_routes(2, at_least=1)] == ["b", "c"]

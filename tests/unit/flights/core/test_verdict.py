@@ -50,7 +50,7 @@ def test_open_batches_are_held() -> None:
     assert ledger.holding("a") == 0
 
 
-def test_released_record_comes_back_and_is_finished() -> None:
+def test_released_record_is_redelivered_and_finished() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
     ledger.confirmed(A, 2.0, {})
@@ -66,14 +66,14 @@ def test_unfinished_record_is_missing() -> None:
     assert verdict.missing == ((0, 0),)
 
 
-def test_confirmed_record_that_the_coordinator_forgot_is_missing() -> None:
+def test_confirmed_record_without_stored_state_is_missing() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {})
     assert judged(ledger, set(), end=1).missing == ((0, 0),)
 
 
-def test_record_finished_by_nobody_is_unexplained() -> None:
+def test_record_finished_without_acknowledgement_is_unexplained() -> None:
     verdict = judged(Ledger(), {0}, end=1)
     assert not verdict.good
     assert verdict.unexplained == ((0, 0),)
@@ -105,13 +105,13 @@ def test_old_delivery_seen_late_is_no_redelivery() -> None:
     assert ledger.totals.lost == 1
 
 
-def test_lock_lost_before_anybody_told_of_the_record() -> None:
+def test_lock_lost_before_the_delivery_is_observed() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0, delivery_count=3)])
     assert ledger.totals.lost == 2
 
 
-def test_what_an_earlier_run_finished_must_not_come_again() -> None:
+def test_redelivery_of_an_earlier_runs_record_is_an_error() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(1)])
     ledger.confirmed(A, 2.0, {})
@@ -122,7 +122,7 @@ def test_what_an_earlier_run_finished_must_not_come_again() -> None:
     assert judged(ledger, {0, 1}, end=2, before=frozenset({0})).redelivered == ((0, 0),)
 
 
-def test_dead_workers_open_answer_counts_where_the_state_says_so() -> None:
+def test_orphaned_acknowledgement_counts_if_state_has_it() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0), delivery(1)])
     ledger.died("a")
@@ -150,7 +150,7 @@ def test_lock_lost_before_the_death_is_known() -> None:
     assert (ledger.totals.accepted, ledger.totals.lost) == (1, 1)
 
 
-def test_unknown_outcome_is_settled_by_the_state() -> None:
+def test_unknown_outcome_is_resolved_by_the_state() -> None:
     ledger = Ledger()
     ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {(0, 0): False})
@@ -163,7 +163,7 @@ def test_unknown_outcome_is_settled_by_the_state() -> None:
     ("offset", "finished"),
     [(0, True), (4, True), (5, False), (6, True), (7, True), (8, False), (9, True), (10, False)],
 )
-def test_what_the_state_says_of_an_offset(offset: int, finished: bool) -> None:
+def test_finished_offsets_of_a_state(offset: int, finished: bool) -> None:
     state = PartitionState(5, ((6, 7, ACKNOWLEDGED), (8, 8, 0), (9, 9, ARCHIVED)))
     assert state.finished(offset) is finished
 

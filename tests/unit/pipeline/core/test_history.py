@@ -48,6 +48,6 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | 
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_told(case: str) -> None:
+def test_outcomes(case: str) -> None:
     entries, expected = CASES[case]
     assert [tuple(one) for one in outcomes_of(entries)] == expected

@@ -10,15 +10,17 @@ import pytest
 import yaml
 
 import sharebroker_server.pipeline
-from sharebroker_server.pipeline.core import flights
 from sharebroker_server.pipeline.core.spec import filled
 from sharebroker_server.pipeline.core.sql import lookup
 from sharebroker_server.pipeline.settings import Settings
 
 FOLDER = Path(sharebroker_server.pipeline.__file__).parent
+
+
 SPEC = (FOLDER / "spark-pipeline.yml").read_text()
+
+
 _SECRET = re.compile(r"(?i)secret|password|token|access[.]?key|credential")
-"""Spark's spark.redaction.regex, and more."""
 
 
 class Session:
@@ -52,7 +54,7 @@ def test_the_specification_as_it_stands_has_settings() -> None:
     assert settings == Settings("127.0.0.1:9090", "flights", "pipeline", "", {}, "100000")
 
 
-def test_what_it_does_not_have_cannot_be_set() -> None:
+def test_unknown_name_cannot_be_set() -> None:
     with pytest.raises(KeyError, match="nothing"):
         filled(SPEC, "s", {"nothing": "x"})
 
@@ -74,10 +76,3 @@ def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
 def test_names_are_no_sql() -> None:
     assert lookup({}, "x", 5) == "5"
     assert lookup({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"
-
-
-def test_every_field_of_a_flight_has_a_column() -> None:
-    columns = [expression.rpartition(" AS ")[2] for expression in flights.typed()]
-    assert columns == [*flights.TEXTS, *flights.NUMBERS, "hour"]
-    assert flights.reason().startswith("CASE WHEN text IS NULL THEN 'no value' ")
-    assert len(flights.rules()) == flights.reason().count(" WHEN ")

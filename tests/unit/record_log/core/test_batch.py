@@ -34,7 +34,7 @@ def code_of(call: Callable[[], object]) -> ErrorCode:
     return caught.value.code
 
 
-def test_header_says_what_the_encoder_wrote() -> None:
+def test_header_equals_the_encoders_fields() -> None:
     data = batch(5, time=1700, producer=(77, 3, 40), transactional=True, codec=1)
     (header,) = parse_headers(data, LIMIT)
     assert header.size == len(data)
@@ -89,7 +89,7 @@ def test_memoryview_is_as_good_as_bytes() -> None:
     assert assign(memoryview(data), headers, 5, 1) == assign(data, headers, 5, 1)
 
 
-def test_what_lies_outside_the_crc_is_overwritten() -> None:
+def test_fields_outside_the_crc_are_overwritten() -> None:
     data = patched(batch(3), 12, ">i", 678, crc=False)
     (stored,) = assign(data, parse_headers(data, LIMIT), 7, 2)
     assert stored.data == assign(batch(3), parse_headers(batch(3), LIMIT), 7, 2)[0].data
@@ -137,7 +137,7 @@ def test_size_limit_is_per_batch_and_inclusive() -> None:
     assert code_of(lambda: parse_headers(GOOD, size - 1)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_count_of_a_compressed_batch_is_for_whoever_unpacks_it() -> None:
+def test_record_count_of_compressed_batch_is_not_checked() -> None:
     data = patched(patched(batch(3, codec=1), 57, ">i", 1000), 23, ">i", 999)
     assert parse_headers(data, LIMIT)[0].record_count == 1000
 
@@ -153,7 +153,7 @@ def test_count_of_a_compressed_batch_is_for_whoever_unpacks_it() -> None:
         ([], 10, []),
     ],
 )
-def test_holes_are_what_no_batch_has(
+def test_gaps_are_offsets_in_no_batch(
     kept: list[tuple[int, int]], start: int, found: list[tuple[int, int]]
 ) -> None:
     batches = [StoredBatch(first, last, b"", 0) for first, last in kept]

@@ -87,5 +87,5 @@ def test_drop_before_keeps_the_batch_that_contains_the_offset(offset: int, left:
     assert bases(tail, 22) == [22]
 
 
-def test_take_of_nothing() -> None:
+def test_select_batches_of_none() -> None:
     assert select_batches([], 0, 10) == []

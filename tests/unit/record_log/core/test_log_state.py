@@ -20,7 +20,7 @@ def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -
     return log
 
 
-def test_log_end_follows_what_is_added() -> None:
+def test_log_end_follows_added_batches() -> None:
     log = view()
     assert (log.log_start_offset, log.log_end_offset) == (0, 12)
     assert [b.base_offset for b in log.read_hot(6, 10**6) or []] == [6, 9]
@@ -28,7 +28,7 @@ def test_log_end_follows_what_is_added() -> None:
     assert log.read_hot(12, 10**6) == []
 
 
-def test_what_was_read_from_the_store_is_served_once_in_order() -> None:
+def test_read_cache_serves_batches_once_in_order() -> None:
     log = view(6)
     log.cache_read([stored(3), stored(6), stored(9)])
     assert log.read_hot(0, 10**6) is None
@@ -38,7 +38,7 @@ def test_what_was_read_from_the_store_is_served_once_in_order() -> None:
     assert [b.base_offset for b in log.read_hot(12, 10**6) or []] == [12, 15]
 
 
-def test_log_start_moves_past_what_was_read_from_the_store() -> None:
+def test_log_start_moves_past_the_read_cache() -> None:
     log = view(6)
     log.cache_read([stored(3), stored(6)])
     log.move_log_start(7)
@@ -48,7 +48,7 @@ def test_log_start_moves_past_what_was_read_from_the_store() -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, 2, 13])
-def test_offsets_outside_the_log_are_refused(offset: int) -> None:
+def test_offsets_outside_the_log_are_rejected(offset: int) -> None:
     log = view()
     log.move_log_start(3)
     with pytest.raises(KafkaError) as caught:
@@ -70,7 +70,7 @@ def test_consumption_frees_whole_segments_where_the_tail_does_not_reach(consumed
     assert view(8, tail_batches=1).disposable_before(CONSUMED, 0, consumed) == start
 
 
-def test_consumption_counts_only_when_the_topic_says_so() -> None:
+def test_consumption_counts_only_with_the_consumed_policy() -> None:
     assert view().disposable_before(Retention(-1, -1), 0, 12) == 0
 
 
@@ -114,20 +114,20 @@ def test_records_are_deleted_up_to_any_offset() -> None:
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_moving_the_log_start_forgets_what_lies_below() -> None:
+def test_moving_the_log_start_drops_older_batches() -> None:
     log = view(tail_batches=4)
     log.move_log_start(7)
     assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6, 9]
     assert [row.base_offset for row in log.index.segments()] == [6]
 
 
-def test_an_opened_log_counts_on_behind_its_index_rows() -> None:
+def test_opened_log_continues_after_its_segments() -> None:
     log = LogState(4, 12, [Segment(0, 6, 10, 1)], Limits())
     assert log.unread_from == 6
     assert LogState(4, 4, (), Limits()).unread_from == 4
 
 
-def test_the_time_of_a_record_is_that_of_its_batch_or_of_the_stretch_around_it() -> None:
+def test_time_of_a_record_is_that_of_its_batch_or_segment() -> None:
     log = view(5)  # the last two batches are hot, the first four are in two closed segments
     assert [log.time_of(offset) for offset in (9, 11, 12)] == [3002, 3002, 4002]
     assert [log.time_of(offset) for offset in (0, 5, 6)] == [1002, 1002, 3002]

@@ -94,7 +94,7 @@ def test_each_of_the_last_batches_is_known_again_with_its_offsets() -> None:
     assert find_repeated(None, header(0)) is None
 
 
-def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:
+def test_new_epoch_drops_batches_of_the_old_one() -> None:
     state = sent(header(0, 3), header(0, 2, epoch=1))
     assert (state.epoch, [b.last_sequence for b in state.batches]) == (1, [1])
 
@@ -144,7 +144,7 @@ def test_a_marker_ends_it_and_keeps_the_sequences_of_its_epoch() -> None:
     assert code(ENDED, header(0), None) is GAP
 
 
-def test_a_marker_of_a_new_epoch_starts_sequences_anew() -> None:
+def test_marker_with_a_new_epoch_restarts_sequences() -> None:
     state = after_marker(TXN, Marker(P, 1, 9, commit=False), 2, 2000)
     assert code(state, header(0, epoch=1)) is FINE
     assert code(state, header(1, epoch=1)) is GAP

@@ -43,7 +43,7 @@ HALF = tail(*(of_size(base, 50, 1_500 + 250 * i) for i, base in enumerate((25, 3
 @pytest.mark.parametrize(
     ("oldest", "end"), [(0, 0), (1_000, 0), (1_001, 10), (2_500, 10), (3_001, 30), (4_000, 30), (4_001, 40)]
 )
-def test_expired_is_what_lies_before_the_first_young_segment(oldest: int, end: int) -> None:
+def test_expired_ends_at_the_first_young_segment(oldest: int, end: int) -> None:
     assert expired_before(SEGMENTS, COLD, 0, oldest) == end
 
 
@@ -69,7 +69,7 @@ def test_oversized_leaves_at_least_the_limit(limit: int, end: int) -> None:
     assert oversized_before(SEGMENTS, COLD, limit) == end
 
 
-def test_without_any_limit_everything_goes() -> None:
+def test_retention_without_limits_keeps_all() -> None:
     assert oversized_before(SEGMENTS, COLD, 0) == 40
 
 
@@ -143,7 +143,7 @@ def test_a_batch_without_time_is_as_old_as_its_append() -> None:
         (14, [15], []),
     ],
 )
-def test_drop_before_forgets_whole_segments(offset: int, left: list[int], unsaved: list[int]) -> None:
+def test_drop_before_removes_whole_segments(offset: int, left: list[int], unsaved: list[int]) -> None:
     rows = index()
     for base in range(0, 15, 3):
         rows.add(stored(base), now_ms=0)
@@ -152,7 +152,7 @@ def test_drop_before_forgets_whole_segments(offset: int, left: list[int], unsave
     assert [row.end_offset for row in rows.unsaved] == unsaved
 
 
-def test_drop_before_forgets_the_open_segment() -> None:
+def test_drop_before_removes_the_open_segment() -> None:
     rows = index()
     rows.add(stored(0), now_ms=0)
     rows.drop_before(3)

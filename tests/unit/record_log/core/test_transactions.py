@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from aiokafka.record.default_records import DefaultRecordBatch
 
 from sharebroker_server.record_log.core import producer_snapshots
-from sharebroker_server.record_log.core.batch import header_of, parse_headers
-from sharebroker_server.record_log.core.control import marker_batch
+from sharebroker_server.record_log.core.batch import parse_headers
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import (
     AbortedTransaction,
@@ -91,19 +89,7 @@ def test_a_search_ends_where_later_ones_begin_later() -> None:
     assert [t.last_offset for t in partition.transactions.aborted_in(1, 3)] == [1, 3]
 
 
-def test_what_is_kept_is_what_was_there(partition: Partition) -> None:
-    again = producer_snapshots.load(partition.notes)
-    assert again.producers() == partition.transactions.producers()
-    assert again.aborted_in(0, 100) == partition.transactions.aborted_in(0, 100)
-    assert again.first_unstable_offset() == 2
-
-
-def test_a_note_of_another_format_is_not_guessed_at() -> None:
-    with pytest.raises(ValueError, match="p7 has unknown format 9"):
-        producer_snapshots.load({"p7": b"\x09"})
-
-
-def test_trimming_forgets_what_nobody_can_read(partition: Partition) -> None:
+def test_trimming_drops_unreadable_transactions(partition: Partition) -> None:
     assert producer_snapshots.names_of((), partition.transactions.aborted_before(5)) == ["a4"]
     partition.transactions.drop_before(5)
     assert [t.producer_id for t in partition.transactions.aborted_in(0, 100)] == [3]
@@ -122,21 +108,3 @@ def test_records_of_an_aborted_transaction_lie_between_its_start_and_its_marker(
     aborted = [AbortedTransaction(1, 5, 9, 10)]
     spans = [(1, 0, 4), (1, 5, 6), (2, 7, 7), (1, 8, 8), (1, 10, 12)]
     assert list(aborted_spans(spans, aborted)) == [(5, 6), (8, 8)]
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_is_what_kafka_writes(commit: bool) -> None:
-    stored = marker_batch(Marker(7, 3, 12, commit), 100, 5, 1_700_000_000_000)
-    header = header_of(stored.data)
-    assert (header.size, header.record_count, header.base_sequence) == (len(stored.data), 1, -1)
-    assert (header.base_offset, header.leader_epoch, header.max_timestamp) == (100, 5, 1_700_000_000_000)
-    assert (header.producer_id, header.producer_epoch) == (7, 3)
-    assert (header.control, header.transactional) == (True, True)
-    assert stored.control
-    decoded = DefaultRecordBatch(stored.data)
-    assert decoded.validate_crc()
-    assert decoded.is_control_batch
-    (record,) = decoded
-    assert bytes(record.key) == bytes((0, 0, 0, int(commit)))
-    assert bytes(record.value) == b"\0\0" + (12).to_bytes(4)
-    assert (record.offset, record.timestamp) == (100, 1_700_000_000_000)

@@ -115,7 +115,7 @@ TABLE: list[tuple[str, Command, ErrorCode | None]] = [
 
 
 @pytest.mark.parametrize(("situation", "command", "code"), TABLE)
-def test_who_is_refused(situation: str, command: Command, code: ErrorCode | None) -> None:
+def test_rejected_names(situation: str, command: Command, code: ErrorCode | None) -> None:
     shard = shard_in(situation)
     before, length = deepcopy(shard.state()), len(shard.log)
     if code is None:
@@ -186,7 +186,7 @@ def test_unset_start_offset_leaves_the_count_unset() -> None:
         (Initialize(KEY, 2, 0, keep_existing=True, since_epoch=2), True),
     ],
 )
-def test_initialize_asked_again(again: Initialize, wiped: bool) -> None:
+def test_repeated_initialize(again: Initialize, wiped: bool) -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, -1))
     shard.run(write(batch(110, 112, 0), start=110))
@@ -200,7 +200,7 @@ def test_initialize_asked_again(again: Initialize, wiped: bool) -> None:
     assert state.start_offset == (again.start_offset if wiped else 110)
 
 
-def test_initialize_anew_starts_a_new_checkpoint_epoch_and_forgets_the_runs() -> None:
+def test_initialize_starts_a_checkpoint_epoch_without_runs() -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(0, 9, 0)))
@@ -211,7 +211,7 @@ def test_initialize_anew_starts_a_new_checkpoint_epoch_and_forgets_the_runs() ->
     assert (state.runs, state.delivery_complete_count) == ([], 0)
 
 
-def test_a_leader_reads_what_was_written_and_raises_its_epoch_once() -> None:
+def test_read_returns_the_state_and_raises_the_leader_epoch_once() -> None:
     shard = shard_in(FRESH)
     shard.run(write(batch(100, 104), batch(110, 111, 0, 2), state_epoch=5, leader_epoch=3))
     length = len(shard.log)
@@ -246,7 +246,7 @@ def test_writes_change_neither_epoch() -> None:
     ],
 )
 @pytest.mark.parametrize("batches", [(), (batch(120, 121),)])
-def test_neither_start_offset_nor_count_goes_back(
+def test_start_offset_and_count_never_decrease(
     start: int, count: int, expected: tuple[int, int], batches: tuple[StateBatch, ...]
 ) -> None:
     shard = Shard()
@@ -259,7 +259,7 @@ def test_neither_start_offset_nor_count_goes_back(
         assert (state.start_offset, state.delivery_complete_count) == expected
 
 
-def test_a_topic_goes_with_all_its_share_partitions_and_no_others() -> None:
+def test_topic_deletion_removes_exactly_its_share_partitions() -> None:
     shard = Shard()
     keys = [SharePartitionKey(group, TOPIC, n) for group in ("a", "b") for n in range(3)]
     other = SharePartitionKey("a", OTHER_TOPIC, 0)

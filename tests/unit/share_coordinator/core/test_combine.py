@@ -126,7 +126,7 @@ VALUES = [((0, 1), (0, 1)), ((0, 1), (2, 1)), ((2, 1), (0, 1)), ((2, 1), (0, 2))
 @pytest.mark.parametrize("old", RANGES)
 @pytest.mark.parametrize("new", OTHERS)
 @pytest.mark.parametrize(("old_value", "new_value"), VALUES)
-def test_every_way_two_batches_can_lie(
+def test_every_relative_position_of_two_batches(
     old: tuple[int, int], new: tuple[int, int], old_value: tuple[int, int], new_value: tuple[int, int]
 ) -> None:
     runs, added = [StateBatch(*old, *old_value)], [StateBatch(*new, *new_value)]
@@ -148,5 +148,5 @@ def test_three_neighbours_in_every_order() -> None:
 @pytest.mark.parametrize(
     ("start", "below"), [(-1, 0), (0, 0), (1, 0), (3, 0), (4, 1), (5, 1), (9, 1), (10, 2), (99, 2)]
 )
-def test_how_many_lie_below(start: int, below: int) -> None:
+def test_count_below_the_start_offset(start: int, below: int) -> None:
     assert count_below(values([(1, 3, 0, 1), (5, 9, 0, 1)]), start) == below

@@ -11,7 +11,7 @@ TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
     "group", ["G1", "a:b", "::", ":", "a:AQIDBAUGBwgJCgsMDQ4PEA:3", "ünï", " ", "x" * 249, "ü" * (2**14 - 1)]
 )
 @pytest.mark.parametrize("partition", [0, 1, 49, 2**31 - 1])
-def test_the_text_that_is_hashed_whatever_the_group(group: str, partition: int) -> None:
+def test_hashed_text_of_any_group(group: str, partition: int) -> None:
     key = make_key(group, TOPIC, partition)
     assert key == SharePartitionKey(group, TOPIC, partition)
     assert str(key) == f"{group}:{TOPIC}:{partition}"

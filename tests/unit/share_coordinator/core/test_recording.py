@@ -64,7 +64,7 @@ def test_a_checkpoint_where_it_is_no_larger(
     assert isinstance(made(shard), ShareDelta) is not checkpoint
 
 
-def test_what_a_delta_carries() -> None:
+def test_fields_of_a_delta() -> None:
     shard = shard_at(100, batch(115, 119, 0), batch(121, 121, 0))
     shard.run(write(batch(110, 112), start=110, count=3))
     assert made(shard) == ShareDelta(KEY, 1, 0, -1, 110, 3, (batch(110, 112),), NOW_MS)
@@ -76,7 +76,7 @@ def test_what_a_delta_carries() -> None:
     assert made(shard) == ShareDelta(KEY, 4, 0, 8, -1, 4, (), NOW_MS)
 
 
-def test_what_a_checkpoint_carries() -> None:
+def test_fields_of_a_checkpoint() -> None:
     shard = shard_at(100, batch(100, 114))
     shard.run(write(batch(115, 119), start=110, count=10))
     expected = ShareCheckpoint(KEY, 1, 1, 0, 110, 10, NOW_MS, NOW_MS, (batch(110, 119),))
@@ -84,7 +84,7 @@ def test_what_a_checkpoint_carries() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 10, 255, 256, 257, 500])
-def test_exactly_so_many_deltas_between_checkpoints(limit: int) -> None:
+def test_number_of_deltas_between_checkpoints(limit: int) -> None:
     """Kafka up to 4.2.0 wrote one more (#21426)."""
     shard = Shard(CheckpointRules(deltas_per_checkpoint=limit))
     shard.run(Initialize(KEY, 1, 0))
@@ -168,7 +168,7 @@ def test_checkpoint_epochs_wrap_and_deltas_follow() -> None:
     assert shard.replayed().state() == shard.state()
 
 
-def test_delete_writes_the_checkpoints_tombstone_first_then_one_for_each_delta_that_counts() -> None:
+def test_delete_writes_checkpoint_tombstone_before_delta_tombstones() -> None:
     shard = shard_at(0, batch(0, 0, 0), rules=CheckpointRules(deltas_per_checkpoint=3))
     for offset in range(2, 12, 2):
         shard.run(write(batch(offset, offset, 0)))

@@ -29,7 +29,7 @@ async def remembered(process: Process, topic: str) -> list[bool]:
     return [answer.HasField("folded") for answer in inspected]
 
 
-async def test_state_of_deleted_topics_goes_and_nothing_else(process: Process) -> None:
+async def test_only_state_of_deleted_topics_is_removed(process: Process) -> None:
     deleted: set[str] = set()
     cleanup = DeletedTopicCleanup(process.host, deleted.__contains__, 3600.0, 5.0)
     await cleanup.apply()
@@ -40,7 +40,7 @@ async def test_state_of_deleted_topics_goes_and_nothing_else(process: Process) -
     assert await remembered(process, OTHER_TOPIC) == [True]
 
 
-async def test_a_shard_that_cannot_be_asked_does_not_keep_the_others(process: Process) -> None:
+async def test_unavailable_shard_does_not_block_the_others(process: Process) -> None:
     *_, last = process.host.held()
     await last.close()
     with capture_logs() as logs:
@@ -49,7 +49,7 @@ async def test_a_shard_that_cannot_be_asked_does_not_keep_the_others(process: Pr
     assert await remembered(process, TOPIC) == [False] * 4
 
 
-async def test_it_looks_again_and_again_whatever_happens(process: Process) -> None:
+async def test_cleanup_continues_after_any_failure(process: Process) -> None:
     failures = [ZeroDivisionError()]
 
     def is_deleted(topic_id: str) -> bool:

@@ -128,7 +128,7 @@ async def test_initialize_write_read_summary_delete(process: Process) -> None:
     assert [p.error_code for p in await process.read(0, 1)] == [ErrorCode.INVALID_REQUEST, 0]
 
 
-async def test_keys_lie_on_kafkas_shards(process: Process) -> None:
+async def test_keys_map_to_kafkas_shards(process: Process) -> None:
     await process.initialize(0, 1, 2, 3)
     written = {shard for shard, _, _ in process.log.appends}
     assert written == {f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:{n}', 50)}" for n in range(4)}
@@ -147,7 +147,7 @@ async def test_each_partition_has_its_own_result(process: Process) -> None:
     assert results[1].error_message == "Read operation on uninitialized share partition not allowed."
 
 
-async def test_a_deletion_that_comes_late_spares_newer_state(process: Process) -> None:
+async def test_delayed_deletion_keeps_newer_state(process: Process) -> None:
     await process.initialize(0, state_epoch=3)
     request = pb.DeleteShareGroupStateRequest(group_id=GROUP, state_epoch=2)
     request.topics.add(topic_id=TOPIC, partitions=[0, 1])
@@ -185,7 +185,7 @@ async def test_a_shard_held_elsewhere(process: Process) -> None:
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_write_that_fails_in_the_log_is_refused_in_band(process: Process) -> None:
+async def test_failed_append_is_a_partition_error(process: Process) -> None:
     await process.initialize(0, 1)
     process.log.fail_next_append(Fault.NOT_WRITTEN)
     assert await process.write((0, 0, 2, 1)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -237,7 +237,7 @@ async def test_inspection_starts_at_the_latest_checkpoint(process: Process) -> N
     assert (shown.folded.checkpoint_epoch, shown.folded.start_offset, shown.consistent) == (1, 20, True)
 
 
-async def test_inspection_of_what_is_not_there(process: Process) -> None:
+async def test_inspection_of_missing_state(process: Process) -> None:
     shown = await process.inspect()
     assert (len(shown.records), shown.HasField("folded"), shown.consistent) == (0, False, True)
     await process.initialize(0)
@@ -250,7 +250,7 @@ async def test_inspection_of_what_is_not_there(process: Process) -> None:
     assert (shown.HasField("folded"), shown.consistent) == (False, True)
 
 
-async def test_inspection_tells_when_the_log_is_not_what_memory_is(process: Process) -> None:
+async def test_inspection_reports_log_and_memory_mismatch(process: Process) -> None:
     await process.initialize(0)
     await process.write((5, 9, 2, 1))
     shard = f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:0', 50)}"
@@ -260,7 +260,7 @@ async def test_inspection_tells_when_the_log_is_not_what_memory_is(process: Proc
     assert [batch.first_offset for batch in shown.live.state_batches] == [5]
 
 
-async def test_inspection_tells_what_is_no_record(process: Process) -> None:
+async def test_inspection_reports_an_invalid_record(process: Process) -> None:
     await process.initialize(0)
     shard = f"share-coordinator:{shard_of(f'{GROUP}:{TOPIC}:0', 50)}"
     await process.log.append(shard, 1, 2, [b"\xff"])
@@ -269,7 +269,7 @@ async def test_inspection_tells_what_is_no_record(process: Process) -> None:
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-async def test_inspection_passes_by_what_others_wrote() -> None:
+async def test_inspection_skips_records_of_other_keys() -> None:
     process = Process("share.coordinator.state.topic.num.partitions=1")
     await process.start()
     await process.initialize(0, 1, 2)

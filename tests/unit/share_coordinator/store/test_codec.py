@@ -68,7 +68,7 @@ def test_the_bytes_that_lie_in_old_logs(record: ShareRecord, payload: str) -> No
 @pytest.mark.parametrize(
     "payload", [b"", b"\xff", b"hello", pb.ShareStateRecord(key=pb.SharePartitionKey()).SerializeToString()]
 )
-def test_what_is_no_record(payload: bytes) -> None:
+def test_invalid_payload(payload: bytes) -> None:
     with pytest.raises(ValueError, match="share state record"):
         CODEC.decode(payload)
 

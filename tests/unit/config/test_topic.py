@@ -42,13 +42,13 @@ def test_every_default_is_legal(key: Key) -> None:
         ({"retention": "1"}, "Unknown topic config name: retention"),
     ],
 )
-def test_illegal_setting_is_refused(settings: dict[str, str], says: str) -> None:
+def test_invalid_config_is_rejected(settings: dict[str, str], says: str) -> None:
     with pytest.raises(KafkaError, match=says) as caught:
         check_topic(settings)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
 
 
 @pytest.mark.parametrize("name", ["segment.bytes", "min.insync.replicas", "compression.type", "preallocate"])
-def test_properties_without_effect_say_so(name: str) -> None:
+def test_properties_without_effect_are_documented(name: str) -> None:
     assert not TOPIC_KEYS[name].honoured
     assert TOPIC_KEYS[name].doc.startswith("Accepted for compatibility with Kafka; ")

@@ -1,20 +1,19 @@
-"""The state log as rows, and the options of the format."""
+"""The log of a share-partition as rows."""
 
 from __future__ import annotations
-
-import pytest
 
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
     StateBatch,
 )
-from sharebroker_spark.core.options import OptionError
-from sharebroker_spark.core.state_options import StateOptions, state_options
 from sharebroker_spark.core.state_rows import COLUMNS, SharePartition, rows, unreadable
 
 LogRecord = InspectShareGroupStateResponse.LogRecord
+
+
 PLACE = SharePartition("g", "orders", "id", 3)
-SERVER = {"bootstrap": "127.0.0.1:9090"}
+
+
 NAMES = [name for name, _ in COLUMNS]
 
 
@@ -55,27 +54,6 @@ def test_a_row_a_run() -> None:
     ]
 
 
-def test_what_cannot_be_read_is_a_row_too() -> None:
+def test_unreadable_log_is_a_row() -> None:
     assert unreadable(PLACE) == ("g", "orders", 3, None, "unreadable", *[None] * (len(COLUMNS) - 5))
     assert list(rows(PLACE, (), None)) == []
-
-
-def test_options() -> None:
-    assert state_options(SERVER) == StateOptions("127.0.0.1:9090")
-    encrypted = "tls://127.0.0.1:9090?ca=/etc/ca.pem&cert=/etc/me.pem&key=/etc/me.key"
-    assert state_options({"bootstrap": encrypted}) == StateOptions(encrypted)
-    given = SERVER | {"groups": " a, b,a,", "topics": "t", "onUnavailable": "Wait", "path": "x"}
-    assert state_options(given) == StateOptions("127.0.0.1:9090", ("a", "b"), ("t",), waits=True)
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({}, "option bootstrap is ''"),
-        (SERVER | {"grups": "a"}, "unknown option grups; the options are bootstrap, groups"),
-        (SERVER | {"onUnavailable": "perhaps"}, "it must be fail or wait"),
-    ],
-)
-def test_what_cannot_be_is_refused(given: dict[str, str], text: str) -> None:
-    with pytest.raises(OptionError, match=text):
-        state_options(given)

@@ -76,7 +76,7 @@ def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
     assert same(shard, shard.replayed(), [KEY])
 
 
-def test_while_some_key_is_warm_the_cold_ones_move_on_too() -> None:
+def test_cold_keys_are_checkpointed_while_one_is_warm() -> None:
     """Else the first cold key would hold up trimming for ever."""
     shard = Shard(CheckpointRules(cold_after=300))
     for key in KEYS:
@@ -137,7 +137,7 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
     assert left.run(DeleteTopic(TOPIC)) == 3
 
 
-def test_what_may_be_trimmed() -> None:
+def test_trim_position() -> None:
     shard = Shard(CheckpointRules(deltas_per_checkpoint=2))
     assert shard.machine.trim_before() == 1
     shard.run(Initialize(KEYS[0], 1, 0))  # 1
@@ -185,7 +185,7 @@ def test_initialize_finishes_an_interrupted_delete_first() -> None:
     assert next_owner.machine.next_deadline() == NOW + 300
 
 
-def test_delete_asked_again_finishes_an_interrupted_one() -> None:
+def test_repeated_delete_completes_an_interrupted_one() -> None:
     shard = Shard()
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(5, 5)))

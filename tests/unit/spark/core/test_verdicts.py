@@ -21,7 +21,7 @@ def row(offset: int, verdict: str, partition: int = 0) -> Row:
     return Row("t", partition, offset, verdict)
 
 
-def test_neighbours_of_which_the_same_is_said_are_one() -> None:
+def test_adjacent_equal_verdicts_are_merged() -> None:
     rows = [row(4, "reject"), row(1, "release"), row(0, "Release"), row(0, "reject", 1), row(2, "reject"),
             row(2, "reject"), row(3, "accept"), row(9, "accept"), row(11, "accept")]  # fmt: skip
     assert verdict_ranges(rows) == [
@@ -43,12 +43,12 @@ def test_neighbours_of_which_the_same_is_said_are_one() -> None:
         ([row(1, "accept"), row(1, "reject")], "two different verdicts for offset 1 of t-0"),
     ],
 )
-def test_what_is_no_verdict_is_refused(rows: list[Row], said: str) -> None:
+def test_invalid_verdict_is_rejected(rows: list[Row], said: str) -> None:
     with pytest.raises(VerdictError, match=said):
         verdict_ranges(rows)
 
 
-def test_a_row_says_which_batch_it_is_of() -> None:
+def test_batch_column_identifies_the_batch() -> None:
     token = BatchToken("h:1", "g", "s", 7, Batch("s", 3, (), 99).name, True)
     span = Span('t"', 0, 5, 9)
     assert BatchToken.parse(token.column(span)) == (token, span)
@@ -58,7 +58,7 @@ def test_a_row_says_which_batch_it_is_of() -> None:
             BatchToken.parse(text)
 
 
-def test_only_what_is_of_the_batch_can_be_spoken_of() -> None:
+def test_verdict_outside_the_batch_is_rejected() -> None:
     spans = [Span("t", 0, 5, 9), Span("t", 1, 0, 0), Span("t", 0, 20, 20)]
     check_of_batch([row(5, "accept"), row(9, "reject"), row(20, "reject"), row(0, "reject", 1)], spans)
     for wrong in (row(4, "reject"), row(10, "accept"), row(1, "reject", 1), row(5, "reject", 2)):
@@ -70,7 +70,7 @@ def test_only_what_is_of_the_batch_can_be_spoken_of() -> None:
         check_of_batch([Row("u", 0, 5, "accept")], spans)
 
 
-def test_of_a_batch_before_the_newest_nothing_is_said() -> None:
+def test_verdict_on_an_earlier_batch_is_rejected() -> None:
     def token(number: int, session: str = "s", epoch: int = 7) -> BatchToken:
         return BatchToken("h:1", "g", session, epoch, Batch(session, number, (), 99).name, True)
 

@@ -78,7 +78,7 @@ def test_every_default_passes_its_own_check_and_is_documented(key: Key) -> None:
 
 
 @pytest.mark.parametrize("key", NUMBERS, ids=lambda key: key.name)
-def test_number_outside_its_bounds_is_refused_with_the_bounds(key: Key) -> None:
+def test_number_out_of_bounds_is_rejected_with_bounds(key: Key) -> None:
     assert key.parse(str(key.low)) == key.low
     assert key.parse(f" {key.high} ") == key.high
     for bad in (str(key.low - 1), str(key.high + 1), "many", "", "1.5"):
@@ -87,14 +87,14 @@ def test_number_outside_its_bounds_is_refused_with_the_bounds(key: Key) -> None:
 
 
 @pytest.mark.parametrize("key", CHOICES, ids=lambda key: key.name)
-def test_choice_takes_what_it_lists_only(key: Key) -> None:
+def test_choice_accepts_only_listed_values(key: Key) -> None:
     assert [key.parse(option) for option in key.choices] == list(key.choices)
     with pytest.raises(KafkaError, match="expected one of "):
         key.parse("other")
 
 
 @pytest.mark.parametrize("key", FLAGS, ids=lambda key: key.name)
-def test_flag_takes_true_and_false_in_any_case(key: Key) -> None:
+def test_flag_accepts_true_and_false_in_any_case(key: Key) -> None:
     assert key.parse("TRUE") is True
     assert key.parse("false") is False
     with pytest.raises(KafkaError, match="expected true or false"):
@@ -107,7 +107,7 @@ def test_parse_reads_assignments_and_the_last_one_wins() -> None:
 
 
 @pytest.mark.parametrize("bad", ["num.partitions", "=3", " =3", ""])
-def test_parse_refuses_what_is_no_assignment(bad: str) -> None:
+def test_parse_rejects_invalid_assignments(bad: str) -> None:
     with pytest.raises(KafkaError, match="expected key=value"):
         BrokerConfig.parse([bad])
 

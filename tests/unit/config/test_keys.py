@@ -1,0 +1,81 @@
+"""Properties: parsing, rendering and errors, on a table with one property of each type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_server.config.keys import (
+    INT_MAX,
+    LONG_MAX,
+    ValueType,
+    boolean,
+    choice,
+    integer,
+    parse_all,
+    render,
+    several,
+    table,
+    text,
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    some_count: int = integer(3, 1, 10, "A count.")
+    some_size: int = integer(3, 0, LONG_MAX, "A size.")
+    is_on: bool = boolean(True, "A switch.")
+    mode: str = choice("a", ("a", "b"), "A mode.")
+    label: str = text("", "A label.")
+    parts: str = several("x", ("x", "y"), "A list.")
+
+
+KEYS = table(Table)
+
+
+def test_names_have_dots_and_types_follow_the_bounds() -> None:
+    assert [(key.name, key.type) for key in KEYS.values()] == [
+        ("some.count", ValueType.INT),
+        ("some.size", ValueType.LONG),
+        ("is.on", ValueType.BOOLEAN),
+        ("mode", ValueType.STRING),
+        ("label", ValueType.STRING),
+        ("parts", ValueType.LIST),
+    ]
+    assert INT_MAX < LONG_MAX
+
+
+def test_parsed_values_are_keyed_by_field_name() -> None:
+    given = {"some.count": " 7 ", "is.on": "FALSE", "mode": "b", "label": " t ", "parts": "y, x"}
+    parsed = {"some_count": 7, "is_on": False, "mode": "b", "label": "t", "parts": "y,x"}
+    assert parse_all(KEYS, given, "property") == parsed
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("some.count", "0", "an integer from 1 to 10"),
+        ("some.count", "x", "an integer from 1 to 10"),
+        ("is.on", "yes", "true or false"),
+        ("mode", "c", "one of a, b"),
+        ("parts", "x,z", "one of x, y"),
+        ("parts", "", "one of x, y"),
+    ],
+)
+def test_invalid_value_is_rejected_with_the_allowed_ones(name: str, value: str, expected: str) -> None:
+    with pytest.raises(KafkaError, match=f"expected {expected}") as caught:
+        KEYS[name].parse(value)
+    assert caught.value.code is ErrorCode.INVALID_CONFIG
+    assert caught.value.metadata["config"] == name
+
+
+def test_unknown_property_is_rejected_with_a_similar_name() -> None:
+    with pytest.raises(KafkaError, match=r"Unknown property: some\.cuont; did you mean some\.count\?"):
+        parse_all(KEYS, {"some.cuont": "1"}, "property")
+
+
+def test_rendered_value_can_be_parsed() -> None:
+    for key in KEYS.values():
+        assert key.parse(render(key.default)) == key.default
