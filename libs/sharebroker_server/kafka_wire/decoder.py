@@ -1,8 +1,8 @@
 """Reads Kafka's messages from untrusted bytes.
 
-The decoder compares every length with the number of remaining bytes before it allocates anything, and it bounds
-the number of entries of a message. A hostile message therefore costs no more memory and time than a small multiple
-of a valid one.
+The decoder compares every length with the number of remaining bytes before it allocates anything, and it
+bounds the number of entries of a message. A hostile message therefore costs no more memory and time than a
+small multiple of a valid one.
 
 `struct_reader` compiles one function per struct and version (see codegen). A generated function moves `at`
 forward through `data`; the fields of a flexible version end with tagged fields, which `_read_tags` reads.
@@ -43,7 +43,8 @@ class EntryBudget:
 Reader = Callable[[bytes, int, EntryBudget], tuple[Any, int]]
 """Receives the bytes and the index of the first one; returns the value and the index after its last byte.
 
-Raises BadMessage, struct.error, IndexError, UnicodeDecodeError; `read_message` converts them all to BadMessage.
+Raises BadMessage, struct.error, IndexError, UnicodeDecodeError; `read_message` converts them all to
+BadMessage.
 """
 
 

@@ -17,7 +17,10 @@ from sharebroker_server.kafka_wire.schema import Field, Struct
 from sharebroker_server.kafka_wire.topic_ids import id_bytes
 
 Writer = Callable[[bytearray, Any], None]
-"""Appends a value to the bytes. Raises ValueError, TypeError, struct.error for a value outside the field's type."""
+"""Appends a value to the bytes.
+
+Raises ValueError, TypeError, struct.error for a value outside the field's type.
+"""
 
 
 class _Tagged(NamedTuple):
@@ -44,7 +47,9 @@ def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
     for run in runs(field for field in fields if field.tag is None):
         source.add(lines.run(run) if is_fixed(run[0]) else lines.field(run[0], f"message.{run[0].name}"))
     tagged = sorted(
-        _Tagged(field.tag, field.name, _tagged_writer(field, version), getattr(message_class(struct), field.name))
+        _Tagged(
+            field.tag, field.name, _tagged_writer(field, version), getattr(message_class(struct), field.name)
+        )
         for field in fields
         if field.tag is not None
     )

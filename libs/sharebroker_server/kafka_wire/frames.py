@@ -115,7 +115,9 @@ def request_frame(correlation_id: int, client_id: str | None, codec: Codec, mess
     """Returns a request as bytes, with its length prefix."""
     raw = b"" if client_id is None else client_id.encode()
     out = bytearray(4)
-    out += _HEAD.pack(codec.api.key, codec.version, correlation_id, -1 if client_id is None else len(raw)) + raw
+    out += (
+        _HEAD.pack(codec.api.key, codec.version, correlation_id, -1 if client_id is None else len(raw)) + raw
+    )
     if codec.flexible:
         out.append(0)
     codec.write_request(out, message)
@@ -124,7 +126,10 @@ def request_frame(correlation_id: int, client_id: str | None, codec: Codec, mess
 
 
 def read_response(frame: bytes, codec: Codec) -> tuple[int, Message]:
-    """Returns the correlation id and the message of a response without its length prefix. Raises BadMessage."""
+    """Returns the correlation id and the message of a response without its length prefix.
+
+    Raises BadMessage.
+    """
     try:
         (correlation_id,) = _NUMBER.unpack_from(frame)
         start = skip_tags(frame, 4) if codec.tagged_response_header else 4

@@ -1,8 +1,9 @@
 """Generates messages.json and messages.pyi.
 
-messages.json has the schemas of Kafka's messages, as the library kio defines them, in one table for all versions.
-messages.pyi declares the classes that `message_classes` makes from the table, so that type checkers know them.
-`python -m sharebroker_server.kafka_wire.generate` writes both; `--check` fails if one of them is not current.
+messages.json has the schemas of Kafka's messages, as the library kio defines them, in one table for all
+versions. messages.pyi declares the classes that `message_classes` makes from the table, so that type
+checkers know them. `python -m sharebroker_server.kafka_wire.generate` writes both; `--check` fails if one of
+them is not current.
 """
 
 from __future__ import annotations
@@ -25,8 +26,57 @@ STUB: Final = Path(__file__).parent / "messages.pyi"
 APIS: Final = tuple(
     map(
         int,
-        "0 1 2 3 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 28 32 33 35 37 42 44 47 "
-        "57 60 61 65 66 68 69 71 72 74 75 76 77 78 79 90 91 92".split(),
+        [
+            "0",
+            "1",
+            "2",
+            "3",
+            "8",
+            "9",
+            "10",
+            "11",
+            "12",
+            "13",
+            "14",
+            "15",
+            "16",
+            "17",
+            "18",
+            "19",
+            "20",
+            "21",
+            "22",
+            "23",
+            "24",
+            "25",
+            "26",
+            "28",
+            "32",
+            "33",
+            "35",
+            "37",
+            "42",
+            "44",
+            "47",
+            "57",
+            "60",
+            "61",
+            "65",
+            "66",
+            "68",
+            "69",
+            "71",
+            "72",
+            "74",
+            "75",
+            "76",
+            "77",
+            "78",
+            "79",
+            "90",
+            "91",
+            "92",
+        ],
     )
 )
 """The keys of the APIs in the table; add further ones here."""
@@ -66,7 +116,9 @@ def main() -> int:
             path.write_bytes(content)
         elif path.read_bytes() != content:
             current = False
-            sys.stderr.write(f"{path.name} is not current: run python -m sharebroker_server.kafka_wire.generate\n")
+            sys.stderr.write(
+                f"{path.name} is not current: run python -m sharebroker_server.kafka_wire.generate\n"
+            )
     return 0 if current else 1
 
 
@@ -76,7 +128,9 @@ def _table(apis: dict[int, Json]) -> bytes:
 
 
 def _stub(apis: dict[int, Json]) -> bytes:
-    lines = [line for api in apis.values() for part in ("request", "response") for line in _message(api[part])]
+    lines = [
+        line for api in apis.values() for part in ("request", "response") for line in _message(api[part])
+    ]
     return "\n".join([_STUB_HEAD, *lines, ""]).encode()
 
 

@@ -1,7 +1,8 @@
 """Kafka messages as objects.
 
 Each struct of the schemas has one class for all its versions. A field that was not set has its default. The
-classes are made from messages.json when they are first needed; `messages.pyi` declares them for type checkers.
+classes are made from messages.json when they are first needed; `messages.pyi` declares them for type
+checkers.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from sharebroker_server.kafka_wire.schema import Struct
 class Message:
     """Base class of all messages and their structs.
 
-    Attributes are the fields of every version, by Kafka's names in snake case. Times are milliseconds, ids are
-    Kafka's text of 22 characters ("" for none), errors are their numbers. The classes of the structs inside a
-    message are attributes of the message's class, by Kafka's names.
+    Attributes are the fields of every version, by Kafka's names in snake case. Times are milliseconds, ids
+    are Kafka's text of 22 characters ("" for none), errors are their numbers. The classes of the structs
+    inside a message are attributes of the message's class, by Kafka's names.
     """
 
     struct: ClassVar[Struct]

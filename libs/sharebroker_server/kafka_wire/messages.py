@@ -1,7 +1,8 @@
 """The classes of Kafka's requests and responses by name, such as `ShareFetchRequest`.
 
-The structs inside a message are attributes of its class: `ShareFetchResponse.PartitionData`. Each class is made
-when it is first imported. `messages.pyi`, which `generate.py` writes, declares them all for type checkers.
+The structs inside a message are attributes of its class: `ShareFetchResponse.PartitionData`. Each class is
+made when it is first imported. `messages.pyi`, which `generate.py` writes, declares them all for type
+checkers.
 """
 
 from __future__ import annotations

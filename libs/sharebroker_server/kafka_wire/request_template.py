@@ -24,7 +24,9 @@ class RequestTemplate:
 
     __slots__ = ("_at", "_head", "_number", "_rest")
 
-    def __init__(self, codec: Codec, client_id: str | None, request: Message, field: str | None = None) -> None:
+    def __init__(
+        self, codec: Codec, client_id: str | None, request: Message, field: str | None = None
+    ) -> None:
         frame = bytes(request_frame(0, client_id, codec, request))
         self._head = frame[: CORRELATION.start]
         self._rest = bytearray(frame[_REST:])

@@ -15,7 +15,10 @@ _TABLE: Final = Path(__file__).parent / "messages.json"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One field over all versions. `versions` and `nullable` are first and last version; (1, 0) means none."""
+    """One field over all versions.
+
+    `versions` and `nullable` are first and last version; (1, 0) means none.
+    """
 
     name: str
     type: str
@@ -52,7 +55,9 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class ApiSchema:
-    """An API. `versions` are the first and the last; `flexible` is the first with compact lengths and tags."""
+    """An API. `versions` are the first and the last; `flexible` is the first with compact lengths and
+    tags.
+    """
 
     key: int
     name: str

@@ -18,7 +18,9 @@ async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
     results = await alter_resources(call, items, replacements, validate_only=validate_only, replace=True)
     return AlterConfigsResponse(
         responses=[
-            _Result(resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result))
+            _Result(
+                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
+            )
             for item, result in zip(items, results, strict=True)
         ]
     )

@@ -7,7 +7,10 @@ from sharebroker_server.gateway.admin.groups import alter_offsets
 from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
 from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
-from sharebroker_server.kafka_wire.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
+from sharebroker_server.kafka_wire.messages import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 
 _NAMES = {"partition_index": "partition"}
 _request = to_proto(AlterShareGroupOffsetsRequest, pb.AlterShareGroupOffsetsRequest, _NAMES)

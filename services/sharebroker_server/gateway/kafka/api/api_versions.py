@@ -14,7 +14,10 @@ from sharebroker_server.gateway.kafka.idle.share_group_heartbeat import HEARTBEA
 from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 _PRODUCE: Final = 0
-"""Listed from version 0: otherwise older librdkafka does not compress (KAFKA-18659). It never sends version 0."""
+"""Listed from version 0: otherwise older librdkafka does not compress (KAFKA-18659).
+
+It never sends version 0.
+"""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -33,8 +36,8 @@ async def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
 
 def _listed(call: Call) -> list[Api]:
     apis = call.listener.enabled_apis()
-    heartbeat = call.listener.apis[HEARTBEAT]
-    if heartbeat not in apis and call.client.is_librdkafka:
+    heartbeat = call.listener.apis.get(HEARTBEAT)
+    if heartbeat is not None and heartbeat not in apis and call.client.is_librdkafka:
         # Without ShareGroupHeartbeat in the list librdkafka retries silently and indefinitely. If the API is
         # listed and rejects the request, librdkafka reports the error.
         apis.append(heartbeat)

@@ -1,7 +1,7 @@
 """ConsumerGroupHeartbeat (68): rejected, since consumer groups use the classic protocol.
 
-Kafka rejects it likewise if only the classic protocol is enabled. If the API were missing, librdkafka would retry
-indefinitely.
+Kafka rejects it likewise if only the classic protocol is enabled. If the API were missing, librdkafka would
+retry indefinitely.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ from __future__ import annotations
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
-from sharebroker_server.kafka_wire.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from sharebroker_server.kafka_wire.messages import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 
 async def handle(_call: Call[ConsumerGroupHeartbeatRequest]) -> ConsumerGroupHeartbeatResponse:

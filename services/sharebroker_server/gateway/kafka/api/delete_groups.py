@@ -31,4 +31,6 @@ def _rejected(group_id: str, error: KafkaError) -> _Result:
     return _Result(group_id=group_id, error_code=error.code)
 
 
-API = Api(42, (0, 2), handle, refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str}))
+API = Api(
+    42, (0, 2), handle, refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.cluster import delete_records
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
@@ -28,7 +28,10 @@ async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
         for item in topic.partitions
     ]
     results = await each_partition(
-        located, lambda items: _ordinary(call, items), _internal, lambda one: _failed(one.item, one.error.code)
+        located,
+        lambda items: _ordinary(call, items),
+        _internal,
+        lambda one: _failed(one.item, one.error.code),
     )
     return DeleteRecordsResponse(
         topics=[

@@ -8,7 +8,6 @@ from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.configs import config_resource
-from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
 from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, DescribeConfigsResponse
 
 _Resource = DescribeConfigsRequest.DescribeConfigsResource
@@ -20,7 +19,9 @@ async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(results=[_result(call, item) for item in call.request.resources])
 
 
-def _result(call: Call[DescribeConfigsRequest], item: _Resource) -> DescribeConfigsResponse.DescribeConfigsResult:
+def _result(
+    call: Call[DescribeConfigsRequest], item: _Resource
+) -> DescribeConfigsResponse.DescribeConfigsResult:
     result = DescribeConfigsResponse.DescribeConfigsResult(
         resource_type=item.resource_type, resource_name=item.resource_name
     )

@@ -21,7 +21,9 @@ async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlter
     results = await alter_resources(call, items, changes, validate_only=call.request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
-            _Result(resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result))
+            _Result(
+                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
+            )
             for item, result in zip(items, results, strict=True)
         ]
     )

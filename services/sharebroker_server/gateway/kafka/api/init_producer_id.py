@@ -15,9 +15,7 @@ from sharebroker_server.kafka_wire.messages import InitProducerIdRequest, InitPr
 
 _NONE: Final = -1
 
-_request = to_proto(
-    InitProducerIdRequest, pb.InitProducerIdRequest, omit=("producer_id", "producer_epoch")
-)
+_request = to_proto(InitProducerIdRequest, pb.InitProducerIdRequest, omit=("producer_id", "producer_epoch"))
 _response = from_proto(pb.InitProducerIdResponse, InitProducerIdResponse)
 
 

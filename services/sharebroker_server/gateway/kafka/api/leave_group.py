@@ -20,7 +20,11 @@ _response = from_proto(pb.LeaveGroupResponse, LeaveGroupResponse)
 
 async def handle(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
     """Removes members by their ids, or static members by their instance ids."""
-    several, group_id, request = call.version >= _FIRST_WITH_SEVERAL, call.request.group_id, _request(call.request)
+    several, group_id, request = (
+        call.version >= _FIRST_WITH_SEVERAL,
+        call.request.group_id,
+        _request(call.request),
+    )
     if not several:
         request.members.add(member_id=call.request.member_id)
     result = await call_coordinator(call, group_id, lambda stub: stub.LeaveGroup, request, call.deadline())

@@ -50,7 +50,9 @@ _Result = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 async def handle(call: Call[ListOffsetsRequest]) -> ListOffsetsResponse:
     """Returns one result per partition."""
-    named = Counter((topic.name, one.partition_index) for topic in call.request.topics for one in topic.partitions)
+    named = Counter(
+        (topic.name, one.partition_index) for topic in call.request.topics for one in topic.partitions
+    )
     located = [
         _locate(call, topic.name, item, once=named[topic.name, item.partition_index] == 1)
         for topic in call.request.topics
@@ -128,7 +130,5 @@ def _failed(item: _Item, code: ErrorCode) -> _Result:
     return _Result(partition_index=item.partition_index, error_code=code)
 
 
-_refuse = refusal(
-    ListOffsetsResponse, {"topics": "topics", "topics.partitions": "partitions"}, timestamp=-1
-)
+_refuse = refusal(ListOffsetsResponse, {"topics": "topics", "topics.partitions": "partitions"}, timestamp=-1)
 API = Api(2, (1, 11), handle, _refuse)

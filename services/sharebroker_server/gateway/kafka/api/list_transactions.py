@@ -15,7 +15,9 @@ _state = from_proto(pb.ListTransactionsResponse.TransactionState, _State)
 
 
 async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
-    """Clients send the request to every broker; each returns its own transactions, so that each is listed once."""
+    """Clients send the request to every broker; each returns its own transactions, so that each is listed
+    once.
+    """
     request = _request(call.request)
     if call.request.duration_filter >= 0:
         request.duration_filter = call.request.duration_filter

@@ -29,7 +29,9 @@ async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
     call = replace(call, view=await call.listener.brokers.checked())
     return MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port
+            )
             for broker in call.view.listed.values()
         ],
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,

@@ -85,7 +85,8 @@ def _requested(
 
 
 def _topic_id(
-    call: Call, topic: OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
+    call: Call,
+    topic: OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics,
 ) -> str:
     topic_id: str = getattr(topic, "topic_id", "")
     try:
@@ -94,9 +95,7 @@ def _topic_id(
         return topic_id  # an unknown topic has no offsets
 
 
-def _partitions(
-    shape: type[P], topic_id: str, indexes: Sequence[int], committed: _Committed
-) -> list[P]:
+def _partitions(shape: type[P], topic_id: str, indexes: Sequence[int], committed: _Committed) -> list[P]:
     partitions = []
     for index in indexes:
         found = committed.get((topic_id, index))

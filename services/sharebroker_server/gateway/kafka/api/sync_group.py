@@ -25,7 +25,10 @@ _response = from_proto(pb.SyncGroupResponse, SyncGroupResponse)
 
 async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
     """Waits for the group's leader. Raises INCONSISTENT_GROUP_PROTOCOL for a request without a protocol."""
-    if call.version >= _REQUIRES_PROTOCOL and None in (call.request.protocol_type, call.request.protocol_name):
+    if call.version >= _REQUIRES_PROTOCOL and None in (
+        call.request.protocol_type,
+        call.request.protocol_name,
+    ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     group_id, request = call.request.group_id, _request(call.request)
     deadline = rebalance_deadline(LONGEST_REBALANCE_MS)

@@ -10,7 +10,10 @@ from sharebroker_server.kafka_wire.messages import UpdateFeaturesRequest, Update
 
 
 async def handle(call: Call[UpdateFeaturesRequest]) -> UpdateFeaturesResponse:
-    """Accepts all updates or none, as Kafka does. Raises INVALID_UPDATE_VERSION with the first invalid one."""
+    """Accepts all updates or none, as Kafka does.
+
+    Raises INVALID_UPDATE_VERSION with the first invalid one.
+    """
     updates = call.request.feature_updates
     for update in updates:
         _check(call, update)

@@ -1,19 +1,23 @@
 """One client's connection.
 
-Theory of operation. A connection serves its requests one after the other and sends the responses in the same order,
-as Kafka requires. Data flows
+Theory of operation. A connection serves its requests one after the other and sends the responses in the same
+order, as Kafka requires. Data flows
 
-    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_all` -> ResponseBuffer -> transport
+    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_all` -> ResponseBuffer ->
+    transport
 
-with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the memory
-budget is used up; `_serve_all` waits for the ResponseBuffer while the client does not read; `check` disconnects a
-client that stalls either of them.
+with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the
+memory budget is used up; `_serve_all` waits for the ResponseBuffer while the client does not read; `check`
+disconnects a client that stalls either of them.
 
-* There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance` starts it and
+* There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
+  starts it and
   is called after every event: bytes, end of file, loss, close, end of the task.
-* After each response the API may predict the next request (see idle/response_cache.py). Bytes go to the prediction
+* After each response the API may predict the next request (see idle/response_cache.py). Bytes go to the
+  prediction
   first, but only while nothing else is pending, so that responses keep their order.
-* Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is finished;
+* Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
+  finished;
   then `hang_up` flushes and closes the transport, or the connection stays open until the listener closes it
   (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
 """
@@ -46,7 +50,8 @@ MAX_COALESCED: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of connections. `stall_timeout` (seconds) applies to incomplete requests and to unread responses.
+    """Limits of connections. `stall_timeout` (seconds) applies to incomplete requests and to unread
+    responses.
 
     `max_idle` (seconds) applies to clients without requests; None means no limit.
     """
@@ -70,9 +75,7 @@ class Connection(asyncio.Protocol):
     The listener calls `check` regularly.
     """
 
-    def __init__(
-        self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]) -> None:
         self.task: asyncio.Task[None] | None = None
         self._listener = listener
         self._limits = limits
@@ -115,7 +118,9 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def eof_received(self) -> bool:
-        """Finishes the received requests and cuts off waits; without TLS the transport stays open for responses."""
+        """Finishes the received requests and cuts off waits; without TLS the transport stays open for
+        responses.
+        """
         self._closing = True
         self._advance()
         return not self._tls
@@ -176,10 +181,7 @@ class Connection(asyncio.Protocol):
             predicted.dispatch()
             return False
         return (
-            self.task is None
-            and self._requests.empty
-            and not self._responses.full
-            and predicted.accept(data)
+            self.task is None and self._requests.empty and not self._responses.full and predicted.accept(data)
         )
 
     def _reply(self, content: bytearray) -> None:

@@ -113,8 +113,8 @@ class KafkaServer:
     async def stop(self, grace: float, *, hang_up: bool = True) -> None:
         """Accepts no further clients and requests; requests in flight have `grace` seconds to finish.
 
-        Without `hang_up` clients stay connected until `close`: a client that is disconnected requests the leaders
-        at once, and would receive the old ones until the leases of this broker are handed over.
+        Without `hang_up` clients stay connected until `close`: a client that is disconnected requests the
+        leaders at once, and would receive the old ones until the leases of this broker are handed over.
         """
         if self._server is None:
             return
@@ -164,7 +164,9 @@ class _Rejecting(asyncio.Protocol):
 
 
 def _logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
-    """Returns the class that asyncio uses for each client's TLS; it logs why a handshake failed, asyncio does not."""
+    """Returns the class that asyncio uses for each client's TLS; it logs why a handshake failed, asyncio
+    does not.
+    """
 
     class Handshake(ssl.SSLObject):
         def do_handshake(self) -> None:

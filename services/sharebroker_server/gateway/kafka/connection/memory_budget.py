@@ -52,8 +52,8 @@ class MemoryBudget:
 
 
 class UnreadResponses:
-    """Responses that clients do not read, at most `limit` bytes: beyond it, the client that is longest without reading
-    is disconnected.
+    """Responses that clients do not read, at most `limit` bytes: beyond it, the client that is longest
+    without reading is disconnected.
     """
 
     def __init__(self, limit: int) -> None:
@@ -62,7 +62,10 @@ class UnreadResponses:
         self._owners: dict[Callable[[], None], int] = {}
 
     def add(self, size: int, disconnect: Callable[[], None]) -> None:
-        """Adds `size` unread bytes of a client; `disconnect` ends its connection and need not call `remove`."""
+        """Adds `size` unread bytes of a client;
+
+        `disconnect` ends its connection and need not call `remove`.
+        """
         self._owners[disconnect] = size
         self.bytes += size
         while self.bytes > self._limit and len(self._owners) > 1:

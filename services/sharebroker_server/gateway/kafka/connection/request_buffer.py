@@ -16,9 +16,9 @@ READ_AHEAD: Final = 64 * 1024
 class RequestBuffer:
     """Requests that arrived and are not yet answered. `now` is in seconds of the loop's clock.
 
-    Bytes beyond READ_AHEAD reserve a part of the shared budget from the start of a request until its response. Until
-    the reservation is granted, nothing is read from the client. Small requests of one client therefore never wait for
-    large requests of others.
+    Bytes beyond READ_AHEAD reserve a part of the shared budget from the start of a request until its
+    response. Until the reservation is granted, nothing is read from the client. Small requests of one client
+    therefore never wait for large requests of others.
     """
 
     __slots__ = (
@@ -88,7 +88,9 @@ class RequestBuffer:
         self._regulate()
 
     def stalled(self, now: float, stall_timeout: float) -> bool:
-        """Returns whether the rest of a request has not arrived for `stall_timeout` seconds of our reading."""
+        """Returns whether the rest of a request has not arrived for `stall_timeout` seconds of our
+        reading.
+        """
         if self._paused:
             self._begun_at = now
         return self._splitter.begun and now - self._begun_at > stall_timeout

@@ -18,7 +18,15 @@ class ResponseBuffer:
     `now` is in seconds of the loop's clock.
     """
 
-    __slots__ = ("_batch", "_disconnect", "_drained", "_stalled_since", "_transport", "_unread", "_unread_bytes")
+    __slots__ = (
+        "_batch",
+        "_disconnect",
+        "_drained",
+        "_stalled_since",
+        "_transport",
+        "_unread",
+        "_unread_bytes",
+    )
 
     def __init__(
         self, transport: asyncio.Transport, unread: UnreadResponses, disconnect: Callable[[], None]
@@ -42,7 +50,9 @@ class ResponseBuffer:
             await self._drained
 
     def write(self, content: bytearray, *, more: bool) -> None:
-        """Sends a response; with `more` it waits in a batch for the responses that follow in this loop iteration."""
+        """Sends a response; with `more` it waits in a batch for the responses that follow in this loop
+        iteration.
+        """
         if self._batch is not None:
             self._batch += content
         elif more:

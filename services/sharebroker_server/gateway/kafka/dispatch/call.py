@@ -85,7 +85,7 @@ class Client:
         return self.software.startswith(("librdkafka ", "confluent-kafka-"))
 
 
-Q = TypeVar("Q", bound=Message, covariant=True, default=Message)  # noqa: PLC0105 - one letter, as for any type
+Q = TypeVar("Q", bound=Message, covariant=True, default=Message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,8 @@ class Call(Generic[Q]):
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
         """Returns the deadline of the request: its own timeout, at most `REQUEST_TIMEOUT`.
 
-        Clients send a timeout of 0 to skip the wait until a change is visible everywhere; the change is still made.
+        Clients send a timeout of 0 to skip the wait until a change is visible everywhere; the change is
+        still made.
         """
         if not timeout_ms or timeout_ms < 0:
             return Deadline(REQUEST_TIMEOUT)
@@ -152,7 +153,9 @@ class PredictedRequest(Protocol):
         """Whether the request has arrived and waits."""
 
     def accept(self, data: bytes) -> bool:
-        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they are."""
+        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they
+        are.
+        """
 
     def dispatch(self) -> None:
         """Has the waiting request served, if there is one."""
@@ -165,10 +168,10 @@ class PredictedRequest(Protocol):
 class Api:
     """How one API key is served, in `versions` (first and last).
 
-    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response to a
-    request that failed as a whole. The wait of an API that `waits` ends when its client disconnects. `coalescing`
-    replaces `handle` for APIs whose neighbouring requests are served together. `predict` returns the request that
-    will follow a served one, if it can be predicted.
+    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response to
+    a request that failed as a whole. The wait of an API that `waits` ends when its client disconnects.
+    `coalescing` replaces `handle` for APIs whose neighbouring requests are served together. `predict` returns
+    the request that will follow a served one, if it can be predicted.
     """
 
     key: int

@@ -132,4 +132,5 @@ async def _supported_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResp
 
 
 _UNKNOWN_VERSION: Final = Api(API_VERSIONS, (0, 0), _supported_versions, api_versions.API.refuse)
-"""Kafka answers an ApiVersions of an unknown version in version 0; for other APIs it closes the connection."""
+"""Kafka answers an ApiVersions of an unknown version in version 0; for other APIs it closes the connection.
+"""

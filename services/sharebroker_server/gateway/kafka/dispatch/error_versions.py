@@ -28,7 +28,8 @@ _REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
 }
-"""The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments of its
+"""The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
+of its
 messages)."""
 
 

@@ -26,10 +26,10 @@ def refusal(
 
     Every error field of the response gets the error. `constants` are values of fields by name, at any depth.
 
-    Some APIs have an error per item and none for the whole request. `echo` names the arrays that are built from
-    arrays of the request, so that each item gets the error: {"responses": "resources"}. Nested arrays are named by
-    their path: {"topics": "topics", "topics.partitions": "partitions"}. Scalar fields of an item are copied from
-    the request's item by name; `echo` names the exceptions.
+    Some APIs have an error per item and none for the whole request. `echo` names the arrays that are built
+    from arrays of the request, so that each item gets the error: {"responses": "resources"}. Nested arrays
+    are named by their path: {"topics": "topics", "topics.partitions": "partitions"}. Scalar fields of an
+    item are copied from the request's item by name; `echo` names the exceptions.
     """
 
     def refuse(call: Call[Any], error: KafkaError) -> A:

@@ -1,4 +1,6 @@
-"""The authorized operations of a client, as bits of Kafka's `AclOperation`: all of them, since there are no ACLs."""
+"""The authorized operations of a client, as bits of Kafka's `AclOperation`: all of them, since there are no
+ACLs.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     )
 
 A = TypeVar("A")
-CommitTopic = OffsetCommitRequest.OffsetCommitRequestTopic | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+CommitTopic = (
+    OffsetCommitRequest.OffsetCommitRequestTopic | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+)
 CommitPartition = (
     OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
 )
@@ -84,7 +86,10 @@ async def commit_offsets(
         sent = zip(places, request.partitions, strict=True)
         errors |= {place: by_id[item.topic_id, item.partition] for place, item in sent}
     return [
-        (topic, [(one.partition_index, errors[_place(topic, one.partition_index)]) for one in topic.partitions])
+        (
+            topic,
+            [(one.partition_index, errors[_place(topic, one.partition_index)]) for one in topic.partitions],
+        )
         for topic in topics
     ]
 

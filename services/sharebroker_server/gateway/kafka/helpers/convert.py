@@ -1,11 +1,12 @@
 """Converts between Kafka messages and protobuf messages with equal fields.
 
-The schemas of both sides decide: fields of equal name are copied, at every depth; `renames` names the fields whose
-names differ. A conversion is compiled to one function per struct at its first use, so it costs no more than code
-that names each field.
+The schemas of both sides decide: fields of equal name are copied, at every depth; `renames` names the fields
+whose names differ. A conversion is compiled to one function per struct at its first use, so it costs no more
+than code that names each field.
 
-Absence differs on the two sides. A Kafka null becomes an unset protobuf field. An unset optional protobuf field
-becomes null if the Kafka field is nullable. An empty `error_message` becomes null, since the protos have no null.
+Absence differs on the two sides. A Kafka null becomes an unset protobuf field. An unset optional protobuf
+field becomes null if the Kafka field is nullable. An empty `error_message` becomes null, since the protos
+have no null.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ _NO_RENAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class Conversion(Generic[S, T]):
-    """Converts an `S` to a `T`. Keyword arguments set further fields of the result, or replace copied ones."""
+    """Converts an `S` to a `T`. Keyword arguments set further fields of the result, or replace copied
+    ones.
+    """
 
     __slots__ = ("_compile", "_function")
 
@@ -127,4 +130,5 @@ def _common(
 
 
 def _class_of(field: FieldDescriptor) -> type[Any]:
+    assert field.message_type is not None
     return message_factory.GetMessageClass(field.message_type)

@@ -1,4 +1,6 @@
-"""Reads the partitions of a Fetch: ordinary topics at their leaders, internal topics at their coordinators."""
+"""Reads the partitions of a Fetch: ordinary topics at their leaders, internal topics at their
+coordinators.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,14 @@ _LEADER_MOVED: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""Errors that are sent as NOT_LEADER_OR_FOLLOWER: Java's consumer does not expect them here and would fail."""
+"""Errors that are sent as NOT_LEADER_OR_FOLLOWER:
+
+Java's consumer does not expect them here and would fail.
+"""
 
 _SENT_AFTER_WAIT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Errors that do not end the wait for other partitions early, as in Kafka: otherwise clients that fetch a deleted
+"""Errors that do not end the wait for other partitions early, as in Kafka: otherwise clients that fetch a
+deleted
 topic would repeat their request without a pause."""
 
 Partition = FetchRequest.FetchPartition
@@ -39,8 +45,8 @@ Partition = FetchRequest.FetchPartition
 class FetchReader:
     """Reads for one Fetch. It waits unless a partition moved elsewhere, or no partition can be read.
 
-    If a request has both kinds of topics, the internal ones are read first. Records that arrive there while the
-    ordinary topics are awaited are returned by the next Fetch.
+    If a request has both kinds of topics, the internal ones are read first. Records that arrive there while
+    the ordinary topics are awaited are returned by the next Fetch.
     """
 
     def __init__(

@@ -36,7 +36,9 @@ def caller(call: Call) -> Caller:
 
 
 def ack_batches(topics: Iterable[_Topic]) -> dict[TopicPartition, list[AckBatch]]:
-    """Returns the ack batches by partition, in the order of first mention (librdkafka names topics repeatedly)."""
+    """Returns the ack batches by partition, in the order of first mention (librdkafka names topics
+    repeatedly).
+    """
     batches: dict[TopicPartition, list[AckBatch]] = {}
     for topic in topics:
         for part in topic.partitions:

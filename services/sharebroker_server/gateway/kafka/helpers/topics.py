@@ -71,7 +71,10 @@ def is_internal(topic: Topic) -> bool:
 def locate(
     call: Call, item: I, index: int, leader_epoch: int = -1, *, name: str | None, topic_id: str = ""
 ) -> Located[I] | Rejected[I]:
-    """Looks up the partition `index` of a topic; `leader_epoch` is the one that the client has, -1 for none."""
+    """Looks up the partition `index` of a topic;
+
+    `leader_epoch` is the one that the client has, -1 for none.
+    """
     topic = None
     try:
         topic = topic_of(call, name, topic_id)
@@ -99,8 +102,8 @@ async def each_partition(
     internal: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
     rejected: Callable[[Rejected[I]], A],
 ) -> list[A]:
-    """Returns the result of each partition, in order. One call serves the partitions of internal topics; then one
-    call serves those of ordinary topics.
+    """Returns the result of each partition, in order. One call serves the partitions of internal topics;
+    then one call serves those of ordinary topics.
     """
     results: dict[int, A] = {}
     located: tuple[dict[int, Located[I]], dict[int, Located[I]]] = ({}, {})

@@ -21,7 +21,10 @@ def check_transactional_id(call: Call, transactional_id: str) -> None:
 
 
 def transaction_version(call: Call, *, implied: bool) -> int:
-    """Returns the transaction.version of a request; `implied` states whether its API version implies level 2."""
+    """Returns the transaction.version of a request;
+
+    `implied` states whether its API version implies level 2.
+    """
     enabled = call.listener.features.get("transaction.version", 0) >= _EPOCH_PER_TRANSACTION
     return _EPOCH_PER_TRANSACTION if implied and enabled else 0
 

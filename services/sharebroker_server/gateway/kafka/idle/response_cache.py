@@ -1,10 +1,11 @@
 """Response caches: answer the repeated requests of idle clients without serving them.
 
-An idle client repeats one request: a ShareFetch without records, or a ShareGroupHeartbeat without changes in its group.
-Decoding such a request, serving it and encoding the same response again is most of the cost of an idle client.
+An idle client repeats one request: a ShareFetch without records, or a ShareGroupHeartbeat without changes in
+its group. Decoding such a request, serving it and encoding the same response again is most of the cost of an
+idle client.
 
-After each response the API's `predict` decides whether the next request can be predicted. If so, a `CachedResponse`
-keeps a template of the request's bytes and the encoded response.
+After each response the API's `predict` decides whether the next request can be predicted. If so, a
+`CachedResponse` keeps a template of the request's bytes and the encoded response.
 
     predicted ── accept(data): bytes match the template, nothing changed ──> waiting
     predicted ── any other bytes ──> the request is served as usual, and the prediction ends
@@ -12,8 +13,9 @@ keeps a template of the request's bytes and the encoded response.
     waiting ── the wait ends after a change, `dispatch`, or further bytes ──> the request is served as usual
     either  ── `cancel` ──> ended
 
-Two checks protect the response: `_accepts` when the request arrives, and `_is_current` when the wait ends. A change
-between the two must either call `dispatch` (ShareFetch, whose wait is long) or be detected by `_is_current`.
+Two checks protect the response: `_accepts` when the request arrives, and `_is_current` when the wait ends. A
+change between the two must either call `dispatch` (ShareFetch, whose wait is long) or be detected by
+`_is_current`.
 
 All responses are sent at the end of a tick (see CoarseTimer), several at a time.
 """
@@ -81,7 +83,9 @@ class CachedResponse(ABC):
         return self._tick is not None
 
     def accept(self, data: bytes) -> bool:
-        """Starts the wait if the bytes are the predicted request and nothing changed; returns whether it did."""
+        """Starts the wait if the bytes are the predicted request and nothing changed; returns whether it
+        did.
+        """
         if not self._accepts(data):
             return False
         self._data = data

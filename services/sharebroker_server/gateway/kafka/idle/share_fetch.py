@@ -1,7 +1,7 @@
 """Caches the empty response to the ShareFetch that an idle client repeats.
 
-Java's client fetches twice a second. While an availability observer watches all partitions of the client's share
-session, the broker detects new records without serving these fetches.
+Java's client fetches twice a second. While an availability observer watches all partitions of the client's
+share session, the broker detects new records without serving these fetches.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class CachedFetch(CachedResponse):
         lock_ms = gateway.lock_timeout_ms(session.key.group_id)
         response = ShareFetchResponse(acquisition_lock_timeout_ms=lock_ms)
         wait = seconds_of(call.request.max_wait_ms)
-        super().__init__(call, Prediction(SHARE_FETCH, response, wait, "share_session_epoch"), reply, dispatch)
+        super().__init__(
+            call, Prediction(SHARE_FETCH, response, wait, "share_session_epoch"), reply, dispatch
+        )
         self._session = session
         self._watch = watch
         self._revision = gateway.catalog.revision
