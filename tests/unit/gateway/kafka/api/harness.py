@@ -1,6 +1,6 @@
 """Drives the handler of one API through dispatch, with fakes of all services behind the gateway.
 
-A request is encoded in its version and decoded by dispatch; the response takes the same way back. A field that the
+A request is encoded in its version and decoded by dispatch; the response returns the same way. A field that the
 version does not have is therefore lost, as it is for a client.
 """
 

@@ -1,0 +1,40 @@
+"""A leader in this process that serves share fetches and acknowledgements with the results that a test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from sharebroker_server.share_calls.values import (
+    AcknowledgeCall,
+    Acknowledged,
+    AcquireCall,
+    Acquisition,
+    SettleCall,
+    Settlement,
+    TopicPartition,
+)
+from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
+
+
+class FakeShareCalls:
+    """Records the calls; by default no records are available and every acknowledgement is accepted."""
+
+    def __init__(self) -> None:
+        self.acquired: list[AcquireCall] = []
+        self.acknowledged: list[AcknowledgeCall] = []
+        self.acquire_result: Callable[[str, int], Acquisition] = Acquisition
+        self.result: Callable[[str, int], Acknowledged] = Acknowledged
+
+    async def acquire(self, call: AcquireCall) -> list[Acquisition]:
+        self.acquired.append(call)
+        return [self.acquire_result(*partition) for partition in call.partitions]
+
+    async def acknowledge(self, call: AcknowledgeCall, timeout: float) -> list[Acknowledged]:
+        self.acknowledged.append(call)
+        return [self.result(part.topic_id, part.partition) for part in call.parts]
+
+    async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
+        raise NotImplementedError
+
+    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> ShareWatch:
+        return ShareWatch([])
