@@ -1,7 +1,7 @@
 """Drives the handler of one API through dispatch, with fakes of all services behind the gateway.
 
-A request is encoded in its version and decoded by dispatch; the response returns the same way. A field that the
-version does not have is therefore lost, as it is for a client.
+A request is encoded in its version and decoded by dispatch; the response returns the same way. Fields that
+the version does not have are therefore lost, as they are for a client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
 from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
-from sharebroker_server.gateway.kafka.dispatch.call import Client, KafkaListener
+from sharebroker_server.gateway.kafka.dispatch.call import Call, Client, KafkaListener
 from sharebroker_server.gateway.kafka.dispatch.dispatch import decode, serve
 from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
 from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
@@ -38,6 +38,7 @@ from sharebroker_server.leases.port import Member
 from tests.unit.gateway.fakes import Ownership, catalog, member
 
 A = TypeVar("A", bound=Message)
+Q = TypeVar("Q", bound=Message)
 
 KEYS: Final = {api_schema(key).request.name: key for key in APIS}
 SHARDS: Final = list(range(50))
@@ -142,6 +143,10 @@ class Harness:
         correlation_id, message = read_response(bytes(encoded.content[4:]), codec)
         assert correlation_id == 7
         return message
+
+    def call_of(self, request: Q, version: int = 0) -> Call[Q]:
+        """Returns a call with a request, for tests of a handler's parts."""
+        return Call(self.listener, self.client, "client", version, request, self.view)
 
     async def close(self) -> None:
         """Stops the gateway."""

@@ -1,4 +1,4 @@
-"""A leader in this process that serves share fetches and acknowledgements with the results that a test sets."""
+"""A leader in this process that serves share fetches and acknowledgements, for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.requests.records_watch import Sha
 
 
 class FakeShareCalls:
-    """Records the calls; by default no records are available and every acknowledgement is accepted."""
+    """Records the calls; no records are available, and every acknowledgement is accepted."""
 
     def __init__(self) -> None:
         self.acquired: list[AcquireCall] = []

@@ -17,7 +17,7 @@ def reply(request: pb.ConsumerGroupDescribeRequest) -> pb.ConsumerGroupDescribeR
         group_state="Stable", protocol_type="consumer", protocol_name="range"
     )
     fields = {"client_id": "c", "client_host": "/h", "metadata": b"meta", "assignment": b"parts"}
-    answer.members.add(member_id="m", group_instance_id="i", **fields)  # type: ignore[arg-type]
+    answer.members.add(member_id="m", group_instance_id="i", **fields)
     answer.members.add(member_id="n")
     return answer
 

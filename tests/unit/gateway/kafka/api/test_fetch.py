@@ -30,7 +30,7 @@ def request(
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 async def test_records_are_returned_by_partition(harness: Harness, version: int) -> None:
     aborted = pb.FetchResponse.AbortedTransaction(producer_id=5, first_offset=4)
-    fields = {"high_watermark": 9, "last_stable_offset": 8, "log_start_offset": 2, "record_batches": b"batch"}
+    fields = {"high_watermark": 9, "last_stable_offset": 8, "log_start_offset": 2, "records": b"batch"}
     harness.services.reply_each("Fetch", pb.FetchResponse, aborted_transactions=[aborted], **fields)
     response = await harness.call(version, request(version, 0, 7), FetchResponse)
     (topic,) = response.responses

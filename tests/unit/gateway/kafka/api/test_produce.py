@@ -12,7 +12,7 @@ from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.record_log.batches import batch
 
-RECORDS = batch(b"value")
+RECORDS = batch()
 
 
 def request(version: int, *indexes: int, acks: int = -1, records: bytes = RECORDS) -> ProduceRequest:

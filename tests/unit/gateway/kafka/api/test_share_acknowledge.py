@@ -50,12 +50,11 @@ async def test_acknowledgements_are_forwarded(harness: Harness, calls: FakeShare
 
 async def test_a_partition_of_another_leader_has_a_hint(harness: Harness, calls: FakeShareCalls) -> None:
     harness.lead_elsewhere()
-    calls.result = lambda topic_id, index: Acknowledged(
-        topic_id, index, ErrorCode.NOT_LEADER_OR_FOLLOWER, "moved"
-    )
+    fenced = ErrorCode.FENCED_LEADER_EPOCH
+    calls.result = lambda topic_id, index: Acknowledged(topic_id, index, fenced, "moved")
     response = await harness.call(2, request(), ShareAcknowledgeResponse)
     (partition,) = response.responses[0].partitions
-    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition.error_code == fenced
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
     assert [one.node_id for one in response.node_endpoints] == [2]
 
