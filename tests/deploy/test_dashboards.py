@@ -28,8 +28,8 @@ _GRAFANAS: Final = {
     **dict.fromkeys(("$namespace", "$release", "$group", "$topic"), ".*"),
 }
 _PATIENCE: Final = 90.0
-# Nothing is told of what has never happened, and should not.
-_QUIET: Final = {("coordinator", "Appends that failed"), ("overview", "Kafka requests refused")}
+# These series exist only after a failure.
+_QUIET: Final = {("coordinator", "Failed appends"), ("overview", "Kafka errors")}
 
 
 def panels() -> Iterator[tuple[tuple[str, str], list[str]]]:

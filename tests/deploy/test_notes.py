@@ -1,4 +1,4 @@
-"""What `helm install` says at its end."""
+"""The notes that `helm install` prints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_NAME = "kafka.external.advertise=kafka-$(POD_INDEX).example.com:443"
 
 @pytest.fixture(scope="module")
 def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The chart with its notes in an object: without a cluster helm tells them nobody."""
+    """The chart with its notes in an object: without a cluster helm does not print them."""
     folder = shutil.copytree(CHART, tmp_path_factory.mktemp("chart") / "sharebroker")
     shutil.copy(folder / "templates" / "NOTES.txt", folder / "files" / "NOTES.txt")
     (folder / "templates" / "notes.yaml").write_text(
@@ -40,30 +40,33 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             "kafka.external.type=NodePort",
-            ["statefulset/", "from outside: NODE:31090 to NODE:31091, NODE as kubectl"],
+            ["statefulset/", "from outside: NODE:31090 to NODE:31091, NODE as shown by kubectl"],
         ),
         ("kafka.external.type=NodePort,roles.gateway.replicas=1", ["from outside: NODE:31090, NODE as"]),
         (
             f"kafka.external.type=LoadBalancer,{BY_NAME}",
             [
-                "kafka-0.example.com:443 to kafka-1.example.com:443, which have to lead to Services "
+                "kafka-0.example.com:443 to kafka-1.example.com:443, which must resolve to Services "
                 "sharebroker-kafka-0 to sharebroker-kafka-1\n"
             ],
         ),
         (
             f"kafka.external.type=ClusterIP,kafka.external.ingress.className=nginx,{BY_NAME},{TLS}",
-            ["have to lead to Ingress sharebroker-kafka\n", "of Secret certificate; clients need one"],
+            [
+                "must resolve to Ingress sharebroker-kafka\n",
+                "of Secret certificate; clients need a certificate",
+            ],
         ),
         ("service.type=LoadBalancer", ["from outside: kubectl -n queues get service sharebroker\n"]),
         ("redis.builtIn.persistence.enabled=false", ["It has no volume"]),
         (
             "networkPolicy.clients[0].podSelector.matchLabels.uses=queues,keda.scaledObjects[0].name=a,"
             "keda.scaledObjects[0].group=b,keda.scaledObjects[0].target.name=c",
-            ["KEDA's operator has to be among networkPolicy.clients"],
+            ["Add KEDA's operator to networkPolicy.clients"],
         ),
         (
             "networkPolicy.restrictEgress=true,env.OTEL_EXPORTER_OTLP_ENDPOINT=http://jaeger:4317",
-            ["Spans reach nobody outside their pod", "opens no way to http://jaeger:4317."],
+            ["Spans cannot leave the pods", "does not permit http://jaeger:4317."],
         ),
     ],
 )

@@ -17,12 +17,11 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from sharebroker_server.broker.settings import Fsync
 from tests.perf import logic, raw_redis, report
 from tests.perf.clients import Work
 from tests.perf.figures import Figures, derived, percentile
 from tests.perf.processes import BenchFailed, run_client
-from tests.perf.servers import Serving, fsync_seconds, raw_valkey, serving
+from tests.perf.servers import Fsync, Serving, fsync_seconds, raw_valkey, serving
 
 CLIENT_SECONDS: Final = 90.0
 DURABILITIES: Final[tuple[Fsync, ...]] = ("everysec", "always")
@@ -32,7 +31,7 @@ PACE: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many records each case works off, and how often what is short is repeated."""
+    """Number of records of each case, and repetitions of the short cases."""
 
     records: int = 400_000
     waiting: int = 60_000
@@ -53,19 +52,19 @@ ALL: Final = ("logic", "raw", *SERVED)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to measure; `profile` is a folder for cProfile's files."""
+    """The cases to measure; `profile` is a folder for cProfile's files."""
 
     sizes: Sizes
     cases: frozenset[str]
     profile: Path | None
 
     def wants(self, case: str) -> bool:
-        """Whether a case is to be measured; records must be there for those that consume them."""
+        """Whether a case is measured. `publish` is, when another case consumes its records."""
         return case in self.cases or (case == "publish" and not self.cases.isdisjoint(SERVED))
 
 
 class Run:
-    """One run at one durability. A case that fails leaves its figures out and is told of."""
+    """One run at one durability. A case that fails has no figures; its error is kept in `failures`."""
 
     def __init__(self, fsync: Fsync, options: Options) -> None:
         self._fsync = fsync
@@ -75,7 +74,7 @@ class Run:
         self.failures: list[str] = []
 
     def measure(self, folder: Path) -> None:
-        """All cases that are wanted, in turn."""
+        """Runs the selected cases, one after the other."""
         wants = self._options.wants
         self._take("fsync", lambda: _fsync_figures(folder))
         if wants("logic") and self._fsync == report.HELD_TO:
@@ -99,7 +98,7 @@ class Run:
         return {}
 
     def _works(self, address: str) -> Iterator[tuple[str, Work]]:
-        """The client programs in their order: what `publish` has published, the next ones work off."""
+        """The client programs in their order: the later ones consume what `publish` published."""
         sizes = self._sizes
         work = Work(address, "bench", records=sizes.records, record_bytes=RECORD_BYTES)
         yield "publish", work

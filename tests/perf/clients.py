@@ -1,6 +1,6 @@
-"""Client programs of the benchmark: each runs in a process of its own and writes its figures as JSON.
+"""Client programs of the benchmark. Each runs in its own process and writes its figures as JSON.
 
-They use the public asyncio client and nothing below it. `python -m tests.perf.clients CASE PARAMETERS`.
+They use the public asyncio client only. `python -m tests.perf.clients CASE PARAMETERS`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _WATCHES: Final[set[asyncio.Task[None]]] = set()
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a program is to do: so many records of a topic, at the server's address.
+    """The work of a program: a number of records of a topic, on the server at an address.
 
-    `pace` is in records a second; 0 for as fast as can be.
+    `pace` is in records per second; 0 means no limit.
     """
 
     address: str
@@ -56,23 +56,23 @@ class Stopwatch:
         self._cpu = 0.0
 
     def start(self) -> None:
-        """Start; again has no effect."""
+        """Starts the stopwatch; a second call has no effect."""
         if not self._begun:
             self._begun, self._cpu = time.perf_counter(), time.process_time()
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Seconds since the start."""
         return time.perf_counter() - self._begun
 
     def read(self, count: int) -> dict[str, float]:
-        """Counted a second since the start, and this process's CPU for one, in microseconds."""
+        """Returns records per second since the start, and this process's microseconds of CPU per record."""
         cpu = time.process_time() - self._cpu
         return {"rate": count / self.seconds, "client_cpu": cpu / count * 1e6}
 
 
 class Short(Exception):
-    """Fewer records came, or were confirmed, than there are."""
+    """Fewer records than expected were received or confirmed."""
 
 
 async def publish(work: Work) -> dict[str, float]:
@@ -87,12 +87,12 @@ async def publish(work: Work) -> dict[str, float]:
 
 
 async def each(work: Work) -> dict[str, float]:
-    """Case 3: every record acknowledged by its own call, every result looked at."""
+    """Case 3: every record is acknowledged by its own call, and every result is checked."""
     return await _each(work, "each")
 
 
 async def paced(work: Work) -> dict[str, float]:
-    """Case 9: the same at `pace`, so that no record waits for its turn behind thousands of others."""
+    """Case 9: the same at `pace`, so that no record queues behind thousands of others."""
     return await _each(work, "paced")
 
 
@@ -122,7 +122,7 @@ async def _each(work: Work, case: str) -> dict[str, float]:
 
 
 async def by_range(work: Work) -> dict[str, float]:
-    """Case 4: polls are accepted as a whole; now and then the outcome is waited for."""
+    """Case 4: polls are accepted as a whole; every tenth outcome is awaited."""
     await _start_group(work)
     watch, waits = Stopwatch(), list[float]()
     confirmed = taken = polls = 0
@@ -153,7 +153,7 @@ async def by_range(work: Work) -> dict[str, float]:
 
 
 async def waiting(work: Work) -> dict[str, float]:
-    """Case 5: tasks that take the next record only when the last one's result is there."""
+    """Case 5: each task takes its next record after it has the result of the one before."""
     await _start_group(work)
     watch, waits = Stopwatch(), list[float]()
     queue: asyncio.Queue[Callable[[], Acknowledgement]] = asyncio.Queue(WORKERS)
@@ -181,7 +181,7 @@ async def waiting(work: Work) -> dict[str, float]:
 
 
 async def first(work: Work) -> dict[str, float]:
-    """Case 7: from nothing to the first record, each time with a group of its own."""
+    """Case 7: from connecting to the first record, each time with a new group."""
     waits = []
     for turn in range(work.rounds):
         fresh = replace(work, group=f"{work.group}-{turn}")
@@ -197,7 +197,7 @@ async def first(work: Work) -> dict[str, float]:
 
 
 async def spread(work: Work) -> dict[str, float]:
-    """Case 6: every share-partition is warm, then gets as many records as the others."""
+    """Case 6: share-partitions are warmed up, then each gets the same number of records."""
     await _create(work)
     await _start_group(work)
     watch = Stopwatch()
@@ -228,13 +228,13 @@ async def _create(work: Work) -> None:
 
 
 async def _start_group(work: Work) -> None:
-    """A group of its own, which starts with the first record there is."""
+    """Makes a new group that starts at the earliest record."""
     async with Admin(work.address) as admin:
         await admin.alter_group_configs(work.group, {"share.auto.offset.reset": "earliest"})
 
 
 async def _publish(producer: Producer, work: Work, indexes: range, late: list[float]) -> None:
-    """Records to the partitions in turn, in runs as long as a batch."""
+    """Publishes records to the partitions in turn, in runs as long as a batch."""
     payload = b"x" * work.record_bytes
     run = max(1, len(indexes) // work.partitions)
     for index in indexes:
@@ -249,7 +249,7 @@ def _consumer(work: Work, config: ConsumerConfig | None = None) -> ShareConsumer
 
 
 def _watch(outcome: Awaitable[object], into: list[float]) -> None:
-    """Time an outcome from here on, beside what else goes on."""
+    """Measures in the background how long an outcome takes from now on."""
     task = asyncio.ensure_future(_time(outcome, into))
     _WATCHES.add(task)
     task.add_done_callback(_WATCHES.discard)
@@ -267,7 +267,7 @@ def _need(records: Sequence[object], taken: int, wanted: int) -> None:
 
 
 def _named(case: str, figures: Mapping[str, float], waits: list[float]) -> dict[str, float]:
-    """A case's figures by their keys, with how long outcomes were waited for."""
+    """Returns a case's figures by their keys, with percentiles of the waits."""
     times = {"ack_p50": percentile(waits, 0.5) * 1e3, "ack_p99": percentile(waits, 0.99) * 1e3}
     return {f"{case}.{name}": value for name, value in {**figures, **times}.items()}
 
@@ -286,7 +286,7 @@ PROGRAMS: Final[Mapping[str, Program]] = {
 
 
 def main(case: str, parameters: str) -> None:
-    """Run one program."""
+    """Runs one program."""
     with traced():
         gc.freeze()  # as a service would: full collections need not look at what was loaded
         figures = uvloop.run(PROGRAMS[case](Work(**json.loads(parameters))))

@@ -1,4 +1,4 @@
-"""What the benchmark measures: every figure with its unit and, where there is one, the aim it is held to."""
+"""The benchmark's figures, each with its unit and, if it has one, its aim."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from statistics import median
 from typing import Final, Literal
 
 Figures = Mapping[str, float]
-"""One run's outcome: value by a figure's key."""
+"""The values of one run by the keys of their figures."""
 
 Unit = Literal["records/s", "ms", "us", "x"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of the table. `aim` is a least value for rates and ratios, a most for times."""
+    """A line of the table. `aim` is a minimum for rates and ratios, and a maximum for times."""
 
     key: str
     label: str
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Figures that are measured together; without I/O the durability makes no difference."""
+    """Figures that are measured together. Without I/O the durability makes no difference."""
 
     title: str
     figures: tuple[Figure, ...]
@@ -45,7 +45,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A figure that is the quotient of others of the same run; the best of `over` is the divisor."""
+    """A quotient of two figures of the same run; the divisor is the greatest of `over`."""
 
     key: str
     of: str
@@ -53,19 +53,19 @@ class Ratio:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0 to 1) of `values` lie; 0 of none."""
+    """Returns the value below which `share` (0 to 1) of `values` lie; 0 when there are none."""
     ordered = sorted(values)
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
 
 
 def derived(figures: Figures, waits_for_disk: bool) -> dict[str, float]:
-    """The figures of one run, and those that follow from them where their parts are there."""
+    """Returns the figures of one run with the figures that are derived from them."""
     full = dict(figures)
     for ratio in RATIOS:
         over = [figures[key] for key in ratio.over if key in figures]
         if ratio.of in figures and over:
             full[ratio.key] = figures[ratio.of] / max(over)
-    # with everysec nothing waits for the disk, so there is nothing to take off
+    # with everysec no reply waits for the disk, so nothing is subtracted
     fsync = figures.get("fsync.p50", 0.0) if waits_for_disk else 0.0
     for case in ("each", "paced", "waiting"):
         if f"{case}.ack_p99" in figures:
@@ -74,7 +74,7 @@ def derived(figures: Figures, waits_for_disk: bool) -> dict[str, float]:
 
 
 def medians(runs: Sequence[Figures]) -> dict[str, float]:
-    """The median of each figure over the runs that have it."""
+    """Returns the median of each figure over the runs that have it."""
     keys = dict.fromkeys(key for run in runs for key in run)
     return {key: median(run[key] for run in runs if key in run) for key in keys}
 

@@ -1,4 +1,4 @@
-"""Case 8: what the pure cores cost, without wire, log or loop."""
+"""Case 8: the cost of the pure cores, without network, log and event loop."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Callable
 from statistics import median
 from typing import Final
 
-from sharebroker_server.share_calls.values import AckBatch
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -28,7 +26,7 @@ ACCEPT: Final = (1,)
 
 
 def measure(rounds: int) -> dict[str, float]:
-    """Medians in microseconds."""
+    """Returns medians in microseconds."""
     return {
         "logic.fetch_ack_500": _median_us(_fetch_and_acknowledge(RECORDS), rounds),
         "logic.fetch_ack_500_singly": _median_us(_fetch_and_acknowledge(1), max(20, rounds // 20)),
@@ -48,8 +46,8 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
 
 
 def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
-    """Acquire 500 records in log batches of 100, acknowledge them in runs of `run`, write, complete."""
-    partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
+    """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
+    partition = RecordStates(SharePartitionSettings(), LoadedState(1, 1, 0))
     request = AcquireRequest("member", RECORDS, RECORDS)
 
     def step() -> None:
@@ -71,8 +69,8 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
 
 def _write(encode: bool) -> Callable[[], None]:
     """Writes that alternately leave a gap and close it, as acknowledgements out of order do."""
-    machine, codec = ShareCoordinatorMachine(Rules()), ShareRecordCodec()
-    key = ShareKey("group", "A" * 22, 0)
+    machine, codec = ShareCoordinatorMachine(CheckpointRules()), ShareRecordCodec()
+    key = SharePartitionKey("group", "A" * 22, 0)
     position = 0
 
     def commit(records: tuple[ShareRecord, ...]) -> None:

@@ -1,8 +1,8 @@
-"""Many groups at once: `python -m tests.perf.many` has them sit idle, then gives each a record a partition.
+"""Many groups at once: `python -m tests.perf.many` leaves them idle, then publishes one record per partition.
 
-Prints the server's CPU while nothing happens, the slowest heartbeat, and whether locks were kept that were
-nearly over when their holder answered. Exit code 1 where a heartbeat failed, a lock was lost or something did
-not arrive.
+Prints the server's CPU while the groups are idle, the slowest heartbeat, and whether locks were kept whose
+holder answered shortly before the time-out. The exit code is 1 when a heartbeat failed, a lock was lost or a
+record did not arrive.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import tempfile
 import time
@@ -28,6 +27,7 @@ from sharebroker_protocol.gateway.v1 import share_pb2 as share
 from sharebroker_server.testkit.brokers import Serve
 from sharebroker_server.testkit.waiting import eventually
 from tests.perf.processes import end
+from tests.perf.procfs import usage
 from tests.support.client import ACCEPT, Client, connected
 
 Call = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
@@ -35,16 +35,15 @@ Call = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
 CONNECTIONS: Final = 20
 HEARTBEAT_SECONDS: Final = 5.0
 HELD_SECONDS: Final = 10.0
-"""A lock lasts 15 seconds here; a consumer keeps its records for so long."""
+"""A consumer keeps its records for this time; a lock lasts 15 seconds here."""
 
 PATIENCE: Final = 300.0
 STOP_SECONDS: Final = 120.0
-TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
 class Figures:
-    """What was seen. Times in seconds."""
+    """The results. Times are in seconds."""
 
     heartbeats: int = 0
     slowest_heartbeat: float = 0.0
@@ -58,7 +57,7 @@ class Figures:
 
 
 async def beats(client: Client, group_id: str, topic: str, figures: Figures) -> None:
-    """A member that tells how long heartbeats take; its topic is its own, for it consumes nothing."""
+    """Sends heartbeats and measures them. The member consumes nothing, so it has its own topic."""
     epoch, topics = 0, [topic]
     while True:
         begun = time.monotonic()
@@ -76,7 +75,7 @@ async def beats(client: Client, group_id: str, topic: str, figures: Figures) -> 
 
 
 async def consumes(client: Client, group_id: str, name: str, topic: str, figures: Figures) -> None:
-    """A stream that keeps what it gets for a while and then accepts it."""
+    """Keeps the records of a stream for a while and then accepts them."""
     call, keeping, writing = client.share.Consume(), set[asyncio.Task[None]](), asyncio.Lock()
     subscribe = share.ConsumeRequest.Subscribe(group_id=group_id, topics=[topic], member_id=name, decode=True)
     try:
@@ -112,20 +111,11 @@ async def _accept_later(call: Call, writing: asyncio.Lock, records: list[share.S
         await call.write(share.ConsumeRequest(acknowledgements=acks, credit=len(records)))
 
 
-def cpu_seconds(pid: int) -> float:
-    """What a process and its children, the server and its Valkey, have used so far."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    stats = [
-        Path(f"/proc/{one}/stat").read_text().rpartition(") ")[2].split() for one in (str(pid), *children)
-    ]
-    return sum(int(fields[11]) + int(fields[12]) for fields in stats) / TICKS
-
-
 @contextlib.asynccontextmanager
 async def crowd(
     address: str, options: argparse.Namespace, topics: tuple[str, str], figures: Figures
 ) -> AsyncIterator[None]:
-    """All consumers of the first topic and who beats for the second, on a few connections."""
+    """Runs the consumers of the first topic and the members of the second, on a few connections."""
     work, beat = topics
     async with contextlib.AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(address)) for _ in range(CONNECTIONS)]
@@ -148,7 +138,7 @@ async def crowd(
 
 
 async def measure(serve: Serve, options: argparse.Namespace) -> Figures:
-    """Idle first, then one record a partition for each group."""
+    """Measures the idle groups, then one record per partition for each group."""
     figures = Figures(expected=options.groups * options.partitions)
     assert serve.process is not None
     async with connected(serve.address) as client:
@@ -156,18 +146,18 @@ async def measure(serve: Serve, options: argparse.Namespace) -> Figures:
         beat, _ = await client.create()
         async with crowd(serve.address, options, (topic, beat), figures):
             await asyncio.sleep(options.settle)
-            before, begun = cpu_seconds(serve.process.pid), time.monotonic()
+            before, begun = usage([serve.process.pid]).cpu, time.monotonic()
             await asyncio.sleep(options.idle)
-            figures.idle_cpu = (cpu_seconds(serve.process.pid) - before) / (time.monotonic() - begun)
+            figures.idle_cpu = (usage([serve.process.pid]).cpu - before) / (time.monotonic() - begun)
             for partition in range(options.partitions):
                 await client.publish(topic, ["work"], partition=partition)
-            with contextlib.suppress(AssertionError):  # the figures say what is missing
+            with contextlib.suppress(AssertionError):  # the figures show what is missing
                 await eventually(lambda: figures.accepted >= figures.expected, options.patience)
     return figures
 
 
 def parsed() -> argparse.Namespace:
-    """What was asked for; times in seconds."""
+    """Returns the command line's options; times are in seconds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=200)
     parser.add_argument("--partitions", type=int, default=50)
@@ -180,7 +170,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Print the figures as JSON; 1 where something was not kept."""
+    """Prints the figures as JSON; returns 1 when a check failed."""
     options = parsed()
     with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
         serve = Serve(Path(name), ["--data", str(Path(name) / "data")])
@@ -188,10 +178,10 @@ def main() -> int:
         try:
             figures = asyncio.run(measure(serve, options))
         finally:
-            asked = time.monotonic()
+            begun = time.monotonic()
             if serve.process is not None:
                 end(serve.process, STOP_SECONDS)
-        figures.stopping = time.monotonic() - asked
+        figures.stopping = time.monotonic() - begun
     sys.stdout.write(json.dumps(vars(figures), indent=2) + "\n")
     return int(bool(figures.errors or figures.locks_lost or figures.accepted < figures.expected))
 

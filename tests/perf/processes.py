@@ -1,4 +1,4 @@
-"""Processes of a run: started, waited for under a limit, ended by their own id."""
+"""Starts the processes of a run, waits for them with a time limit, and ends them by their ids."""
 
 from __future__ import annotations
 
@@ -6,37 +6,54 @@ import gc
 import json
 import multiprocessing
 import multiprocessing.process
-import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
-from tests.support.paths import python_path
+from tests.perf.checkout import HERE
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = HERE.folder
 WORKER_SECONDS: Final = 60.0
 
 
 class BenchFailed(Exception):
-    """A process of the benchmark failed or took too long; the text says which and its last words."""
+    """A process of the benchmark failed or took too long. The text names it and holds its last output."""
 
 
 def python(*words: str, profile: Path | None = None) -> list[str]:
-    """A command that runs a module of this project, under cProfile where a file for it is given."""
+    """Returns a command that runs a module of this project, under cProfile when `profile` is given."""
     profiled = () if profile is None else ("-m", "cProfile", "-o", str(profile))
     return [sys.executable, *profiled, "-m", *words]
 
 
 def environment() -> dict[str, str]:
-    """Environment in which the project's modules are found."""
-    return {**os.environ, "PYTHONPATH": python_path()}
+    """Returns an environment in which this checkout's modules are found."""
+    return HERE.environment()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ends the block at Ctrl-C or SIGTERM, so that servers stop and the results so far are printed."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
-    """Ask a process to end; cut it off when it does not within `patience` seconds."""
+    """Terminates a process, and kills it when it has not ended after `patience` seconds."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -49,7 +66,7 @@ def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:
 def run_client(
     case: str, parameters: Mapping[str, object], limit: float, profile: Path | None = None
 ) -> dict[str, float]:
-    """Run a client program (`tests.perf.clients`) in a process of its own; its figures.
+    """Runs a client program (`tests.perf.clients`) in its own process and returns its figures.
 
     Raises BenchFailed when it fails, or has not ended after `limit` seconds.
     """
@@ -69,9 +86,9 @@ def run_client(
 
 
 def together(work: Callable[..., object], arguments: Sequence[tuple[Any, ...]]) -> float:
-    """Run `work` once for each arguments, all at once, a process each; seconds until the last is done.
+    """Runs `work` in parallel, one process per item of `arguments`; returns the seconds until all end.
 
-    Neither starting the processes nor ending them counts.
+    The time to start and to end the processes does not count.
     """
     context = multiprocessing.get_context("spawn")
     ready, go, done = context.Semaphore(0), context.Event(), context.Semaphore(0)
@@ -88,9 +105,9 @@ def together(work: Callable[..., object], arguments: Sequence[tuple[Any, ...]]) 
     return took
 
 
-def _all(said: Any, workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
-    """Raises BenchFailed when a worker has not said it within the time."""
-    if not all(said.acquire(timeout=WORKER_SECONDS) for _ in workers):
+def _all(signal: Any, workers: Sequence[multiprocessing.process.BaseProcess]) -> None:
+    """Waits for one signal per worker. Raises BenchFailed when one is missing after WORKER_SECONDS."""
+    if not all(signal.acquire(timeout=WORKER_SECONDS) for _ in workers):
         for worker in workers:
             worker.kill()
         raise BenchFailed(f"a worker process did not answer within {WORKER_SECONDS:g} s")

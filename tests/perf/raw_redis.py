@@ -1,4 +1,4 @@
-"""Case 1: work off a stream as one would with redis-py alone, at three granularities of acknowledgement."""
+"""Case 1: consume a stream with redis-py alone, at three granularities of acknowledgement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GRANULARITIES: Final[dict[str, tuple[int, Acknowledge]]] = {
 
 
 def fill(url: str, records: int, record_bytes: int) -> None:
-    """Start anew with a stream of `records` and a group at its beginning."""
+    """Replaces the stream by one of `records` records, with a group at its beginning."""
     server = redis.Redis.from_url(url)
     server.delete(STREAM)
     payload = b"x" * record_bytes
@@ -51,7 +51,7 @@ def fill(url: str, records: int, record_bytes: int) -> None:
 
 
 def work(url: str, name: str, granularity: str) -> int:
-    """Read and acknowledge until nothing is left; the number of records."""
+    """Reads and acknowledges until the stream is empty; returns the number of records."""
     server = redis.Redis.from_url(url)
     count, acknowledge = GRANULARITIES[granularity]
     done = 0
@@ -66,7 +66,7 @@ def work(url: str, name: str, granularity: str) -> int:
 
 
 def work_in_threads(url: str, granularity: str, workers: int) -> float:
-    """Records a second of several workers in this process; the stream is worked off to its end."""
+    """Returns the records per second of several threads that consume the stream to its end."""
     done = [0] * workers
 
     def run(index: int) -> None:
@@ -82,7 +82,7 @@ def work_in_threads(url: str, granularity: str, workers: int) -> float:
 
 
 def measure(url: str, records: int, waiting_records: int, record_bytes: int) -> dict[str, float]:
-    """All figures of the case; `waiting_records` for the granularity that is a round trip a record."""
+    """Returns the case's figures; `waiting_records` is for the granularity of one round trip per record."""
     figures = {}
     for granularity in GRANULARITIES:
         total = waiting_records if granularity == "waiting" else records

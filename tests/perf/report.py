@@ -1,4 +1,4 @@
-"""The figures as a table for people, or as JSON."""
+"""Prints the figures as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from sharebroker_server.broker.settings import Fsync
 from tests.perf.figures import CASES, Figure, Figures, medians
+from tests.perf.servers import Fsync
 
 Results = Mapping[Fsync, Sequence[Figures]]
 """Figures of every run, by durability."""
 
 HELD_TO: Fsync = "everysec"
-"""The durability that the aims are for: what Kafka and JetStream promise is no more."""
+"""The durability that the aims are for: Kafka and JetStream promise the same."""
 
 
 def as_json(results: Results, failures: Sequence[str]) -> str:
-    """Medians and every run, with aims and whether they were met."""
+    """Returns medians and every run, with the aims and whether they were met."""
     middle = {fsync: medians(runs) for fsync, runs in results.items()}
     document = {
         "machine": machine(),
@@ -48,7 +48,7 @@ def as_json(results: Results, failures: Sequence[str]) -> str:
 
 
 def show(results: Results, failures: Sequence[str], console: Console) -> None:
-    """A table: medians of the runs, lowest and highest beside where there are several."""
+    """Prints a table of the medians, with the lowest and highest value of several runs."""
     middle = {fsync: medians(runs) for fsync, runs in results.items()}
     runs = max((len(found) for found in results.values()), default=0)
     table = Table(title=f"Sharebroker, 100-byte records, medians of {runs} runs. {machine()}")
@@ -73,7 +73,7 @@ def show(results: Results, failures: Sequence[str], console: Console) -> None:
 
 
 def machine() -> str:
-    """What the figures were measured on, in a line."""
+    """Describes the machine in one line."""
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, load {load:.1f}"
 

@@ -1,4 +1,4 @@
-"""What a run measures against: a raw Valkey, and `serve` in a process of its own; each in a fresh folder."""
+"""Starts the servers of a run, each in a fresh folder: a raw Valkey, and `serve` in its own process."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from sharebroker_server.broker.settings import Fsync
 from sharebroker_server.redis_link.embedded.server import EmbeddedRedis
-from tests.perf.processes import ROOT, BenchFailed, end, environment, python
+from tests.perf.checkout import HERE, Checkout
+from tests.perf.processes import BenchFailed, end
+from tests.perf.procfs import Usage, usage
 
-START_SECONDS: Final = 30.0
+Fsync = Literal["always", "everysec"]
+
+START_SECONDS: Final = 60.0
 FSYNC_PROBES: Final = 200
 FSYNC_BYTES: Final = 4096
 
 
 @contextlib.asynccontextmanager
 async def raw_valkey(folder: Path, fsync: Fsync) -> AsyncIterator[str]:
-    """The URL of a Valkey started exactly as the product starts its own."""
+    """Starts a Valkey exactly as the product starts its own; yields its URL."""
     server = EmbeddedRedis(folder / "raw", fsync=fsync)
     await server.start()
     try:
@@ -34,65 +37,75 @@ async def raw_valkey(folder: Path, fsync: Fsync) -> AsyncIterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A server that is up: where, and as which process."""
+    """A running server: its gRPC address, its Kafka listener ("" without one) and its process."""
 
     address: str
+    kafka: str
     pid: int
 
+    def usage(self) -> Usage:
+        """CPU and memory of the server and its Valkey."""
+        return usage([self.pid])
+
     def cpu_seconds(self) -> float:
-        """CPU that it and its Valkey have used."""
-        return cpu_seconds(self.pid)
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU that a process and its children have used; 0 where the system does not tell (it is not Linux)."""
-    tasks = Path(f"/proc/{pid}/task/{pid}/children")
-    if not tasks.exists():
-        return 0.0
-    return sum(_cpu_seconds(one) for one in (str(pid), *tasks.read_text().split()))
-
-
-def _cpu_seconds(pid: str) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """CPU that the server and its Valkey have used."""
+        return self.usage().cpu
 
 
 @contextlib.contextmanager
-def serving(folder: Path, fsync: Fsync, profile: Path | None = None) -> Iterator[Serving]:
-    """A server with all roles. Raises BenchFailed when it does not come up."""
+def serving(
+    folder: Path,
+    fsync: Fsync,
+    profile: Path | None = None,
+    *,
+    checkout: Checkout = HERE,
+    runner: Sequence[str] | None = None,
+    options: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Serving]:
+    """Starts a server with all roles. Raises BenchFailed when it does not come up.
+
+    `runner` are the words between the interpreter and the server's module, in place of `-m`; `options` are
+    more options of `serve`, which has no Kafka listener unless they configure one.
+    """
     ready, log = folder / "ready.json", folder / "server.log"
-    words = [
-        "sharebroker_server.broker",
-        "--grpc",
-        "127.0.0.1:0",
-        "--kafka",
-        "none",
-        "--data",
-        str(folder / "data"),
-    ]
-    words += ["--ready-file", str(ready), "--fsync", fsync]
+    if runner is None:
+        runner = ("-m",) if profile is None else ("-m", "cProfile", "-o", str(profile), "-m")
+    if "--kafka" not in options:
+        options = (*options, "--kafka", "none")
+    words = [*checkout.serve_command(runner=runner), "--grpc", "127.0.0.1:0", "--fsync", fsync]
+    words += ["--data", str(folder / "data"), "--ready-file", str(ready), *options]
+    environment = {**checkout.environment(), **(variables or {})}
     with log.open("wb") as output:
         process = subprocess.Popen(
-            python(*words, profile=profile), cwd=ROOT, env=environment(), stdout=output, stderr=output
+            words,
+            cwd=checkout.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
         )
     try:
-        yield Serving(_address(process, ready, log), process.pid)
+        facts = _facts(process, ready, log)
+        yield Serving(str(facts["grpc"]), str(facts.get("kafka") or ""), process.pid)
     finally:
         end(process)
 
 
-def _address(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
+def _facts(process: subprocess.Popen[bytes], ready: Path, log: Path) -> Mapping[str, object]:
+    """Waits for the ready file and returns its contents."""
     deadline = time.monotonic() + START_SECONDS
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             lines = log.read_text(errors="replace").strip().splitlines()
-            raise BenchFailed(f"serve did not come up: {lines[-1] if lines else 'it said nothing'}")
+            raise BenchFailed(f"serve did not come up: {lines[-1] if lines else 'its log is empty'}")
         time.sleep(0.05)
-    return str(json.loads(ready.read_bytes())["grpc"])
+    facts: Mapping[str, object] = json.loads(ready.read_bytes())
+    return facts
 
 
 def fsync_seconds(folder: Path) -> list[float]:
-    """What it takes to append 4 KB to a file and force it to the disk that the servers write to."""
+    """Measures appends of 4 KB that are forced to the disk that the servers write to; seconds of each."""
     took = []
     with (folder / "fsync.probe").open("wb", buffering=0) as file:
         for _ in range(FSYNC_PROBES):

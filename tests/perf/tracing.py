@@ -1,6 +1,7 @@
-"""`make bench-tracing`: what traces cost, as ratios in one run: off, 1 % and all records sampled.
+"""`make bench-tracing`: the cost of traces, as ratios in one run: off, 1 % and all records sampled.
 
-Server and clients tell a collector in this process. Variants take turns, so that a machine's moods hit all.
+Server and clients send spans to a collector in this process. Variants alternate, so that a change of the
+machine's load affects all of them.
 """
 
 from __future__ import annotations
@@ -35,19 +36,19 @@ def main(
     runs: Annotated[int, typer.Option(min=1, max=20, help="Runs of each variant.")] = 5,
     records: Annotated[int, typer.Option(min=1000, help="Records of a run.")] = 1_000_000,
 ) -> None:
-    """Publish and accept records with and without traces, and print medians and ratios."""
-    said = Console(stderr=True)
+    """Publishes and accepts records with and without traces, and prints medians and ratios."""
+    progress = Console(stderr=True)
     found: Runs = {name: defaultdict(list) for name in VARIANTS}
     with collecting() as collector:
         for turn in range(runs):
             for name in _turned([*VARIANTS], turn):
-                said.print(f"run {turn + 1}, {name}", style="dim")
+                progress.print(f"run {turn + 1}, {name}", style="dim")
                 try:
                     for figure, value in _measured(VARIANTS[name], collector, records).items():
                         found[name][figure].append(value)
                 except BenchFailed as failure:
-                    said.print(str(failure), style="red")
-    _show(found, Console(width=None if said.is_terminal else 140))
+                    progress.print(str(failure), style="red")
+    _show(found, Console(width=None if progress.is_terminal else 140))
 
 
 def _turned(names: list[str], turn: int) -> list[str]:
@@ -56,29 +57,29 @@ def _turned(names: list[str], turn: int) -> list[str]:
 
 
 def _measured(ratio: str | None, collector: Collector, records: int) -> dict[str, float]:
-    """One run; CPU in microseconds a record."""
+    """Returns the figures of one run; CPU is in microseconds per record."""
     before, figures = len(collector.requests), dict[str, float]()
     with (
         tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as name,
-        _asked(ratio, collector.url),
+        _variables(ratio, collector.url),
         serving(Path(name), "everysec") as server,
     ):
         work = Work(server.address, "bench", records=records)
         for case, one in zip(CASES, (work, replace(work, group="each")), strict=True):
             used = server.cpu_seconds()
-            told = run_client(case, asdict(one), SECONDS)
+            client = run_client(case, asdict(one), SECONDS)
             used = server.cpu_seconds() - used
-            figures[f"{case} records/s"] = told[f"{case}.rate"]
-            figures[f"{case} client CPU"] = told[f"{case}.client_cpu"]
+            figures[f"{case} records/s"] = client[f"{case}.rate"]
+            figures[f"{case} client CPU"] = client[f"{case}.client_cpu"]
             figures[f"{case} server CPU"] = used / records * 1e6
     figures["spans"] = _count(collector, before)
     return figures
 
 
 @contextmanager
-def _asked(ratio: str | None, endpoint: str) -> Iterator[None]:
-    asked = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
-    with patch.dict(os.environ, {} if ratio is None else asked | {"OTEL_TRACES_SAMPLER_ARG": ratio}):
+def _variables(ratio: str | None, endpoint: str) -> Iterator[None]:
+    variables = {"OTEL_EXPORTER_OTLP_ENDPOINT": endpoint, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
+    with patch.dict(os.environ, {} if ratio is None else variables | {"OTEL_TRACES_SAMPLER_ARG": ratio}):
         yield
 
 
@@ -92,7 +93,7 @@ def _count(collector: Collector, since: int) -> int:
 
 
 def _show(found: Runs, console: Console) -> None:
-    table = Table(box=None, pad_edge=False, title="Medians, and what they are to `off`", title_justify="left")
+    table = Table(box=None, pad_edge=False, title="Medians, and their ratios to `off`", title_justify="left")
     table.add_column("")
     for name in VARIANTS:
         table.add_column(name, justify="right")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.leases import names
-from sharebroker_server.persister.port import ShareKey, StateChange
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.share_coordinator.core.records import CheckpointTombstone, ShareCheckpoint, ShareDelta
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
@@ -74,7 +74,7 @@ class History:
 
     # What leaders see
 
-    def write_began(self, key: ShareKey, change: StateChange) -> int:
+    def write_began(self, key: SharePartitionKey, change: StateWrite) -> int:
         """A leader tries to have state written; the number of the try."""
         number = len(self.events)
         share = self._share(*key)

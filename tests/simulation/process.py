@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.context import Foundation
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.failure_detector import Deaths
@@ -22,7 +23,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import Begun, Changes, ShareKey, StateChange
+from sharebroker_server.persister.port import Begun, Changes
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.server import Service
@@ -129,7 +130,7 @@ class WatchedPersister(DefaultPersister):
             if not isinstance(outcome, KafkaError):
                 self._history.write_ended(number)
 
-    async def _write(self, key: ShareKey, change: StateChange, peer: Peer[Any]) -> None:
+    async def _write(self, key: SharePartitionKey, change: StateWrite, peer: Peer[Any]) -> None:
         number = self._history.write_began(key, change)
         await super()._write(key, change, peer)
         self._history.write_ended(number)
@@ -156,7 +157,7 @@ class Process:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
-        self.catalog: CatalogFollower | None = None
+        self.catalog: MetadataCache | None = None
 
     @property
     def alive(self) -> bool:
@@ -227,7 +228,7 @@ class Process:
         leases = SimulatedLeaseStore(stores.leases, connection)
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
         config = configured(around.plan.shards)
-        self.catalog = catalog = CatalogFollower(log, config, poll=_FOLLOW)
+        self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW)
         deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
             leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions

@@ -14,7 +14,7 @@ import redis
 
 from sharebroker.aio.admin import Admin
 from sharebroker.blocking.admin import Admin as BlockingAdmin
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.storage.v1.share_state_pb2 import ShareStateRecord
 from sharebroker_server.flights import dataset
 from sharebroker_server.testkit.brokers import Cluster, one_process

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sharebroker_protocol.model import TopicPartition
+
 if TYPE_CHECKING:
     from sharebroker.admin_model import (
         ConfigValue,
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
         ConsumerConfig,
         LockLost,
         RebalanceListener,
-        TopicPartition,
     )
     from sharebroker.consumer.poll_batch import RecordResult
     from sharebroker.producer.config import ProducerConfig

@@ -14,20 +14,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.aio.backoff import doubling
 from sharebroker_server.cluster.router import Peer
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import (
-    Begun,
-    Changes,
-    LocalStates,
-    ShareKey,
-    SharePartitionState,
-    StateBatch,
-    StateChange,
-    StateSummary,
-)
+from sharebroker_server.persister.port import Begun, Changes, LocalStates, SharePartitionState, StateSummary
 from sharebroker_server.persister.request_batcher import Lane
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
@@ -96,7 +88,7 @@ class DefaultPersister:
         self._owner, self._local = owner, states
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         """See Persister."""
         payload = pb.InitializeShareGroupStateRequest.PartitionData(
@@ -109,7 +101,7 @@ class DefaultPersister:
         )
         await self._call("InitializeShareGroupState", pb.InitializeShareGroupStateRequest, key, payload)
 
-    async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         """See Persister."""
         payload = pb.ReadShareGroupStateRequest.PartitionData(
             partition=key.partition, leader_epoch=leader_epoch
@@ -121,7 +113,7 @@ class DefaultPersister:
         )
         return SharePartitionState(found.state_epoch, found.start_offset, batches)
 
-    def shard(self, key: ShareKey) -> int:
+    def shard(self, key: SharePartitionKey) -> int:
         """See Persister."""
         return self._coordinators.share_shard(*key)
 
@@ -135,16 +127,16 @@ class DefaultPersister:
         except KafkaError:
             return None
 
-    async def write(self, key: ShareKey, change: StateChange) -> None:
+    async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
         """See Persister."""
         await self._try(key, partial(self._write, key, change))
 
-    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+    async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
         """See Persister."""
         request = pb.DeleteShareGroupStateRequest
         await self._call("DeleteShareGroupState", request, key, key.partition, state_epoch=state_epoch)
 
-    async def read_summary(self, key: ShareKey) -> StateSummary:
+    async def read_summary(self, key: SharePartitionKey) -> StateSummary:
         """See Persister."""
         found = await self._call(
             "ReadShareGroupStateSummary", pb.ReadShareGroupStateSummaryRequest, key, key.partition
@@ -153,7 +145,7 @@ class DefaultPersister:
             found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count
         )
 
-    async def _write(self, key: ShareKey, change: StateChange, peer: _Peer) -> None:
+    async def _write(self, key: SharePartitionKey, change: StateWrite, peer: _Peer) -> None:
         if self._local is not None and peer.member.owner == self._owner:
             await self._local.write(key, change)
             return
@@ -171,7 +163,9 @@ class DefaultPersister:
         lane = self._lane(peer, "WriteShareGroupState", pb.WriteShareGroupStateRequest, key.group_id, {})
         await lane.ask(key, payload, self._settings.request_timeout)
 
-    async def _call(self, rpc: str, request: type, key: ShareKey, payload: Any, **fields: int) -> Any:
+    async def _call(
+        self, rpc: str, request: type, key: SharePartitionKey, payload: Any, **fields: int
+    ) -> Any:
         """One share-partition's part of an RPC; `fields` are what the request says of all its partitions."""
 
         def ask(peer: _Peer) -> Awaitable[Any]:
@@ -180,7 +174,7 @@ class DefaultPersister:
 
         return await self._try(key, ask)
 
-    async def _try(self, key: ShareKey, ask: Callable[[_Peer], Awaitable[Any]]) -> Any:
+    async def _try(self, key: SharePartitionKey, ask: Callable[[_Peer], Awaitable[Any]]) -> Any:
         """Asks the key's coordinator until it is answered for good or the time is up."""
         clock = asyncio.get_running_loop().time
         begun = clock()

@@ -12,14 +12,14 @@ from contextlib import nullcontext
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_protocol.tracing import enabled
 from sharebroker_protocol.tracing.context import TraceContext
-from sharebroker_server.persister.port import ShareKey
 
 _logger = logging.getLogger(__name__)
 
 Send = Callable[[Any, float], Awaitable[Any]]
-_Asked = dict[ShareKey, tuple[Any, asyncio.Future[Any]]]
+_Asked = dict[SharePartitionKey, tuple[Any, asyncio.Future[Any]]]
 
 
 class Lane:
@@ -36,7 +36,7 @@ class Lane:
         self._traced: TraceContext | None = None
         self._sender: asyncio.Task[None] | None = None
 
-    async def ask(self, key: ShareKey, payload: Any, timeout: float) -> Any:
+    async def ask(self, key: SharePartitionKey, payload: Any, timeout: float) -> Any:
         """The partition's part of the answer. Raises KafkaError: its error code, or the failure of the call.
 
         A second question about a share-partition goes into the request after the one that has the first.
@@ -69,7 +69,7 @@ class Lane:
         traced, self._traced = self._traced, None
         return traced
 
-    async def _results(self, asked: _Asked, timeout: float) -> dict[ShareKey, Any]:
+    async def _results(self, asked: _Asked, timeout: float) -> dict[SharePartitionKey, Any]:
         try:
             return self._by_key(await self._send(self._build(asked), timeout))
         except KafkaError as error:
@@ -89,9 +89,9 @@ class Lane:
             topic.partitions.append(payload)
         return request
 
-    def _by_key(self, response: Any) -> dict[ShareKey, Any]:
+    def _by_key(self, response: Any) -> dict[SharePartitionKey, Any]:
         return {
-            ShareKey(self._group_id, topic.topic_id, result.partition): result
+            SharePartitionKey(self._group_id, topic.topic_id, result.partition): result
             for topic in response.results
             for result in topic.partitions
         }

@@ -7,23 +7,20 @@ from typing import Any
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_calls.values import (
-    AckBatch,
     AcknowledgeCall,
     Acknowledged,
     AckPart,
     AcquireCall,
-    Acquired,
-    AcquireMode,
     Acquisition,
     Left,
     LeftReason,
     SettleCall,
     Settlement,
     SettlePart,
-    TopicPartition,
 )
 
 
@@ -64,7 +61,7 @@ def acquire_call(request: pb.AcquireRecordsRequest) -> AcquireCall:
 
 
 def await_request(
-    group_id: str, partitions: Sequence[TopicPartition], max_wait: float
+    group_id: str, partitions: Sequence[TopicIdPartition], max_wait: float
 ) -> pb.AwaitRecordsRequest:
     """A watch, to be sent; `max_wait` in seconds."""
     return pb.AwaitRecordsRequest(
@@ -72,7 +69,7 @@ def await_request(
     )
 
 
-def awaited(request: pb.AwaitRecordsRequest) -> list[TopicPartition]:
+def awaited(request: pb.AwaitRecordsRequest) -> list[TopicIdPartition]:
     """The partitions of a watch, as received."""
     return _places(request.partitions)
 
@@ -108,7 +105,7 @@ def acquisitions(answers: Iterable[pb.AcquireRecordsResponse.Partition]) -> list
     ]
 
 
-def add_acquired(target: Any, acquired: Iterable[Acquired]) -> None:
+def add_acquired(target: Any, acquired: Iterable[AcquiredRange]) -> None:
     """Writes acquired runs into a repeated field of AcquiredRecords."""
     for run in acquired:
         target.add(
@@ -120,10 +117,10 @@ def add_acquired(target: Any, acquired: Iterable[Acquired]) -> None:
         )
 
 
-def acquired_values(acquired: Iterable[delivery.AcquiredRecords]) -> list[Acquired]:
-    """Acquired runs, as received."""
+def acquired_values(acquired: Iterable[delivery.AcquiredRecords]) -> list[AcquiredRange]:
+    """AcquiredRange runs, as received."""
     return [
-        Acquired(
+        AcquiredRange(
             run.first_offset, run.last_offset, run.delivery_count, run.lock_token, run.lock_deadline_ms / 1000
         )
         for run in acquired
@@ -271,9 +268,9 @@ def _batches(batches: Iterable[pb.AcknowledgeRecordsRequest.Batch]) -> list[AckB
     ]
 
 
-def _partitions(partitions: Iterable[TopicPartition]) -> list[delivery.TopicPartition]:
+def _partitions(partitions: Iterable[TopicIdPartition]) -> list[delivery.TopicPartition]:
     return [delivery.TopicPartition(topic_id=t, partition=p) for t, p in partitions]
 
 
-def _places(partitions: Iterable[delivery.TopicPartition]) -> list[TopicPartition]:
-    return [TopicPartition(part.topic_id, part.partition) for part in partitions]
+def _places(partitions: Iterable[delivery.TopicPartition]) -> list[TopicIdPartition]:
+    return [TopicIdPartition(part.topic_id, part.partition) for part in partitions]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.share_calls.messages import (
     acknowledge_request,
     acknowledged,
@@ -24,7 +25,6 @@ from sharebroker_server.share_calls.values import (
     Acquisition,
     SettleCall,
     Settlement,
-    TopicPartition,
 )
 from sharebroker_server.share_calls.watches import StandingWatch
 
@@ -67,7 +67,7 @@ class RemoteShareCalls:
         response = await self._stub.SettleRecords(settle_request(call), timeout=timeout)
         return settlements(response.partitions)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> RemoteWatch:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> RemoteWatch:
         """See ShareCalls. Whether there are none is for the leader to say: else it soon ends."""
         return RemoteWatch(self._stub, group_id, partitions)
 
@@ -77,7 +77,7 @@ class RemoteWatch(StandingWatch):
 
     __slots__ = ("_standing",)
 
-    def __init__(self, stub: Stub, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+    def __init__(self, stub: Stub, group_id: str, partitions: Sequence[TopicIdPartition]) -> None:
         super().__init__()
         request = await_request(group_id, partitions, WATCHED)
         self._standing = asyncio.create_task(_nothing_comes(stub, request), name="watch")

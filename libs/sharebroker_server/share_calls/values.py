@@ -11,47 +11,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode
-
-
-class AcquireMode(IntEnum):
-    """How strictly `max_records` holds (`ShareAcquireMode`, KIP-1206)."""
-
-    BATCH_OPTIMIZED = 0
-    """Soft: whole batches are acquired."""
-    RECORD_LIMIT = 1
-    """Strict: not one offset more."""
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic; the id is Kafka's text of 22 characters."""
-
-    topic_id: str
-    partition: int
-
-
-class Acquired(NamedTuple):
-    """A run of records handed to a member (`AcquiredRecords`).
-
-    `token` names the acquisition (one for each acquire call), `deadline` is when its lock runs out.
-    """
-
-    first: int
-    last: int
-    delivery_count: int
-    token: int
-    deadline: float
-
-
-class AckBatch(NamedTuple):
-    """Acknowledgement of first..last: one type for all, or one for each offset (Kafka's numbers).
-
-    With a `token`, records that were meanwhile acquired anew are refused; None checks the member only.
-    """
-
-    first: int
-    last: int
-    types: Sequence[int]
-    token: int | None = None
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 
 
 class AcquireCall(NamedTuple):
@@ -66,7 +26,7 @@ class AcquireCall(NamedTuple):
 
     group_id: str
     member_id: str
-    partitions: Sequence[TopicPartition]
+    partitions: Sequence[TopicIdPartition]
     max_wait: float
     max_records: int
     min_bytes: int = 0
@@ -86,7 +46,7 @@ class Acquisition(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     records: bytes = b""
-    acquired: Sequence[Acquired] = ()
+    acquired: Sequence[AcquiredRange] = ()
 
 
 class AckPart(NamedTuple):
@@ -166,7 +126,7 @@ class Settlement(NamedTuple):
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str = ""
     left: Sequence[Left] = ()
-    held: Sequence[Acquired] = ()
+    held: Sequence[AcquiredRange] = ()
 
 
 class Watch(Protocol):
@@ -201,5 +161,5 @@ class ShareCalls(Protocol):
     async def settle(self, call: SettleCall, timeout: float) -> Sequence[Settlement]:
         """Each partition of the call, durable or refused; then the others in which something is held."""
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch | None:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch | None:
         """A watch by partitions without records; None where there are some, or nobody can tell from here."""

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
 from sharebroker_server.gateway.clients.leaders import failed, moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.share_calls.values import TopicPartition
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -110,7 +110,7 @@ class _LogFetch:
         """Whether some partition is led elsewhere, or by nobody yet; it is looked for anew."""
         gone = [part for part, answer in zip(self._parts, self.answers, strict=True) if moved(answer)]
         for part in gone:
-            self._leaders.forget(TopicPartition(part.topic_id, part.partition))
+            self._leaders.forget(TopicIdPartition(part.topic_id, part.partition))
         return bool(gone)
 
     def _enough(self) -> bool:

@@ -88,8 +88,8 @@ def curl(address: str, *words: str) -> tuple[int, Any]:
 
 
 @needs_envoy
-def test_the_readmes_lines(door: str) -> None:
-    (example,) = _EXAMPLE.findall((ROOT / "README.md").read_text())
+def test_the_documented_lines(door: str) -> None:
+    (example,) = _EXAMPLE.findall((ROOT / "docs" / "grpc.md").read_text())
     script = ["bash", "-euo", "pipefail", "-c", example.replace(_DOCUMENTED, door)]
     done = subprocess.run(script, capture_output=True, text=True, check=False, timeout=SECONDS)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The examples of the README do what it says, in its order, on a fresh server."""
+"""The code blocks of the documents work: in order, on a fresh server for each document."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sharebroker_server.testkit.brokers import Cluster, one_process
-from tests.architecture.sources import ROOT
+from tests.architecture.sources import ROOT, files, name
 from tests.support.kafka_jars import CLIENTS, is_there
 
 _EXAMPLE = re.compile(r"^```(sh|python|java|go) run\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -21,6 +21,7 @@ _DOCUMENTED_SERVER = "127.0.0.1:9090"
 _DOCUMENTED_KAFKA = "127.0.0.1:9092"
 _JARS = CLIENTS["4.3.1"]
 _GO_MODULE = Path(__file__).parent / "go"
+_CLIENTS = "docs/clients.md"
 
 
 @pytest.fixture
@@ -39,43 +40,67 @@ def environment(cluster: Cluster, tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": os.pathsep.join(path), "SHAREBROKER_SERVER": cluster.address}
 
 
-def examples(cluster: Cluster, *languages: str) -> list[tuple[str, str]]:
-    """The README's examples in some languages, about this server."""
-    text = (ROOT / "README.md").read_text()
+def examples(document: str, cluster: Cluster, *languages: str) -> list[tuple[str, str]]:
+    """Returns a document's examples in some languages, with the addresses of this server."""
+    text = (ROOT / document).read_text()
     text = text.replace(_DOCUMENTED_SERVER, cluster.address).replace(_DOCUMENTED_KAFKA, cluster.kafka)
     return [(language, example) for language, example in _EXAMPLE.findall(text) if language in languages]
 
 
+def outputs(document: str, cluster: Cluster, environment: dict[str, str]) -> list[str]:
+    """Runs a document's shell and Python examples in order and returns what each printed."""
+    commands = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
+    return [
+        run([*commands[language], example], environment)
+        for language, example in examples(document, cluster, "sh", "python")
+    ]
+
+
 def run(command: list[str], environment: dict[str, str], folder: Path | None = None) -> str:
-    """What a command that is to succeed says."""
+    """Runs a command that must succeed and returns its output."""
     done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout + done.stderr
 
 
 def prepare_payments(cluster: Cluster, environment: dict[str, str]) -> None:
-    """What stands before the examples of Kafka's clients."""
-    (preparation,) = (text for _, text in examples(cluster, "sh") if "payments" in text)
+    """Runs the block before the examples of Kafka's clients."""
+    (preparation,) = (text for _, text in examples(_CLIENTS, cluster, "sh") if "payments" in text)
     run(["bash", "-euo", "pipefail", "-c", preparation], environment)
 
 
 @pytest.mark.timeout(180)
 def test_examples_of_the_readme(cluster: Cluster, environment: dict[str, str]) -> None:
-    commands = {"sh": ["bash", "-euo", "pipefail", "-c"], "python": [sys.executable, "-c"]}
-    told = [
-        run([*commands[language], example], environment)
-        for language, example in examples(cluster, "sh", "python")
-    ]
-    shop, work, verified, _, python, grpcurl, acknowledged, _, kafka = told
+    shop, work, _, python, kafka, acquired = outputs("README.md", cluster, environment)
     assert "Accepted 2." in shop
     assert '{"ID": 2, "CUSTOMER": "BOB"}' in work
-    assert verified.count("passed") >= 1
-    assert "FINDING" not in verified
+    assert '"start_offset": 1' in work
+    assert work.count("passed") >= 1
+    assert "FINDING" not in work
     assert python.count("accepted, durable") == python.count("b'{") >= 1
-    assert '"text": "world"' in grpcurl
-    assert '"lockToken": "4294967297"' in grpcurl
-    assert "errorCode" not in acknowledged
+    assert "b'{" in kafka
+    assert "lockToken" in acquired
+
+
+@pytest.mark.timeout(180)
+def test_examples_of_the_clients_document(cluster: Cluster, environment: dict[str, str]) -> None:
+    _, python, _, kafka = outputs(_CLIENTS, cluster, environment)
+    assert python.count("accepted, durable") == python.count("b'{") >= 1
     assert "0 b'{\"amount\": 1}'" in kafka
+
+
+@pytest.mark.timeout(180)
+def test_examples_of_the_grpc_document(cluster: Cluster, environment: dict[str, str]) -> None:
+    acquired, acknowledged = outputs("docs/grpc.md", cluster, environment)
+    assert '"text": "world"' in acquired
+    assert '"lockToken": "4294967297"' in acquired
+    assert "errorCode" not in acknowledged
+
+
+def test_every_executable_block_is_in_a_tested_document() -> None:
+    documents = {"README.md", _CLIENTS, "docs/grpc.md"}
+    found = {name(path) for path in files() if path.suffix == ".md" and _EXAMPLE.search(path.read_text())}
+    assert found == documents
 
 
 @pytest.mark.skipif(
@@ -84,7 +109,7 @@ def test_examples_of_the_readme(cluster: Cluster, environment: dict[str, str]) -
 )
 def test_java_example(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
     prepare_payments(cluster, environment)
-    ((_, example),) = examples(cluster, "java")
+    ((_, example),) = examples(_CLIENTS, cluster, "java")
     (tmp_path / "Ledger.java").write_text(example)
     told = run(["java", "-cp", _JARS.class_path, str(tmp_path / "Ledger.java")], environment)
     assert re.search(r'^[01] 0 \{"amount": 2\}$', told, re.MULTILINE)
@@ -94,7 +119,7 @@ def test_java_example(cluster: Cluster, environment: dict[str, str], tmp_path: P
 def test_go_example(cluster: Cluster, environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "ledger"
     shutil.copytree(_GO_MODULE, folder)
-    ((_, example),) = examples(cluster, "go")
+    ((_, example),) = examples(_CLIENTS, cluster, "go")
     (folder / "main.go").write_text(example)
     environment["GOPROXY"] = "off"
     build = ["go", "build", "-o", "ledger", "."]

@@ -1,12 +1,15 @@
 """`make bench-kafka`: Sharebroker beside a real Kafka 4.3.1, driven by the same programs on the same machine.
 
-Each run starts each system by itself in fresh folders, one after the other in turn, and prints medians.
+In each run each system is started alone in a fresh folder, one after the other; the table has the medians of
+the runs. A program counts from the moment its rate is steady.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,51 +18,59 @@ from rich.console import Console
 
 from tests.perf.figures import Figures
 from tests.perf.kafka import report
-from tests.perf.kafka.programs import QUICK, Programs, Sizes
-from tests.perf.processes import BenchFailed
-from tests.support.kafka_clusters import Cluster, ClusterFailed, RealCluster, SharebrokerCluster
+from tests.perf.kafka.programs import JAVA_VARIABLES, OVER_TLS, PLAIN, QUICK, Programs, Sizes, Target
+from tests.perf.kafka.systems import SYSTEMS, describe, describe_clients
+from tests.perf.processes import BenchFailed, interruptible
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.support.kafka_tools import ToolFailed
 
-KAFKA_FLAGS: Final = (
-    "-Xms1G",
-    "-Xmx1G",
-    "-server",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-)
-"""What Kafka's start script gives its JVM."""
-
-SYSTEMS: Final[dict[str, Callable[[Path], Cluster]]] = {
-    report.KAFKA: lambda folder: RealCluster(folder, 1, {}, KAFKA_FLAGS),
-    report.LIKE_FOR_LIKE: lambda folder: SharebrokerCluster(folder, 1, {}, ("--fsync", "everysec")),
-    report.DURABLE: lambda folder: SharebrokerCluster(folder, 1, {}, ("--fsync", "always")),
-}
+TLS: Final = "tls_"
+NAMES: Final = (*PLAIN, *(f"{TLS}{name}" for name in OVER_TLS))
 
 
-def measure(system: str, folder: Path, sizes: Sizes, only: Collection[str]) -> tuple[Figures, list[str]]:
-    """One run on one system: its figures, and what failed."""
-    cluster = SYSTEMS[system](folder)
-    figures: dict[str, float] = {}
-    failures: list[str] = []
-    try:
-        cluster.start()
-        programs = Programs(cluster, sizes)
-        programs.make_topics()
-        for name, program in programs.all():
-            if only and name not in only and name != "producer":
-                continue
-            try:
-                figures |= {f"{name}.{key}": value for key, value in program().items()}
-            except BenchFailed as failure:
-                failures.append(f"{name}, {system}: {failure}")
-    except (BenchFailed, ClusterFailed, ToolFailed) as failure:
-        failures.append(f"{system}: {failure}")
-    finally:
-        cluster.stop()
-    return figures, failures
+@dataclass
+class Outcome:
+    """The results of a run on one system: figures, failures, notes, and the system's versions and flags."""
+
+    turn: int = 1
+    figures: dict[str, float] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    description: str = ""
+
+
+def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str], outcome: Outcome) -> None:
+    """Makes one run on one system, without TLS and with it; `outcome` takes the results as they come."""
+    for tls in (False, True):
+        wanted = [name.removeprefix(TLS) for name in NAMES if name in names and name.startswith(TLS) == tls]
+        if not wanted:
+            continue
+        place = folder / ("tls" if tls else "plain")
+        place.mkdir()
+        try:
+            with SYSTEMS[system](place, tls) as target:
+                outcome.description = outcome.description or describe(system, target)
+                _run(system, target, sizes, wanted, TLS if tls else "", outcome)
+        except (BenchFailed, ToolFailed) as failure:
+            outcome.failures.append(f"{system}{', TLS' if tls else ''}: {failure}")
+
+
+def _run(
+    system: str, target: Target, sizes: Sizes, wanted: Sequence[str], prefix: str, outcome: Outcome
+) -> None:
+    programs = Programs(target, sizes, outcome.notes, f"{system}, {prefix}")
+    filled = programs.prepare(wanted)
+    if not prefix:
+        outcome.figures |= {f"memory.{key}": value for key, value in filled.items()}
+    for name in wanted:
+        try:
+            found = programs.run(name)
+        except BenchFailed as failure:
+            outcome.failures.append(f"{prefix}{name}, {system}: {failure}")
+            continue
+        outcome.figures |= {f"{prefix}{name}.{key}": value for key, value in found.items()}
+        most = max(outcome.figures.get("memory.most", 0.0), found.get("rss", 0.0))
+        outcome.figures |= {"memory.most": most} if most else {}
 
 
 def main(
@@ -67,31 +78,51 @@ def main(
     quick: Annotated[bool, typer.Option(help="One short run: is it about right?")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, every run with it.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only these programs, as producer or single.")
+        list[str] | None, typer.Option(help=f"Only these programs, of {', '.join(NAMES)}.")
     ] = None,
-    system: Annotated[list[str] | None, typer.Option(help="Only systems whose name has this in it.")] = None,
+    system: Annotated[list[str] | None, typer.Option(help="Only systems with this in their names.")] = None,
 ) -> None:
-    """Measure both, and print the figures side by side."""
+    """Measure both systems, and print the figures side by side."""
     progress = Console(stderr=True)
     if not (is_there(SERVER) and is_there(CLIENTS["4.3.1"])):
         progress.print("Kafka's jars are missing: make kafka")
         raise typer.Exit(2)
-    results: dict[str, list[Figures]] = {}
-    failures: list[str] = []
-    for turn in range(1 if quick else runs):
-        for name in SYSTEMS:
-            if system and not any(part in name for part in system):
-                continue
-            progress.print(f"run {turn + 1}, {name}", style="dim")
-            with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as place:
-                figures, failed = measure(name, Path(place), QUICK if quick else Sizes(), only or ())
-            results.setdefault(name, []).append(figures)
-            failures += failed
+    if unknown := set(only or ()) - set(NAMES):
+        progress.print(f"no such program: {', '.join(sorted(unknown))}")
+        raise typer.Exit(2)
+    for variable in JAVA_VARIABLES:
+        os.environ.pop(variable, None)
+    systems = [name for name in SYSTEMS if not system or any(part in name for part in system)]
+    sizes, names = QUICK if quick else Sizes(), only or NAMES
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in systems}
+    with interruptible():
+        for turn in range(1 if quick else runs):
+            for name in systems:
+                progress.print(f"run {turn + 1}, {name}", style="dim")
+                outcomes[name].append(Outcome(turn=turn + 1))
+                with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as place:
+                    measure(name, Path(place), sizes, names, outcomes[name][-1])
+    remarks = _remarks(outcomes)
+    results = {name: [outcome.figures for outcome in found] for name, found in outcomes.items()}
+    _show(results, remarks, as_json, progress.is_terminal)
+    raise typer.Exit(1 if remarks.failures else 0)
+
+
+def _remarks(outcomes: Mapping[str, Sequence[Outcome]]) -> report.Remarks:
+    every = [outcome for found in outcomes.values() for outcome in found]
+    about = dict.fromkeys(outcome.description for outcome in every if outcome.description)
+    notes = [f"run {outcome.turn}: {note}" for outcome in every for note in outcome.notes]
+    failures = [f"run {outcome.turn}: {failure}" for outcome in every for failure in outcome.failures]
+    return report.Remarks([*about, describe_clients()], notes, failures)
+
+
+def _show(
+    results: Mapping[str, Sequence[Figures]], remarks: report.Remarks, as_json: bool, is_terminal: bool
+) -> None:
     if as_json:
-        typer.echo(report.as_json(results, failures))
+        typer.echo(report.as_json(results, remarks))
     else:
-        report.show(results, failures, Console(width=None if progress.is_terminal else 160))
-    raise typer.Exit(1 if failures else 0)
+        report.show(results, remarks, Console(width=None if is_terminal else 180))
 
 
 if __name__ == "__main__":

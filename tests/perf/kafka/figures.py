@@ -1,18 +1,19 @@
-"""What is measured on both, and how many times as much Sharebroker is to do."""
+"""What is measured on both systems, and what Sharebroker's ratio to Kafka is to be."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
-Unit = Literal["records/s", "ms", "%"]
+Unit = Literal["records/s", "ms", "%", "us", "MB"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A line of the table. `aim` is for the ratio to Kafka like for like: least for rates, most for times.
+    """A line of the table. `aim` is for the ratio to Kafka like for like: least for rates, most for others.
 
-    Of a share of the machine it is for the figure itself: how much Kafka takes does not matter.
+    Of a share of the machine it is for the figure itself, whatever Kafka takes.
     """
 
     key: str
@@ -25,6 +26,11 @@ class Figure:
         """Whether the aim is for the figure itself."""
         return self.unit == "%"
 
+    @property
+    def program(self) -> str:
+        """The name of the program that it comes from."""
+        return self.key.partition(".")[0]
+
     def met(self, value: float) -> bool | None:
         """Whether a ratio, or the figure itself, reaches the aim; None without one."""
         if self.aim is None:
@@ -32,15 +38,57 @@ class Figure:
         return value >= self.aim if self.unit == "records/s" else value <= self.aim
 
 
-FIGURES: Final = (
-    Figure("producer.rate", "ProducerPerformance, acks=all", "records/s", 0.8),
-    Figure("whole.rate", "ShareConsumerPerformance, the whole run with joining", "records/s", 1.5),
-    Figure("steady1.rate", "Java share consumer, steady, 1 member", "records/s", 2.0),
-    Figure("steady4.rate", "the same, 4 members", "records/s", 2.0),
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A program's figures: its rate or times, then the server's CPU per record."""
+
+    program: str
+    label: str
+    rate_aim: float | None = None
+    times: tuple[Figure, ...] = field(default=())
+
+    def figures(self) -> Iterator[Figure]:
+        """The lines of the row."""
+        if self.times:
+            yield from self.times
+        else:
+            yield Figure(f"{self.program}.rate", self.label, "records/s", self.rate_aim)
+        yield Figure(f"{self.program}.server_cpu", "  CPU of the server, a record", "us")
+
+
+_COMMIT = (
     Figure("commit.p50", "commitSync of a poll, p50", "ms", 1.0),
-    Figure("commit.p99", "the same, p99", "ms", 1.0),
-    Figure("single.rate", "one by one: record_limit, max.poll.records=1, commitSync", "records/s", 2.0),
-    Figure("librdkafka_produce.rate", "librdkafka producer, acks=all", "records/s"),
-    Figure("librdkafka_consume.rate", "librdkafka share consumer, steady", "records/s"),
-    Figure("idle.cpu", "CPU for 1,000 share consumers that wait, of a core", "%", 10.0),
+    Figure("commit.p99", "commitSync of a poll, p99", "ms", 1.0),
 )
+
+ROWS: Final = (
+    Row("producer", "ProducerPerformance, acks=all", 0.8),
+    Row("implicit1", "Java share consumer, implicit, 1 member", 2.0),
+    Row("implicit4", "Java share consumer, implicit, 4 members", 2.0),
+    Row("explicit1", "Java share consumer, explicit and commitAsync, 1 member"),
+    Row("explicit4", "Java share consumer, explicit and commitAsync, 4 members"),
+    Row("commit", "commitSync of a poll", times=_COMMIT),
+    Row("single1", "one by one: record_limit, commitSync, 1 member", 2.0),
+    Row("single8", "one by one: record_limit, commitSync, 8 members", 2.0),
+    Row("librdkafka_produce", "librdkafka producer, acks=all"),
+    Row("librdkafka_consume", "librdkafka share consumer, implicit, 1 member"),
+    Row("whole", "ShareConsumerPerformance: a new JVM, the whole run with joining"),
+    Row("tls_producer", "TLS: ProducerPerformance, acks=all"),
+    Row("tls_implicit1", "TLS: Java share consumer, implicit, 1 member"),
+    Row("tls_implicit4", "TLS: Java share consumer, implicit, 4 members"),
+)
+
+FIGURES: Final = (
+    *(figure for row in ROWS for figure in row.figures()),
+    Figure("idle.cpu", "CPU for 1,000 share consumers that wait, of a core", "%", 10.0),
+    Figure("memory.filled", "memory of the server with the topic filled", "MB"),
+    Figure("memory.most", "memory of the server, most seen", "MB"),
+)
+
+NOT_YET_SERVED: Final = (
+    "SASL: ProducerPerformance, acks=all",
+    "SASL: Java share consumer, implicit, 1 member",
+    "SASL and ACLs: ProducerPerformance, acks=all",
+    "SASL and ACLs: Java share consumer, implicit, 1 member",
+)
+"""Rows that wait for the server: it has neither SASL nor ACLs."""

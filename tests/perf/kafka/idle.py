@@ -1,7 +1,7 @@
-"""Share consumers that have nothing to do: each heartbeats and waits for records as Java's client does.
+"""Idle share consumers: each sends heartbeats and waits for records as Java's client does.
 
-Arguments: bootstrap server, topic, members, seconds, ids of the server's processes. Writes as JSON in a line
-what these used meanwhile, in percent of a core.
+Arguments: bootstrap server, topic, members, seconds, ids of the server's processes. Writes the CPU of these
+processes as JSON in a line, in percent of a core.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from uuid import uuid4
 
 import uvloop
 
-from tests.perf.servers import cpu_seconds
+from tests.perf.procfs import usage
 from tests.support.kafka_client import KafkaClient, connected, part
 
 GROUP_SIZE: Final = 100
 JOINING: Final = 50
-"""Members that join at a time."""
+"""Number of members that join at the same time."""
 
 HEARTBEAT_SECONDS: Final = 5.0
 PAUSE: Final = 0.2
@@ -28,7 +28,7 @@ NO_COORDINATOR_YET: Final = (14, 15, 16)
 
 
 class Member:
-    """One share consumer: a connection for its group, one for its records."""
+    """A share consumer with one connection for its group and one for its records."""
 
     def __init__(self, group_id: str, coordinator: KafkaClient, leader: KafkaClient) -> None:
         self._group_id = group_id
@@ -38,19 +38,19 @@ class Member:
         self._epoch = 0
 
     async def join(self, topic: str) -> None:
-        """Become a member, as soon as there is a coordinator."""
+        """Joins the group as soon as it has a coordinator."""
         while not await self._heartbeat(subscribed_topic_names=[topic], rack_id=None):
             await self._coordinator.ask(10, 4, key_type=0, coordinator_keys=[self._group_id])
             await asyncio.sleep(PAUSE)
 
     async def stay(self) -> None:
-        """Heartbeats, until cancelled."""
+        """Sends heartbeats until cancelled."""
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             await self._heartbeat()
 
     async def wait(self, topic_id: str) -> None:
-        """One fetch after the other on partition 0, each waiting as long as Java's client has it wait."""
+        """Sends one fetch after the other for partition 0, each with the wait of Java's client."""
         epoch = 0
         while True:
             wanted = {} if epoch else {topic_id: [0]}
@@ -70,7 +70,7 @@ class Member:
 
 
 async def measure(bootstrap: str, topic: str, members: int, seconds: float, pids: list[int]) -> float:
-    """Percent of a core that the processes use while so many members wait."""
+    """Returns the CPU of the processes while the members wait, in percent of a core."""
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(connected(bootstrap))
         topic_id = await _topic_id(first, topic)
@@ -87,9 +87,9 @@ async def measure(bootstrap: str, topic: str, members: int, seconds: float, pids
 
         await asyncio.gather(*(begin(number) for number in range(members)))
         await asyncio.sleep(HEARTBEAT_SECONDS)
-        before = sum(map(cpu_seconds, pids))
+        before = usage(pids).cpu
         await asyncio.sleep(seconds)
-        used = sum(map(cpu_seconds, pids)) - before
+        used = usage(pids).cpu - before
         for task in tasks:
             task.cancel()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):

@@ -1,62 +1,100 @@
-"""librdkafka at work, by its Python client; the figures as JSON in a line.
+"""librdkafka at work, by its Python client.
 
-Arguments: produce or consume, bootstrap servers, topic, group, records.
+Arguments: produce or consume, bootstrap servers, topic, group prefix, records of the topic. Writes its
+progress as ShareBench.java does, and works until its standard input ends.
 """
 
 from __future__ import annotations
 
-import json
 import sys
+import threading
 import time
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from confluent_kafka import Producer, ShareConsumer
 
 RECORD: Final = b"x" * 100
-WARM_UP: Final = 0.2
-"""Of the records, so that neither connecting nor joining counts."""
+SAMPLE_SECONDS: Final = 0.2
+PASS: Final = 0.9
+"""Of the topic's records, so that no poll waits for the last ones."""
+
+PASSES: Final = 40
+"""Groups that are there: named with a prefix and a number from 0."""
 
 
-def produce(bootstrap: str, topic: str, _: str, records: int) -> dict[str, float]:
-    """Records of 100 bytes, as fast as the queue takes them; until the last is confirmed."""
+class Progress:
+    """Counts records and writes a sample every now and then; `ended` once the input ends."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ended = False
+        self._next = 0.0
+        threading.Thread(target=self._until_input_ends, daemon=True).start()
+
+    def add(self, records: int) -> None:
+        """So many more are done."""
+        self.count += records
+        now = time.perf_counter()
+        if now >= self._next:
+            self._next = now + SAMPLE_SECONDS
+            write(f"sample {self.count} {time.perf_counter_ns()}")
+
+    def _until_input_ends(self) -> None:
+        while sys.stdin.read(1):
+            pass
+        self.ended = True
+
+
+def write(line: str) -> None:
+    """One line at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def produce(bootstrap: str, topic: str, _group: str, _records: int, progress: Progress) -> None:
+    """Records of 100 bytes, as fast as the queue takes them; a record counts once it is confirmed."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"})
-    first = int(records * WARM_UP)
-    begun = 0.0
-    for number in range(records):
-        if number == first:
-            producer.flush()
-            begun = time.perf_counter()
-        while True:
-            try:
+    sent = 0
+    write("pass")
+    while not progress.ended:
+        try:
+            for _ in range(1000):
                 producer.produce(topic, RECORD)
-                break
-            except BufferError:
-                producer.poll(0.01)
+                sent += 1
+        except BufferError:
+            producer.poll(0.01)
+        producer.poll(0)
+        progress.add(sent - len(producer) - progress.count)
     if producer.flush(60.0):
         raise SystemExit("not all records were confirmed")
-    return {"rate": (records - first) / (time.perf_counter() - begun)}
 
 
-def consume(bootstrap: str, topic: str, group: str, records: int) -> dict[str, float]:
+def consume(bootstrap: str, topic: str, group: str, records: int, progress: Progress) -> None:
     """One member; each poll accepts what the one before returned."""
-    consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group})
-    consumer.subscribe([topic])
-    count, begun, first = 0, 0.0, int(records * WARM_UP)
-    while count < records:
-        messages = consumer.poll(1.0)
-        failed = next((message.error() for message in messages if message.error()), None)
-        if failed is not None:
-            raise SystemExit(str(failed))
-        count += len(messages)
-        if not begun and count >= first:
-            begun, first = time.perf_counter(), count
-    took = time.perf_counter() - begun
-    consumer.close()
-    return {"rate": (count - first) / took}
+    for number in range(PASSES):
+        if progress.ended:
+            return
+        consumer = ShareConsumer({"bootstrap.servers": bootstrap, "group.id": f"{group}-{number}"})
+        consumer.subscribe([topic])
+        write("pass")
+        end = progress.count + int(records * PASS)
+        while progress.count < end and not progress.ended:
+            messages = consumer.poll(1.0)
+            failed = next((message.error() for message in messages if message.error()), None)
+            if failed is not None:
+                raise SystemExit(str(failed))
+            progress.add(len(messages))
+        consumer.close()
+    if not progress.ended:
+        raise SystemExit(f"all {PASSES} groups have read the topic")
 
 
-CASES: Final[dict[str, Any]] = {"produce": produce, "consume": consume}
+CASES: Final[dict[str, Callable[[str, str, str, int, Progress], None]]] = {
+    "produce": produce,
+    "consume": consume,
+}
 
 if __name__ == "__main__":
     case, bootstrap, topic, group, records = sys.argv[1:]
-    sys.stdout.write(json.dumps(CASES[case](bootstrap, topic, group, int(records))) + "\n")
+    CASES[case](bootstrap, topic, group, int(records), Progress())

@@ -1,6 +1,7 @@
 """`make bench-spark`: records a second from a topic into nothing, by our source and by Spark's own for Kafka.
 
-Both read the same topics of one server in one Spark session, in turn; medians are told. Then planning.
+Both read the same topics of one server in one Spark session, in turn. Prints medians, then figures of
+planning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sharebroker import Producer
 from sharebroker_server.testkit.brokers import Cluster, one_process
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.options import read_options
 from sharebroker_spark.driver import Driver
 from tests.spark.environment import ENVIRONMENT, Program, running
 from tests.support.client import connected
@@ -32,7 +33,7 @@ BYTES: Final = {100: 400_000, 1000: 120_000}
 PARTITIONS: Final = 1000
 PLANS: Final = 20
 GROWING: Final = (1_000, 10_000, 100_000)
-"""Records of a trigger, whose driver's share is measured, of so many partitions."""
+"""Records of a trigger, and its partitions, for which the driver's time is measured."""
 SPREAD: Final = 64
 
 
@@ -40,7 +41,7 @@ def main(
     quick: Annotated[bool, typer.Option(help="A tenth of the records, once.")] = False,
     rounds: Annotated[int, typer.Option(help="How often each reads each topic.")] = 5,
 ) -> None:
-    """Measure and tell."""
+    """Measures both and prints the figures."""
     if not (ENVIRONMENT / ".ready").exists() or not is_there(SPARK):
         typer.echo("Spark and its Kafka source are missing: make bench-spark brings both.")
         raise typer.Exit(2)
@@ -65,12 +66,12 @@ async def _read(cluster: Cluster, folder: Path, divisor: int, rounds: int) -> No
             await asyncio.to_thread(
                 _fill, cluster.address, topic, 100, (3 if rounds == 1 else 6) * size, SPREAD
             )
-    asked: dict[str, Any] = {
+    request: dict[str, Any] = {
         "bootstrap": cluster.address, "kafka": cluster.kafka, "topics": topics, "rounds": rounds,
         "jars": str(SPARK.folder), "folder": str(folder), "group": group, "per_trigger": 8000,
         "growing": growing,
     }  # fmt: skip
-    with running("throughput", folder / "spark", json.dumps(asked), JDK_JAVA_OPTIONS="") as program:
+    with running("throughput", folder / "spark", json.dumps(request), JDK_JAVA_OPTIONS="") as program:
         await asyncio.to_thread(program.says, "done")
         _report(program, topics)
 
@@ -113,7 +114,7 @@ def _report(program: Program, topics: list[tuple[str, int, int]]) -> None:
 
 
 def _plan(cluster: Cluster) -> None:
-    """A thousand share-partitions, a record in each: what a trigger costs."""
+    """Measures a trigger of a thousand share-partitions with one record each."""
 
     async def prepare() -> tuple[str, str]:
         async with connected(cluster.address) as client:
@@ -121,7 +122,7 @@ def _plan(cluster: Cluster) -> None:
             return topic, await client.group()
 
     topic, group = asyncio.run(prepare())
-    options = reading({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
+    options = read_options({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
     with PlanClient.closing(cluster.address) as client:
         driver = Driver(options, client)
         batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions

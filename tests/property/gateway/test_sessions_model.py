@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.fetch import (
     FetchIntent,
     PartitionOutcome,
@@ -17,7 +18,6 @@ from sharebroker_server.gateway.core.fetch import (
 )
 from sharebroker_server.gateway.core.sessions import SessionCache
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import TopicPartition
 
 LIMIT = 2
 MEMBERS = st.sampled_from(["a", "b", "c"])
@@ -147,8 +147,8 @@ def fetch(cache: SessionCache, naive: Naive, member: str, epoch: int, lists: tup
         SessionKey("group", member),
         epoch,
         "one" if member == "a" else "two",
-        tuple(TopicPartition("t", part) for part in wanted),
-        tuple(TopicPartition("t", part) for part in forgotten),
+        tuple(TopicIdPartition("t", part) for part in wanted),
+        tuple(TopicIdPartition("t", part) for part in forgotten),
     )
     if isinstance(expected, ErrorCode):
         with pytest.raises(KafkaError) as refused:

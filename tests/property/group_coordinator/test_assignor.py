@@ -7,8 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.assignor import assign
-from sharebroker_server.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
+from sharebroker_server.group_coordinator.core.model import Assignment, partitions_of
 
 topics = st.dictionaries(st.sampled_from("tuvw"), st.integers(1, 12), min_size=1, max_size=4)
 members = st.lists(st.text("abcdef", min_size=1, max_size=3), unique=True, min_size=1, max_size=24)
@@ -18,7 +19,7 @@ def assignable_of(sizes: dict[str, int]) -> dict[str, frozenset[int]]:
     return {topic_id: frozenset(range(size)) for topic_id, size in sizes.items()}
 
 
-def counts(assignment: dict[str, Assignment]) -> Counter[TopicPartition]:
+def counts(assignment: dict[str, Assignment]) -> Counter[TopicIdPartition]:
     return Counter(some for held in assignment.values() for some in partitions_of(held))
 
 

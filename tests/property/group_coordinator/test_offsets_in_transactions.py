@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.compaction import live_keys
 from sharebroker_server.group_coordinator.core.commands import DeleteGroup
 from sharebroker_server.group_coordinator.core.consumers.commands import (
@@ -28,12 +29,11 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
 )
 from sharebroker_server.group_coordinator.core.consumers.offsets import CommittedOffsets, OffsetRecord
 from sharebroker_server.group_coordinator.core.consumers.pending import Place
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 from tests.unit.group_coordinator.consumers import Consumers
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2, 3)
-PARTITIONS = tuple(TopicPartition("id-a", number) for number in range(3))
+PARTITIONS = tuple(TopicIdPartition("id-a", number) for number in range(3))
 groups, producers = st.sampled_from(GROUPS), st.sampled_from(PRODUCERS)
 some = st.sets(st.sampled_from(PARTITIONS), min_size=1)
 
@@ -62,7 +62,7 @@ class Offsets(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.patch.undo()
 
-    def write(self, group: str, partitions: set[TopicPartition], producer: int | None) -> None:
+    def write(self, group: str, partitions: set[TopicIdPartition], producer: int | None) -> None:
         self.number += 1
         who = MemberOf(group, -1, "")
         offsets = dict.fromkeys(sorted(partitions), Committed(self.number))
@@ -74,11 +74,11 @@ class Offsets(RuleBasedStateMachine):
         self.written += [Written(producer, Place(group, one), self.number, counts) for one in offsets]
 
     @rule(group=groups, partitions=some)
-    def commit(self, group: str, partitions: set[TopicPartition]) -> None:
+    def commit(self, group: str, partitions: set[TopicIdPartition]) -> None:
         self.write(group, partitions, None)
 
     @rule(group=groups, partitions=some, producer=producers)
-    def commit_in_transaction(self, group: str, partitions: set[TopicPartition], producer: int) -> None:
+    def commit_in_transaction(self, group: str, partitions: set[TopicIdPartition], producer: int) -> None:
         self.write(group, partitions, producer)
 
     @rule(producer=producers, commits=st.booleans())
@@ -90,7 +90,7 @@ class Offsets(RuleBasedStateMachine):
         ]
 
     @rule(group=groups, partitions=st.none() | some)
-    def delete(self, group: str, partitions: set[TopicPartition] | None) -> None:
+    def delete(self, group: str, partitions: set[TopicIdPartition] | None) -> None:
         whole = DeleteGroup(group)
         with contextlib.suppress(KafkaError):  # there may be no such group
             self.shard.tell(whole if partitions is None else ForgetOffsets(group, frozenset(partitions)))

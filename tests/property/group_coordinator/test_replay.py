@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.compaction import live_keys
 from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,
@@ -21,13 +22,12 @@ from sharebroker_server.group_coordinator.core.commands import (
     StateDeleted,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.world import Cluster, Shard
 
 GROUPS, MEMBERS, TOPICS = ("g", "h"), ("m1", "m2", "m3"), ("a", "b", "c")
 
 groups, members, names = st.sampled_from(GROUPS), st.sampled_from(MEMBERS), st.sampled_from(TOPICS)
-Unfinished = tuple[str, frozenset[TopicPartition], bool | None]
+Unfinished = tuple[str, frozenset[TopicIdPartition], bool | None]
 
 
 class Coordination(RuleBasedStateMachine):
@@ -74,7 +74,7 @@ class Coordination(RuleBasedStateMachine):
     def finish(self, data: st.DataObject, fails: bool) -> None:
         index = data.draw(st.integers(0, len(self.unfinished) - 1))
         group, partitions, with_group = self.unfinished.pop(index)
-        failed = frozenset(sorted(partitions)[:1]) if fails else frozenset[TopicPartition]()
+        failed = frozenset(sorted(partitions)[:1]) if fails else frozenset[TopicIdPartition]()
         if with_group is None:
             self.ask(StateInitialized(group, partitions - failed, failed))
         else:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import (
     CommitInTransaction,
     Committed,
@@ -27,7 +28,6 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
 from sharebroker_server.group_coordinator.core.consumers.pending import (
     UnverifiedError as UnverifiedOffsetsError,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions import model, rules
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     AddPartitions,
@@ -129,8 +129,8 @@ class Group:
         return {tag: None if _of(tag) in kept.unstable else _of(tag) in kept.committed for tag in self.tags}
 
 
-def _of(tag: Tag) -> TopicPartition:
-    return TopicPartition(f"client{tag[0]}", tag[1])
+def _of(tag: Tag) -> TopicIdPartition:
+    return TopicIdPartition(f"client{tag[0]}", tag[1])
 
 
 @dataclass
@@ -289,7 +289,7 @@ class Cluster(RuleBasedStateMachine):
         ending = self.ending(name)
         if partition is None:
             self.finish(name)
-        elif ending is not None and TopicPartition("t", partition) in ending.partitions:
+        elif ending is not None and TopicIdPartition("t", partition) in ending.partitions:
             self.mark_at(partition, self.marker(ending))
 
     def mark_at(self, partition: int, marker: Marker) -> None:
@@ -404,8 +404,8 @@ class Cluster(RuleBasedStateMachine):
         )
 
 
-def at(partition: int) -> frozenset[TopicPartition]:
-    return frozenset({TopicPartition("t", partition)})
+def at(partition: int) -> frozenset[TopicIdPartition]:
+    return frozenset({TopicIdPartition("t", partition)})
 
 
 TestCluster = Cluster.TestCase

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -15,10 +15,13 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 
-KEYS = [ShareKey("g", TOPIC, 0), ShareKey("g", TOPIC, 1), ShareKey("h", OTHER_TOPIC, 0)]
+KEYS = [
+    SharePartitionKey("g", TOPIC, 0),
+    SharePartitionKey("g", TOPIC, 1),
+    SharePartitionKey("h", OTHER_TOPIC, 0),
+]
 
 # Most is about one key, and legal, or one command would hardly meet what another left.
 keys = st.sampled_from([*KEYS, *3 * [KEYS[0]]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -18,7 +19,6 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summary,
     Write,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 
@@ -38,7 +38,7 @@ class Partition:
 
 class Model:
     def __init__(self) -> None:
-        self.partitions: dict[ShareKey, Partition] = {}
+        self.partitions: dict[SharePartitionKey, Partition] = {}
 
     def run(self, command: Command) -> Reply:
         match command:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, fold
+from sharebroker_protocol.model import StateBatch
+from sharebroker_server.share_coordinator.core.combine import combine, combine_into
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 batches = st.builds(
@@ -31,7 +32,7 @@ def test_combines_as_offset_by_offset(
     assert runs == naive.runs()
     naive.add(second, later_start)
     assert combine(runs, second, later_start) == naive.runs()
-    fold(runs, second, later_start)
+    combine_into(runs, second, later_start)
     assert runs == naive.runs()
 
 
@@ -46,5 +47,5 @@ def test_order_is_of_no_account(order: list[int], added: list[StateBatch]) -> No
 def test_runs_are_disjoint_ascending_and_maximal(added: list[StateBatch]) -> None:
     runs = combine([], added, -1)
     for left, right in pairwise(runs):
-        assert left.last_offset < right.first_offset
-        assert left.last_offset + 1 < right.first_offset or left[2:] != right[2:]
+        assert left.last < right.first
+        assert left.last + 1 < right.first or left[2:] != right[2:]

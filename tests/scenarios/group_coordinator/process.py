@@ -10,13 +10,13 @@ from typing import Protocol, TypeVar
 from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_protocol.model import SharePartitionKey, StateWrite, TopicIdPartition
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.transaction_check import Claim
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, Starts
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.service.cluster import Cluster, make_catalog_host
 from sharebroker_server.group_coordinator.service.deferred_replies import Answers
 from sharebroker_server.group_coordinator.service.servicer import GroupCoordinator, Ports
@@ -24,13 +24,7 @@ from sharebroker_server.group_coordinator.service.shards import make_host
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import (
-    Changes,
-    ShareKey,
-    SharePartitionState,
-    StateChange,
-    StateSummary,
-)
+from sharebroker_server.persister.port import Changes, SharePartitionState, StateSummary
 from sharebroker_server.rpc.local import LocalContext
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 
@@ -58,43 +52,43 @@ class ShareStateTable:
     """Stands for the share coordinator: `refuse` says what fails, all wait while `open` is not set."""
 
     def __init__(self) -> None:
-        self.states: dict[ShareKey, StateSummary] = {}
-        self.refuse: dict[ShareKey, KafkaError] = {}
+        self.states: dict[SharePartitionKey, StateSummary] = {}
+        self.refuse: dict[SharePartitionKey, KafkaError] = {}
         self.open = asyncio.Event()
         self.open.set()
-        self.calls: list[tuple[str, ShareKey]] = []
+        self.calls: list[tuple[str, SharePartitionKey]] = []
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         await self._enter("initialize", key)
         fresh = StateSummary(state_epoch, 0, start_offset, -1 if start_offset < 0 else 0)
         known = self.states.get(key) if since_epoch is not None else None
         self.states[key] = fresh if known is None else known._replace(state_epoch=state_epoch)
 
-    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+    async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
         await self._enter("delete", key)
         if key in self.states and self.states[key].state_epoch > state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         self.states.pop(key, None)
 
-    async def read_summary(self, key: ShareKey) -> StateSummary:
+    async def read_summary(self, key: SharePartitionKey) -> StateSummary:
         await self._enter("read_summary", key)
         return self.states.get(key, StateSummary(0, 0, -1, -1))
 
-    async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         raise NotImplementedError
 
-    def shard(self, key: ShareKey) -> int:
+    def shard(self, key: SharePartitionKey) -> int:
         raise NotImplementedError
 
     def begin(self, shard: int, changes: Changes) -> None:
         raise NotImplementedError
 
-    async def write(self, key: ShareKey, change: StateChange) -> None:
+    async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
         raise NotImplementedError
 
-    async def _enter(self, call: str, key: ShareKey) -> None:
+    async def _enter(self, call: str, key: SharePartitionKey) -> None:
         self.calls.append((call, key))
         await self.open.wait()
         if key in self.refuse:
@@ -105,13 +99,13 @@ class Ends:
     """Stands for the leaders."""
 
     def __init__(self) -> None:
-        self.ends: dict[TopicPartition, int | KafkaError] = {}
+        self.ends: dict[TopicIdPartition, int | KafkaError] = {}
 
-    async def of(self, partitions: Mapping[TopicPartition, int]) -> FoundEnds:
+    async def of(self, partitions: Mapping[TopicIdPartition, int]) -> FoundEnds:
         ends = {some: self.ends[some] for some in partitions}
         return {some: LogEnd(end) if isinstance(end, int) else end for some, end in ends.items()}
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
+    async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         return dict.fromkeys(partitions, 0)
 
 
@@ -165,7 +159,7 @@ class Process:
     def __init__(self, world: World, node: int, broker: BrokerConfig, config: dict[str, float]) -> None:
         self.world = world
         self.departed: list[tuple[str, str]] = []
-        self.follower = CatalogFollower(world.log, broker, poll=0.005)
+        self.follower = MetadataCache(world.log, broker, poll=0.005)
         settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
         member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         self.holder = LeaseHolder(world.leases, member)

@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.coordinator_runtime.hashing import shard_of
-from sharebroker_server.group_coordinator.core.model import TopicPartition
-from sharebroker_server.persister.port import ShareKey, StateSummary
+from sharebroker_server.persister.port import StateSummary
 from sharebroker_server.stream_log.memory import Fault
 from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.group_coordinator.process import CONTEXT, Process, World, code
@@ -75,7 +75,7 @@ async def test_new_group_has_its_partitions_with_the_first_answer(world: World, 
     assert parts(answer) == {topic_id: [0, 1, 2]}
     assert answer.heartbeat_interval_ms == 5000
     assert world.states.states == {
-        ShareKey("g", topic_id, partition): StateSummary(1, 0, -1, -1) for partition in range(3)
+        SharePartitionKey("g", topic_id, partition): StateSummary(1, 0, -1, -1) for partition in range(3)
     }
 
 
@@ -160,7 +160,7 @@ async def test_failed_initialisation_is_tried_again_with_the_next_heartbeat(
     world: World, process: Process, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic_id = await process.create("a", 2)
-    world.states.refuse[ShareKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     with caplog.at_level(logging.WARNING):
         answer = await process.beat("m", 0, "a")
     assert parts(answer) == {topic_id: [0]}
@@ -324,10 +324,10 @@ async def test_groups_are_listed_over_all_shards(process: Process) -> None:
 async def test_lag_counts_what_is_not_finished(world: World, process: Process) -> None:
     topic_id = await process.create("a", 3)
     await process.beat("m", 0, "a")
-    key = ShareKey("g", topic_id, 0)
+    key = SharePartitionKey("g", topic_id, 0)
     world.states.states[key] = StateSummary(1, 7, 40, 5)
-    world.ends.ends[TopicPartition(topic_id, 0)] = 105
-    world.states.states[ShareKey("g", topic_id, 1)] = StateSummary(1, 0, 40, -1)
+    world.ends.ends[TopicIdPartition(topic_id, 0)] = 105
+    world.states.states[SharePartitionKey("g", topic_id, 1)] = StateSummary(1, 0, 40, -1)
     (topic,) = await offsets(process)
     assert (topic.topic_name, topic.topic_id) == ("a", topic_id)
     assert [(some.start_offset, some.lag, some.leader_epoch) for some in topic.partitions] == [
@@ -340,9 +340,9 @@ async def test_lag_counts_what_is_not_finished(world: World, process: Process) -
 async def test_partition_that_cannot_be_counted_says_why(world: World, process: Process) -> None:
     topic_id = await process.create("a", 2)
     await process.beat("m", 0, "a")
-    world.states.states[ShareKey("g", topic_id, 0)] = StateSummary(1, 0, 40, 0)
-    world.ends.ends[TopicPartition(topic_id, 0)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-    world.states.refuse[ShareKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.states.states[SharePartitionKey("g", topic_id, 0)] = StateSummary(1, 0, 40, 0)
+    world.ends.ends[TopicIdPartition(topic_id, 0)] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     (topic,) = await offsets(process)
     assert [(code(some), some.start_offset, some.lag) for some in topic.partitions] == [
         (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1),
@@ -390,15 +390,17 @@ async def test_altered_offsets_are_initialised_at_a_higher_epoch(world: World, p
         ("a", topic_id, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ("zzz", "", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
     ]
-    assert world.states.states == {ShareKey("g", topic_id, 0): StateSummary(1, 0, 40, 0)}
-    world.ends.ends[TopicPartition(topic_id, 0)] = 105
+    assert world.states.states == {SharePartitionKey("g", topic_id, 0): StateSummary(1, 0, 40, 0)}
+    world.ends.ends[TopicIdPartition(topic_id, 0)] = 105
     (topic,) = await offsets(process)
     assert [(some.start_offset, some.lag) for some in topic.partitions] == [(40, 65)]
 
 
 async def test_alter_that_fails_at_the_share_coordinator_says_so(world: World, process: Process) -> None:
     topic_id = await process.create("a", 1)
-    world.states.refuse[ShareKey("g", topic_id, 0)] = KafkaError(ErrorCode.FENCED_STATE_EPOCH, "stale")
+    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
+        ErrorCode.FENCED_STATE_EPOCH, "stale"
+    )
     (topic,) = (await alter(process, ("a", 0, 40))).responses
     assert [(code(some), some.error_message) for some in topic.partitions] == [
         (ErrorCode.FENCED_STATE_EPOCH, "stale")
@@ -413,7 +415,9 @@ async def test_the_log_tells_what_was_done_of_it(world: World, process: Process)
     topic_id = await process.create("a", 2)
     await process.create("b", 1)
     await process.create("c", 1)
-    world.states.refuse[ShareKey("g", topic_id, 0)] = KafkaError(ErrorCode.FENCED_STATE_EPOCH, "stale")
+    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(
+        ErrorCode.FENCED_STATE_EPOCH, "stale"
+    )
     deletion = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a", "b", "c"])
     with capture_logs() as said:
         await alter(process, ("a", 0, 40), ("zzz", 0, 1))
@@ -456,7 +460,7 @@ async def test_deletion_that_fails_at_the_share_coordinator_says_so(world: World
     topic_id = await process.create("a", 2)
     await process.beat("m", 0, "a")
     await process.beat("m", -1)
-    world.states.refuse[ShareKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    world.states.refuse[SharePartitionKey("g", topic_id, 1)] = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     request = pb.DeleteShareGroupOffsetsRequest(group_id="g", topic_names=["a"])
     (refused,) = (await process.groups.DeleteShareGroupOffsets(request, CONTEXT)).responses
     assert code(refused) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -489,7 +493,7 @@ async def test_group_stays_when_its_state_could_not_be_deleted(world: World, pro
     topic_id = await process.create("a", 1)
     await process.beat("m", 0, "a")
     await process.beat("m", -1)
-    world.states.refuse[ShareKey("g", topic_id, 0)] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    world.states.refuse[SharePartitionKey("g", topic_id, 0)] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     assert await delete_groups(process, "g") == [ErrorCode.KAFKA_STORAGE_ERROR]
     world.states.refuse.clear()
     assert await delete_groups(process, "g") == [0]
@@ -501,7 +505,7 @@ async def test_group_that_somebody_joins_meanwhile_is_kept(world: World, process
     await process.beat("m", -1)
     world.states.open.clear()
     deletion = asyncio.create_task(delete_groups(process, "g"))
-    await eventually(lambda: ("delete", ShareKey("g", topic_id, 0)) in world.states.calls)
+    await eventually(lambda: ("delete", SharePartitionKey("g", topic_id, 0)) in world.states.calls)
     epoch = (await process.beat("m", 0, "a")).member_epoch
     world.states.open.set()
     assert await deletion == [ErrorCode.NON_EMPTY_GROUP]
@@ -522,7 +526,7 @@ async def test_initialisation_that_cannot_be_noted_is_begun_again_by_the_next_ow
     second = await world.start(2)
     await first.stop()
     assert parts(await second.beat("m", epoch)) == {topic_id: [0]}
-    assert world.states.states[ShareKey("g", topic_id, 0)].state_epoch == 2
+    assert world.states.states[SharePartitionKey("g", topic_id, 0)].state_epoch == 2
 
 
 async def test_closing_gives_up_what_is_under_way(world: World) -> None:

@@ -8,10 +8,10 @@ from unittest.mock import patch
 
 import pytest
 
-from sharebroker_server.persister.port import ShareKey
+from sharebroker_protocol.model import SharePartitionKey
 from tests.unit.share_partition_leader.world import GROUP, TOPIC, World
 
-KEY = ShareKey(GROUP, TOPIC, 0)
+KEY = SharePartitionKey(GROUP, TOPIC, 0)
 
 
 async def given(world: World, member: str, **options: Any) -> list[int]:

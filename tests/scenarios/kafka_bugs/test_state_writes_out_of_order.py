@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from sharebroker_server.persister.port import StateBatch as Kept
+from sharebroker_protocol.model import RecordState, StateBatch, StateWrite
 from sharebroker_server.share_coordinator.core import recording
 from sharebroker_server.share_coordinator.core.commands import Write
 from sharebroker_server.share_coordinator.core.state import ShareState
-from sharebroker_server.share_partition_leader.core.states import RecordState
-from sharebroker_server.share_partition_leader.core.values import StateBatch, StateWrite
 from tests.scenarios.kafka_bugs.telling import KEY, fails_without
 from tests.unit.share_partition_leader.world import World
 
@@ -36,7 +34,7 @@ async def a_higher_start_offset_stays_and_takes_states_with_it(world: World) -> 
     await world.persister.write(KEY, StateWrite(1, epoch, 5, 1, ()))
     await world.persister.write(KEY, StateWrite(1, epoch, 2, 4, (accepted(2, 4),)))
     state = await world.persister.read(KEY, epoch)
-    assert (state.start_offset, state.batches) == (5, (Kept(8, 8, 2, 1),))
+    assert (state.start_offset, state.batches) == (5, (StateBatch(8, 8, 2, 1),))
     assert (await world.share_partition()).core.start_offset == 5
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Read, ReadReply, Write
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
 from tests.unit.share_coordinator.harness import KEY, NOW, Shard

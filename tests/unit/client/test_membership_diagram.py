@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.membership.heartbeat import HeartbeatResponse, TopicIdPartition
+from sharebroker_protocol.membership.heartbeat import HeartbeatResponse
 from sharebroker_protocol.membership.machine import Membership, MembershipSettings
 from sharebroker_protocol.membership.states import TRANSITIONS, MemberEvent, MemberState, after
+from sharebroker_protocol.model import TopicIdPartition
 
 A = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 1)})
 B = frozenset({TopicIdPartition("a", 1), TopicIdPartition("a", 2)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import (
     Answered,
     CommitOffsets,
@@ -23,10 +24,9 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
     Sync,
     Synced,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.world import Cluster, Shard
 
-AT = TopicPartition("id-a", 0)
+AT = TopicIdPartition("id-a", 0)
 SESSION, REBALANCE = 10.0, 60.0
 
 
@@ -73,7 +73,7 @@ class Consumers(Shard):
     def commit(self, offset: int, member: str = "", generation: int = -1, metadata: str = "") -> None:
         self.tell(CommitOffsets(MemberOf("g", generation, member), {AT: Committed(offset, 0, metadata)}))
 
-    def committed(self, group: str = "g") -> dict[TopicPartition, int]:
+    def committed(self, group: str = "g") -> dict[TopicIdPartition, int]:
         found = self.ask(FetchOffsets(group), KeptOffsets).committed
         return {some: kept.offset for some, kept in found.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import DeleteGroup, DeletePlan, Heartbeat
 from sharebroker_server.group_coordinator.core.consumers import pending
 from sharebroker_server.group_coordinator.core.consumers.commands import (
@@ -22,10 +23,9 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
     MemberOf,
 )
 from sharebroker_server.group_coordinator.core.consumers.pending import UnverifiedError
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.consumers import AT, REBALANCE, SESSION, Consumers
 
-BESIDE = TopicPartition("id-a", 1)
+BESIDE = TopicIdPartition("id-a", 1)
 P, Q = 70, 71
 """Producer ids."""
 
@@ -38,20 +38,20 @@ def group() -> Consumers:
     return Consumers()
 
 
-def offsets(offset: int, *partitions: TopicPartition, text: str = "") -> dict[TopicPartition, Committed]:
+def offsets(offset: int, *partitions: TopicIdPartition, text: str = "") -> dict[TopicIdPartition, Committed]:
     return dict.fromkeys(partitions or (AT,), Committed(offset, 2, text))
 
 
 def add(
     group: Consumers,
     producer: int,
-    kept: dict[TopicPartition, Committed],
+    kept: dict[TopicIdPartition, Committed],
     *,
     epoch: int = 0,
     who: MemberOf = NOBODY,
     coordinator: int | None = 5,
-) -> dict[TopicPartition, KafkaError]:
-    refused: dict[TopicPartition, KafkaError] = group.ask(
+) -> dict[TopicIdPartition, KafkaError]:
+    refused: dict[TopicIdPartition, KafkaError] = group.ask(
         CommitInTransaction(who, producer, epoch, kept, coordinator), dict
     )
     return refused
@@ -61,13 +61,13 @@ def end(group: Consumers, producer: int, *, commit: bool, epoch: int = 0, coordi
     group.tell(CompleteTransaction(producer, epoch, coordinator, commit))
 
 
-def unstable(group: Consumers, group_id: str = "g") -> set[TopicPartition]:
+def unstable(group: Consumers, group_id: str = "g") -> set[TopicIdPartition]:
     return set(group.ask(FetchOffsets(group_id), KeptOffsets).unstable)
 
 
 @pytest.mark.parametrize(("commit", "after"), [(True, {AT: 7, BESIDE: 7}), (False, {AT: 3})])
 def test_offsets_count_when_their_transaction_is_committed(
-    group: Consumers, commit: bool, after: dict[TopicPartition, int]
+    group: Consumers, commit: bool, after: dict[TopicIdPartition, int]
 ) -> None:
     group.commit(3)
     assert add(group, P, offsets(7, AT, BESIDE)) == {}
@@ -258,7 +258,7 @@ def test_an_old_offset_stays_while_a_transaction_may_replace_it(group: Consumers
 
 
 def test_offsets_of_deleted_topics_are_dropped(group: Consumers) -> None:
-    gone = TopicPartition(group.cluster.create("gone", 1), 0)
+    gone = TopicIdPartition(group.cluster.create("gone", 1), 0)
     add(group, P, offsets(6, gone))
     group.cluster.delete("gone")
     group.reload()
@@ -273,7 +273,7 @@ def test_bounds(group: Consumers, name: str, most: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(pending, name, most)
     add(group, P, offsets(1, AT, BESIDE, text="ab"))
     add(group, P, offsets(2, AT, BESIDE, text="ba"))  # in their place
-    more = CommitInTransaction(NOBODY, P, 0, offsets(3, TopicPartition("id-a", 2), text="c"))
+    more = CommitInTransaction(NOBODY, P, 0, offsets(3, TopicIdPartition("id-a", 2), text="c"))
     refusal = group.refuses(more)
     assert refusal.code is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     assert unstable(group) == {AT, BESIDE}

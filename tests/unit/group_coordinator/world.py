@@ -8,6 +8,7 @@ from typing import TypeVar
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.catalog import TopicCatalog
 from sharebroker_server.catalog.records import (
     CatalogRecord,
@@ -32,7 +33,7 @@ from sharebroker_server.group_coordinator.core.commands import (
 from sharebroker_server.group_coordinator.core.consumers.commands import Answered
 from sharebroker_server.group_coordinator.core.consumers.pending import Place
 from sharebroker_server.group_coordinator.core.machine import GroupCounts, GroupMachine
-from sharebroker_server.group_coordinator.core.model import ShareGroup, TopicPartition
+from sharebroker_server.group_coordinator.core.model import ShareGroup
 from sharebroker_server.group_coordinator.core.records import Record
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 
@@ -209,5 +210,5 @@ def facts(machine: GroupMachine) -> object:
     )
 
 
-def tp(topic_id: str, *partitions: int) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic_id, partition) for partition in partitions)
+def tp(topic_id: str, *partitions: int) -> frozenset[TopicIdPartition]:
+    return frozenset(TopicIdPartition(topic_id, partition) for partition in partitions)

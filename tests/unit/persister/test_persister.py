@@ -5,37 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.cluster.router import Peer
 from sharebroker_server.leases.port import Member
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import (
-    Begun,
-    Changes,
-    Persister,
-    ShareKey,
-    SharePartitionState,
-    StateBatch,
-    StateChange,
-    StateSummary,
-)
+from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.testkit.waiting import eventually
 
-KEY = ShareKey("g", "T" * 22, 3)
+KEY = SharePartitionKey("g", "T" * 22, 3)
 QUICK = PersisterSettings(call_timeout=0.5, request_timeout=0.2, first_backoff=0.001, longest_backoff=0.004)
-
-
-class Change(NamedTuple):
-    state_epoch: int = 1
-    leader_epoch: int = 2
-    start_offset: int = 10
-    delivery_complete_count: int = 4
-    batches: tuple[tuple[int, int, int, int], ...] = ((12, 15, 2, 1),)
+CHANGE = StateWrite(1, 2, 10, 4, (StateBatch(12, 15, 2, 1),))
 
 
 class Coordinators:
@@ -90,7 +75,7 @@ async def test_each_call_carries_its_fields() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister: Persister = DefaultPersister(coordinators, QUICK)
     await persister.initialize(KEY, 7, -1)
-    await persister.write(KEY, Change())
+    await persister.write(KEY, CHANGE)
     await persister.delete(KEY, 8)
     names = [rpc for rpc, _ in coordinators.asked]
     assert names == ["InitializeShareGroupState", "WriteShareGroupState", "DeleteShareGroupState"]
@@ -114,9 +99,9 @@ class Local:
 
     def __init__(self, *refusals: ErrorCode) -> None:
         self.refusals = list(refusals)
-        self.written: list[tuple[ShareKey, StateChange]] = []
+        self.written: list[tuple[SharePartitionKey, StateWrite]] = []
 
-    def write(self, key: ShareKey, change: StateChange) -> asyncio.Future[None]:
+    def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[None]:
         if self.refusals:
             raise KafkaError(self.refusals.pop(0))
         self.written.append((key, change))
@@ -134,8 +119,8 @@ async def test_writes_of_one_process_need_no_request() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     persister.register_local("1/1", local)
-    await persister.write(KEY, Change())
-    assert (local.written, coordinators.asked) == ([(KEY, Change())], [])
+    await persister.write(KEY, CHANGE)
+    assert (local.written, coordinators.asked) == ([(KEY, CHANGE)], [])
     await persister.initialize(KEY, 7, -1)
     assert [rpc for rpc, _ in coordinators.asked] == ["InitializeShareGroupState"]
 
@@ -144,7 +129,7 @@ async def test_writes_to_another_process_are_requests() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     persister.register_local("2/1", local)
-    await persister.write(KEY, Change())
+    await persister.write(KEY, CHANGE)
     assert (local.written, [rpc for rpc, _ in coordinators.asked]) == ([], ["WriteShareGroupState"])
 
 
@@ -153,30 +138,30 @@ async def test_writes_of_one_process_are_tried_again_too() -> None:
     local = Local(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
     persister = DefaultPersister(coordinators, QUICK)
     persister.register_local("1/1", local)
-    await persister.write(KEY, Change())
+    await persister.write(KEY, CHANGE)
     assert (len(local.written), coordinators.forgotten) == (1, 2)
     local.refusals.append(ErrorCode.FENCED_STATE_EPOCH)
-    assert (await refusal(persister.write(KEY, Change()))).code is ErrorCode.FENCED_STATE_EPOCH
+    assert (await refusal(persister.write(KEY, CHANGE))).code is ErrorCode.FENCED_STATE_EPOCH
 
 
 async def test_a_write_begins_at_once_where_the_state_is_of_this_process() -> None:
     coordinators, local = Coordinators(lambda _, request: results(request)), Local()
     persister = DefaultPersister(coordinators, QUICK)
     assert persister.shard(KEY) == 1
-    assert persister.begin(1, [(KEY, Change())]) is None  # nobody is registered
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody is registered
     persister.register_local("2/1", local)
-    assert persister.begin(1, [(KEY, Change())]) is None  # another process has it
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # another process has it
     persister.register_local("1/1", local)
     coordinators.known = False
-    assert persister.begin(1, [(KEY, Change())]) is None  # nobody knows who has it
+    assert persister.begin(1, [(KEY, CHANGE)]) is None  # nobody knows who has it
     coordinators.known = True
     local.refusals.append(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    assert persister.begin(1, [(KEY, Change())]) is None
+    assert persister.begin(1, [(KEY, CHANGE)]) is None
     assert local.written == []
-    begun = persister.begin(1, [(KEY, Change())])
+    begun = persister.begin(1, [(KEY, CHANGE)])
     assert begun is not None
     await begun
-    assert local.written == [(KEY, Change())]
+    assert local.written == [(KEY, CHANGE)]
 
 
 async def test_what_is_read_comes_back() -> None:
@@ -196,10 +181,10 @@ async def test_calls_gather_while_one_is_under_way() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.busy.clear()
-    first = asyncio.create_task(persister.write(KEY, Change()))
+    first = asyncio.create_task(persister.write(KEY, CHANGE))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    others = [asyncio.create_task(persister.write(KEY._replace(partition=n), Change())) for n in range(4, 9)]
+    others = [asyncio.create_task(persister.write(KEY._replace(partition=n), CHANGE)) for n in range(4, 9)]
     await asyncio.sleep(0)
     coordinators.busy.set()
     await asyncio.gather(first, *others)
@@ -210,7 +195,7 @@ async def test_calls_gather_while_one_is_under_way() -> None:
 async def test_groups_do_not_share_a_request() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
-    await asyncio.gather(*(persister.write(KEY._replace(group_id=name), Change()) for name in "ab"))
+    await asyncio.gather(*(persister.write(KEY._replace(group_id=name), CHANGE) for name in "ab"))
     assert sorted(request.group_id for _, request in coordinators.asked) == ["a", "b"]
 
 
@@ -226,7 +211,7 @@ async def test_groups_do_not_share_a_request() -> None:
 async def test_passing_refusal_is_tried_again_at_the_owner_of_then(code: ErrorCode) -> None:
     refusals = iter([int(code), int(code), 0])
     coordinators = Coordinators(lambda _, request: results(request, error_code=next(refusals)))
-    await DefaultPersister(coordinators, QUICK).write(KEY, Change())
+    await DefaultPersister(coordinators, QUICK).write(KEY, CHANGE)
     assert coordinators.forgotten == 2
 
 
@@ -235,7 +220,7 @@ async def test_passing_refusal_is_tried_again_at_the_owner_of_then(code: ErrorCo
 )
 async def test_final_refusal_is_not_tried_again(code: ErrorCode) -> None:
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(code), error_message="no"))
-    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert (error.code, error.message) == (code, "no")
     assert len(coordinators.asked) == 1
 
@@ -247,7 +232,7 @@ async def test_last_refusal_is_told_when_the_time_is_up() -> None:
         raise lost
 
     coordinators = Coordinators(answer)
-    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert error.code is lost.code
     assert len(coordinators.asked) > 2
 
@@ -264,7 +249,7 @@ async def test_one_refused_partition_does_not_harm_the_others() -> None:
     persister = DefaultPersister(Coordinators(answer), QUICK)
     other = KEY._replace(partition=5)
     refused, fine = await asyncio.gather(
-        persister.write(KEY, Change()), persister.write(other, Change()), return_exceptions=True
+        persister.write(KEY, CHANGE), persister.write(other, CHANGE), return_exceptions=True
     )
     assert isinstance(refused, KafkaError)
     assert fine is None
@@ -272,14 +257,14 @@ async def test_one_refused_partition_does_not_harm_the_others() -> None:
 
 async def test_partition_left_out_of_the_answer_is_an_error() -> None:
     coordinators = Coordinators(lambda *_: pb.WriteShareGroupStateResponse())
-    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, Change()))
+    error = await refusal(DefaultPersister(coordinators, QUICK).write(KEY, CHANGE))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 async def test_second_question_about_a_partition_follows_the_first() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
-    await asyncio.gather(persister.write(KEY, Change()), persister.write(KEY, Change(start_offset=11)))
+    await asyncio.gather(persister.write(KEY, CHANGE), persister.write(KEY, CHANGE._replace(start_offset=11)))
     starts = [request.topics[0].partitions[0].start_offset for _, request in coordinators.asked]
     assert starts == [10, 11]
 
@@ -287,8 +272,8 @@ async def test_second_question_about_a_partition_follows_the_first() -> None:
 async def test_caller_that_gives_up_does_not_disturb_the_others() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
-    impatient = asyncio.create_task(persister.write(KEY, Change()))
-    patient = asyncio.create_task(persister.write(KEY._replace(partition=5), Change()))
+    impatient = asyncio.create_task(persister.write(KEY, CHANGE))
+    patient = asyncio.create_task(persister.write(KEY._replace(partition=5), CHANGE))
     await asyncio.sleep(0)
     impatient.cancel()
     await patient
@@ -298,12 +283,12 @@ async def test_question_whose_caller_gave_up_makes_room_for_the_next() -> None:
     coordinators = Coordinators(lambda _, request: results(request))
     persister = DefaultPersister(coordinators, QUICK)
     coordinators.busy.clear()
-    under_way = asyncio.create_task(persister.write(KEY._replace(partition=5), Change()))
+    under_way = asyncio.create_task(persister.write(KEY._replace(partition=5), CHANGE))
     await eventually(lambda: len(coordinators.asked) == 1)
-    impatient = asyncio.create_task(persister.write(KEY, Change(start_offset=11)))
+    impatient = asyncio.create_task(persister.write(KEY, CHANGE._replace(start_offset=11)))
     await asyncio.sleep(0)
     impatient.cancel()
-    patient = asyncio.create_task(persister.write(KEY, Change(start_offset=12)))
+    patient = asyncio.create_task(persister.write(KEY, CHANGE._replace(start_offset=12)))
     await asyncio.sleep(0)
     coordinators.busy.set()
     await asyncio.gather(under_way, patient)
@@ -315,7 +300,7 @@ async def test_unexpected_failure_of_a_call_is_an_answer(caplog: pytest.LogCaptu
     def answer(rpc: str, request: Any) -> Any:
         raise RuntimeError("a fault of ours")
 
-    error = await refusal(DefaultPersister(Coordinators(answer), QUICK).write(KEY, Change()))
+    error = await refusal(DefaultPersister(Coordinators(answer), QUICK).write(KEY, CHANGE))
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "a fault of ours" in caplog.text
 
@@ -324,5 +309,5 @@ async def test_a_topic_that_stays_unknown_is_given_up_long_before_the_call_is() 
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     coordinators = Coordinators(lambda _, request: results(request, error_code=int(unknown)))
     persister = DefaultPersister(coordinators, replace(QUICK, call_timeout=3600.0, metadata_lag=0.05))
-    assert (await refusal(persister.write(KEY, Change()))).code is unknown
+    assert (await refusal(persister.write(KEY, CHANGE))).code is unknown
     assert len(coordinators.asked) > 1

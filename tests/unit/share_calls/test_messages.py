@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.share_calls.messages import (
     acknowledge_answers,
@@ -27,29 +28,25 @@ from sharebroker_server.share_calls.messages import (
 )
 from sharebroker_server.share_calls.remote import GRACE, RemoteShareCalls
 from sharebroker_server.share_calls.values import (
-    AckBatch,
     AcknowledgeCall,
     Acknowledged,
     AckPart,
     AcquireCall,
-    Acquired,
-    AcquireMode,
     Acquisition,
     Left,
     LeftReason,
     SettleCall,
     Settlement,
     SettlePart,
-    TopicPartition,
 )
 
 OFFSETS = st.integers(-1, 2**63 - 1)
 INTS = st.integers(0, 2**31 - 1)
 SECONDS = st.integers(0, 10**9).map(lambda ms: ms / 1000)
 NAMES = st.text(max_size=8)
-PLACES = st.builds(TopicPartition, NAMES, INTS)
+PLACES = st.builds(TopicIdPartition, NAMES, INTS)
 CODES = st.sampled_from(ErrorCode)
-RUNS = st.lists(st.builds(Acquired, OFFSETS, OFFSETS, INTS, INTS, SECONDS), max_size=3)
+RUNS = st.lists(st.builds(AcquiredRange, OFFSETS, OFFSETS, INTS, INTS, SECONDS), max_size=3)
 FETCHES = st.builds(
     AcquireCall,
     NAMES,
@@ -66,7 +63,7 @@ TYPES = st.lists(st.integers(-128, 127), max_size=3).map(tuple)
 BATCHES = st.builds(AckBatch, OFFSETS, OFFSETS, TYPES, st.none() | st.integers(1, 2**63 - 1))
 DELAYS = st.integers(0, 2**31 - 1).map(lambda ms: ms / 1000)
 PARTS = st.builds(AckPart, NAMES, INTS, st.lists(BATCHES, max_size=3), DELAYS)
-GIVEN = Acquisition("t", 1, records=b"r", acquired=[Acquired(0, 9, 1, 7, 12.5)])
+GIVEN = Acquisition("t", 1, records=b"r", acquired=[AcquiredRange(0, 9, 1, 7, 12.5)])
 ACKS = st.builds(AcknowledgeCall, NAMES, NAMES, st.lists(PARTS, max_size=3), st.booleans())
 
 
@@ -130,7 +127,7 @@ class Stub:
 async def test_a_leader_elsewhere_has_longer_than_the_fetch_waits() -> None:
     stub = Stub()
     calls = RemoteShareCalls(cast("Any", stub))
-    fetch = AcquireCall("g", "m", [TopicPartition("t", 1)], 0.5, 10)
+    fetch = AcquireCall("g", "m", [TopicIdPartition("t", 1)], 0.5, 10)
     answers: Sequence[object] = await calls.acquire(fetch)
     assert answers == [GIVEN]
     acknowledge = AcknowledgeCall("g", "m", [AckPart("t", 1, [])])

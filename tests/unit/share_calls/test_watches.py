@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.share_calls.messages import await_request, awaited
 from sharebroker_server.share_calls.remote import NOTICED, WATCHED, RemoteShareCalls, RemoteWatch
-from sharebroker_server.share_calls.values import TopicPartition
 from sharebroker_server.share_calls.watches import JointWatch
 from sharebroker_server.testkit.waiting import eventually
 
-PARTS = [TopicPartition("t", 1), TopicPartition("t", 2)]
+PARTS = [TopicIdPartition("t", 1), TopicIdPartition("t", 2)]
 
 
 class Leader:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 OTHER_TOPIC = "EBAPDg0MCwoJCAcGBQQDAg"
-KEY = ShareKey("G1", TOPIC, 0)
+KEY = SharePartitionKey("G1", TOPIC, 0)
 NOW = 1_000_000.0
 
 AVAILABLE, ACKNOWLEDGED, ARCHIVED = 0, 2, 4
@@ -26,7 +25,9 @@ Entry = tuple[int, ShareRecord]
 class Shard:
     """Runs commands against a machine and keeps what it wrote, as a log would."""
 
-    def __init__(self, rules: Rules = Rules(), log: Iterable[Entry] = (), end: int = 0) -> None:
+    def __init__(
+        self, rules: CheckpointRules = CheckpointRules(), log: Iterable[Entry] = (), end: int = 0
+    ) -> None:
         self.rules = rules
         self.end = end
         self.now = NOW
@@ -65,7 +66,7 @@ class Shard:
         before = self.machine.trim_before()
         self.log = [(position, record) for position, record in self.log if position >= before]
 
-    def state(self, key: ShareKey = KEY) -> ShareState | None:
+    def state(self, key: SharePartitionKey = KEY) -> ShareState | None:
         """The live value of a key."""
         reply = self.machine.decide(Inspect(key), self.now).reply
         assert isinstance(reply, Inspection)
@@ -80,7 +81,7 @@ class Shard:
         return Shard(self.rules, self.log, self.end)
 
 
-def same(left: Shard, right: Shard, keys: Iterable[ShareKey]) -> bool:
+def same(left: Shard, right: Shard, keys: Iterable[SharePartitionKey]) -> bool:
     """Whether two shards hold the same state and have the same things to do."""
     far = 1e12
     return (
@@ -98,7 +99,7 @@ def batch(first: int, last: int, state: int = ACKNOWLEDGED, count: int = 1) -> S
 def write(
     *batches: StateBatch,
     start: int = -1,
-    key: ShareKey = KEY,
+    key: SharePartitionKey = KEY,
     state_epoch: int = 1,
     leader_epoch: int = 1,
     count: int = -1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import StateBatch
 
 
 class NaiveRuns:
@@ -23,7 +23,7 @@ class NaiveRuns:
         runs: list[StateBatch] = []
         for offset, (count, state) in sorted(self.values.items()):
             if runs and runs[-1][1:] == (offset - 1, state, count):
-                runs[-1] = runs[-1]._replace(last_offset=offset)
+                runs[-1] = runs[-1]._replace(last=offset)
             else:
                 runs.append(StateBatch(offset, offset, state, count))
         return runs

@@ -11,9 +11,10 @@ from unittest.mock import patch
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
@@ -31,15 +32,7 @@ from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
 from sharebroker_server.leases.rules import preferred
 from sharebroker_server.persister.default import DefaultPersister, PersisterSettings
-from sharebroker_server.persister.port import (
-    Begun,
-    Changes,
-    Persister,
-    ShareKey,
-    SharePartitionState,
-    StateChange,
-    StateSummary,
-)
+from sharebroker_server.persister.port import Begun, Changes, Persister, SharePartitionState, StateSummary
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.rpc.local import LocalStub
@@ -71,25 +64,25 @@ class Faults(Persister):
         self.after: deque[Exception | None] = deque()
         """Raised by the next writes that were written."""
         self.on_read: deque[Exception] = deque()
-        self.writes: list[StateChange] = []
+        self.writes: list[StateWrite] = []
         self.written = 0
         self.reads = 0
         self.open = asyncio.Event()
         self.open.set()
 
     async def initialize(
-        self, key: ShareKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
+        self, key: SharePartitionKey, state_epoch: int, start_offset: int, *, since_epoch: int | None = None
     ) -> None:
         await self._behind.initialize(key, state_epoch, start_offset, since_epoch=since_epoch)
 
-    async def read(self, key: ShareKey, leader_epoch: int) -> SharePartitionState:
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> SharePartitionState:
         self.reads += 1
         await self.open.wait()
         if self.on_read:
             raise self.on_read.popleft()
         return await self._behind.read(key, leader_epoch)
 
-    def shard(self, key: ShareKey) -> int:
+    def shard(self, key: SharePartitionKey) -> int:
         return self._behind.shard(key)
 
     def begin(self, shard: int, changes: Changes) -> Begun | None:
@@ -106,7 +99,7 @@ class Faults(Persister):
         if begun.exception() is None:
             self.written += sum(not isinstance(outcome, KafkaError) for outcome in begun.result())
 
-    async def write(self, key: ShareKey, change: StateChange) -> None:
+    async def write(self, key: SharePartitionKey, change: StateWrite) -> None:
         self.writes.append(change)
         await self.open.wait()
         if self.before and (failure := self.before.popleft()) is not None:
@@ -116,10 +109,10 @@ class Faults(Persister):
         if self.after and (failure := self.after.popleft()) is not None:
             raise failure
 
-    async def delete(self, key: ShareKey, state_epoch: int) -> None:
+    async def delete(self, key: SharePartitionKey, state_epoch: int) -> None:
         await self._behind.delete(key, state_epoch)
 
-    async def read_summary(self, key: ShareKey) -> StateSummary:
+    async def read_summary(self, key: SharePartitionKey) -> StateSummary:
         if self.on_read:
             raise self.on_read.popleft()
         return await self._behind.read_summary(key)
@@ -183,7 +176,7 @@ class World:
         self.records = Records(self.leases.epoch_of)
         self.log = MemoryStreamLog(self.leases.epoch_of)
         self.holder = LeaseHolder(self.leases, ME, ttl=1e6, clock=clock)
-        self.catalog = CatalogFollower(self.log, BrokerConfig(), poll=1e6)
+        self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
         coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
@@ -192,7 +185,7 @@ class World:
         persister.register_local(ME.owner, coordinator)
         self.persister = Faults(persister)
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
-        self.catalog.listen(self.leadership.metadata_changed)
+        self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
         self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions))
         self._codec = CatalogCodec()
@@ -226,7 +219,7 @@ class World:
     async def initialize(
         self, partition: int = 0, *, group: str = GROUP, state_epoch: int = 1, start: int = 0
     ) -> None:
-        await self.persister.initialize(ShareKey(group, TOPIC, partition), state_epoch, start)
+        await self.persister.initialize(SharePartitionKey(group, TOPIC, partition), state_epoch, start)
 
     async def configure(self, key: str, value: str, group: str = GROUP) -> None:
         await self.tell(ConfigRecord(ConfigResource(ResourceType.GROUP, group), key, value))
@@ -245,7 +238,7 @@ class World:
     async def chill(self, partition: int = 0) -> None:
         """Has the leader forget the records it has in memory; the store keeps them."""
         log = (await self.leadership.led(TOPIC, partition)).log
-        log._view.tail.drop_before(log.log_end_offset)
+        log._state.hot_cache.drop_before(log.log_end_offset)
 
     # Calls
 
@@ -297,7 +290,7 @@ class World:
 
     async def start_offset(self, partition: int = 0, group: str = GROUP) -> int:
         """What the share coordinator has."""
-        return (await self.persister.read_summary(ShareKey(group, TOPIC, partition))).start_offset
+        return (await self.persister.read_summary(SharePartitionKey(group, TOPIC, partition))).start_offset
 
 
 class _Answered(Protocol):
@@ -317,7 +310,6 @@ async def world(make: Callable[[], World] = World) -> AsyncIterator[World]:
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
             "partition.share_group_partition",
-            "requests.reconcile",
             "partition.persisted_state",
             "log.retention",
         )

@@ -8,7 +8,7 @@
 {{- default $whole .Values.fullnameOverride | replace "." "-" | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{- /* Two releases that share a Redis find nothing of each other's, also where 64 characters are too few for both names. */}}
+{{- /* Releases that share a Redis have separate data, even if 64 characters are too few for both names. */}}
 {{- define "sharebroker.clusterId" -}}
 {{- $whole := printf "%s_%s" .Release.Namespace (include "sharebroker.fullname" .) }}
 {{- $fits := ternary $whole (printf "%s_%s" (trunc 55 $whole) (sha256sum $whole | trunc 8)) (le (len $whole) 64) }}
@@ -19,7 +19,7 @@
 {{- default (ternary (include "sharebroker.fullname" .) "default" .Values.serviceAccount.create) .Values.serviceAccount.name }}
 {{- end }}
 
-{{- /* Where an image is, as Kubernetes wants it. Call with (list $ .Values.image). */}}
+{{- /* Reference of an image. Call with (list $ .Values.image). */}}
 {{- define "sharebroker.image" -}}
 {{- $image := index . 1 }}
 {{- $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ default (index . 0).Chart.AppVersion $image.tag }}{{ end }}
@@ -38,26 +38,26 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{- /* A role's values: what it does not say itself stands in roleDefaults. Call with (list $ "gateway"). */}}
+{{- /* A role's values, merged over roleDefaults. Call with (list $ "gateway"). */}}
 {{- define "sharebroker.role" -}}
 {{- $root := index . 0 }}
 {{- mustMergeOverwrite (deepCopy $root.Values.roleDefaults) (deepCopy (index $root.Values.roles (index . 1))) | toYaml }}
 {{- end }}
 
-{{- /* A role's properties, before those of all. Call with (list $ VALUES). */}}
+{{- /* A role's properties, merged over those of all roles. Call with (list $ VALUES). */}}
 {{- define "sharebroker.settings" -}}
 {{- merge (deepCopy (default dict (index . 1).settings)) (default dict (index . 0).Values.settings) | toYaml }}
 {{- end }}
 
-{{- /* Kafka clients outside know each gateway by an address of its own, so gateways need numbers then. */}}
+{{- /* External Kafka clients use an address per gateway, so gateways need numbers. */}}
 {{- define "sharebroker.kind" -}}
 {{- $root := index . 0 }}
 {{- ternary "StatefulSet" "Deployment" (and (eq (index . 1) "gateway") $root.Values.kafka.enabled (not (empty $root.Values.kafka.external.type))) }}
 {{- end }}
 
 {{- /*
-How many processes a role has that autoscaling was turned on for later; nothing where it always was. Helm takes away a number that it once gave, and Kubernetes
-takes none for one. So this number goes on being given, and an annotation keeps it in mind. `helm template` cannot ask. Call with (list $ "gateway").
+The current number of processes of a role for which autoscaling was turned on later; empty if it always was on. Helm removes a number that it once set, and
+Kubernetes defaults a missing number to one. So the chart keeps setting it, and an annotation records that. `helm template` cannot look it up. Call with (list $ "gateway").
 */}}
 {{- define "sharebroker.heldReplicas" -}}
 {{- $root := index . 0 }}
@@ -68,7 +68,7 @@ takes none for one. So this number goes on being given, and an annotation keeps 
 {{- end }}
 {{- end }}
 
-{{- /* The most gateways there can be. */}}
+{{- /* The maximum number of gateways. */}}
 {{- define "sharebroker.gateways" -}}
 {{- $gateway := include "sharebroker.role" (list . "gateway") | fromYaml }}
 {{- ternary $gateway.autoscaling.maxReplicas $gateway.replicas $gateway.autoscaling.enabled }}
@@ -86,13 +86,13 @@ takes none for one. So this number goes on being given, and an annotation keeps 
 {{- default (printf "%s.%s.svc" (include "sharebroker.fullname" .) .Release.Namespace) .Values.tls.serverName }}
 {{- end }}
 
-{{- /* The gRPC door, as `sharebroker --server` takes it, for pods that have the Secret mounted. */}}
+{{- /* The gRPC address for `sharebroker --server`, for pods with the Secret mounted. */}}
 {{- define "sharebroker.server" -}}
-{{- $door := printf "%s:9090" (include "sharebroker.fullname" .) }}
+{{- $address := printf "%s:9090" (include "sharebroker.fullname" .) }}
 {{- $files := "/etc/sharebroker/tls" }}
-{{- if not .Values.tls.secret }}{{ $door }}
+{{- if not .Values.tls.secret }}{{ $address }}
 {{- else -}}
-tls://{{ $door }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files }}/tls.key&name={{ include "sharebroker.serverName" . }}
+tls://{{ $address }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files }}/tls.key&name={{ include "sharebroker.serverName" . }}
 {{- end }}
 {{- end }}
 
@@ -113,7 +113,7 @@ tls://{{ $door }}?ca={{ $files }}/ca.crt&cert={{ $files }}/tls.crt&key={{ $files
 {{- end }}
 {{- end }}
 
-{{- /* YAML's numbers are floating in Helm: 1048576 would be written as 1.048576e+06. */}}
+{{- /* Helm reads YAML numbers as floats: 1048576 would be written as 1.048576e+06. */}}
 {{- define "sharebroker.scalar" -}}
 {{- if and (kindIs "float64" .) (eq (float64 (int64 .)) .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}

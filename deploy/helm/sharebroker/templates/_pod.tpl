@@ -1,4 +1,4 @@
-{{- /* Which nodes a pod may run on, and what it may push away there; nothing where nothing is said. */}}
+{{- /* Scheduling of a pod: node selector, tolerations, affinity, priority; empty values are omitted. */}}
 {{- define "sharebroker.placement" -}}
 {{- $said := dict }}
 {{- range $field := list "priorityClassName" "nodeSelector" "tolerations" "affinity" }}
@@ -12,7 +12,7 @@
 {{- $values := .values -}}
 serviceAccountName: {{ include "sharebroker.serviceAccount" $root | quote }}
 automountServiceAccountToken: false
-# A Service's name must not turn into variables of ours.
+# Service links would set environment variables with our prefix.
 enableServiceLinks: false
 terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
 securityContext:
@@ -134,7 +134,7 @@ ports:
   {{- toYaml (index $root.Values.probes $probe) | nindent 2 }}
 {{- end }}
 {{- with $values.preStopSeconds }}
-# Nobody is sent here any more before the doors close.
+# Endpoints are removed before the listeners close.
 lifecycle:
   preStop:
     sleep:

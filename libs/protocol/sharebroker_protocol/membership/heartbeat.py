@@ -5,19 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 from sharebroker_protocol.errors import DESCRIPTIONS, ErrorCode
+from sharebroker_protocol.model import TopicIdPartition
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
-
-
-class TopicIdPartition(NamedTuple):
-    """A partition by its topic's id (Kafka's text form)."""
-
-    topic_id: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)

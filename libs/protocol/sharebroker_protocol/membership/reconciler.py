@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
-from sharebroker_protocol.membership.heartbeat import TopicIdPartition
+from sharebroker_protocol.model import TopicIdPartition
 
 Partitions = frozenset[TopicIdPartition]
 NOTHING: Partitions = frozenset()

@@ -17,11 +17,11 @@ from sharebroker.admin_model import (
     TopicDescription,
 )
 from sharebroker.aio.connection import Connection, call
-from sharebroker.consumer.config import TopicPartition
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as cluster
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import admin_pb2 as gateway
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as groups
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 

@@ -21,7 +21,7 @@ from sharebroker.aio.heartbeats import Heartbeats
 from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
 from sharebroker.client_errors import ConnectionLostError
-from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost, TopicPartition
+from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
 from sharebroker.consumer.flow_control import Appetite
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcquireMode
@@ -30,6 +30,7 @@ from sharebroker_protocol.gateway.v1.admin_pb2 import MetadataRequest
 from sharebroker_protocol.gateway.v1.share_pb2 import ConsumeRequest
 from sharebroker_protocol.membership.machine import Membership, MembershipSettings
 from sharebroker_protocol.membership.reconciler import Callback, CallbackKind, Partitions
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.decode import Decoded
 from sharebroker_protocol.records.record import AcknowledgeType, Record, spans
 

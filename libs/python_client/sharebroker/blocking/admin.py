@@ -10,7 +10,7 @@ from sharebroker.admin_model import ConfigValue, GroupDescription, GroupListing,
 from sharebroker.aio.admin import LATEST
 from sharebroker.aio.admin import Admin as AsyncAdmin
 from sharebroker.blocking.loop_thread import LoopThread
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 

@@ -14,7 +14,7 @@ from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, changes, examples
 from sharebroker.cli.output import Column, numbers, print_facts, print_json, print_rows, say
 from sharebroker.cli.positions import Position, parse_position
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 
 app = typer.Typer(
     no_args_is_help=True, help="Look at share groups, move their offsets, change and delete them."

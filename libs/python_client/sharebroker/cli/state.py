@@ -13,7 +13,7 @@ from sharebroker.blocking.admin import Admin
 from sharebroker.cli.failures import FAILED
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Group, Server, Topic, examples
 from sharebroker.cli.output import Column, console, print_json, say, table
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 
 app = typer.Typer(no_args_is_help=True, help="Look at the durable state of share-partitions.")

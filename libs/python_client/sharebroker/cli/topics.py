@@ -12,7 +12,7 @@ from sharebroker.aio.admin import EARLIEST, LATEST
 from sharebroker.blocking.admin import Admin
 from sharebroker.cli.options import DEFAULT_SERVER, MOST, AsJson, Server, Topic, changes, examples, settings
 from sharebroker.cli.output import Column, print_facts, print_json, print_rows, say
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 
 Offsets = Mapping[TopicPartition, int | None]
 

@@ -14,10 +14,10 @@ from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
 from sharebroker.cli.group_snapshot import Surveyed, survey
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
 from sharebroker.cli.output import Column, console, print_json, say, stderr, table
-from sharebroker.consumer.config import TopicPartition
 from sharebroker.verification.offset_outcomes import Fate, FateRun, fates
 from sharebroker.verification.rules import Evidence, Finding
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicPartition
 
 EXAMPLES: Final = (
     "sharebroker verify billing",

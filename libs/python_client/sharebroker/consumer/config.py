@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.records.record import AcknowledgeType, Record
-
-
-class TopicPartition(NamedTuple):
-    """A partition by its topic's name."""
-
-    topic: str
-    partition: int
 
 
 class RebalanceListener(Protocol):

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
 from sharebroker_server.rpc.partition_errors import refusal
@@ -19,7 +20,6 @@ from sharebroker_server.share_calls.values import (
     Settlement,
     SettlePart,
     ShareCalls,
-    TopicPartition,
     Watch,
 )
 from sharebroker_server.share_calls.watches import JointWatch
@@ -120,9 +120,9 @@ class Leaders:
         """How to fetch from a leader."""
         return self._router.share_calls(peer)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch | None:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch | None:
         """A watch by partitions without records; None where somebody has some, or leads what nobody knows."""
-        leaders: dict[str, tuple[Peer[Stub], list[TopicPartition]]] = {}
+        leaders: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
         for partition in partitions:
             peer = self._router.known_leader(*partition)
             if peer is None:
@@ -152,7 +152,7 @@ class Leaders:
                 peers[peer.member.owner] = (peer, [part])
         return list(peers.values()), lost
 
-    def forget(self, partition: TopicPartition) -> None:
+    def forget(self, partition: TopicIdPartition) -> None:
         """Look the leader up anew."""
         self._router.forget_leader(*partition)
 

@@ -6,10 +6,11 @@ from typing import Final, cast
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.model import AcquiredRange
 from sharebroker_protocol.records import record as records
 from sharebroker_protocol.records.decode import Unreadable, decode
 from sharebroker_protocol.records.record import AcknowledgementSink, Record
-from sharebroker_server.share_calls.values import Acquired, Acquisition
+from sharebroker_server.share_calls.values import Acquisition
 
 OWN_ID: Final = 2**64 - 1
 """Of acknowledgements that the gateway makes itself, for offsets without a readable record."""
@@ -31,7 +32,7 @@ def decoded(
     )
 
 
-def _acquired(source: Acquisition, topic: str, run: Acquired) -> records.Acquisition:
+def _acquired(source: Acquisition, topic: str, run: AcquiredRange) -> records.Acquisition:
     acquisition = records.Acquisition(
         (source.topic_id, topic), source.partition, (run.first, run.last), _NO_SINK
     )

@@ -10,6 +10,7 @@ from typing import Final
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.aio.backoff import doubling
 from sharebroker_server.aio.tasks import Tasks
@@ -22,7 +23,7 @@ from sharebroker_server.gateway.core.credit import CreditSplit, Grants
 from sharebroker_server.gateway.send_queue import Outbox
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_calls.messages import acquired_values
-from sharebroker_server.share_calls.values import Acquisition, TopicPartition
+from sharebroker_server.share_calls.values import Acquisition
 
 _FIRST_DELAY: Final = 0.05
 _LONGEST_DELAY: Final = 1.0
@@ -44,8 +45,8 @@ class Deliveries:
         self._tasks = tasks
         self._credit: CreditSplit[LeaderStream] = CreditSplit()
         self._streams: dict[str, LeaderStream] = {}
-        self._routes: dict[TopicPartition, LeaderStream] = {}
-        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._routes: dict[TopicIdPartition, LeaderStream] = {}
+        self._assigned: frozenset[TopicIdPartition] = frozenset()
         self._paused: set[LeaderStream] = set()
         self._reroute = asyncio.Event()
         self._reroute_pauses = doubling(_FIRST_DELAY, _LONGEST_DELAY)
@@ -53,7 +54,7 @@ class Deliveries:
         self._rebalancing = False
         self._routing = tasks.spawn(self._route_forever())
 
-    def assign(self, partitions: frozenset[TopicPartition]) -> None:
+    def assign(self, partitions: frozenset[TopicIdPartition]) -> None:
         """Deliver from these partitions from here on; what is held of others stays held."""
         self._assigned = partitions
         self._reroute.set()
@@ -104,7 +105,7 @@ class Deliveries:
                 messages.setdefault(stream, leader.DeliverRequest()).rest_unseen = True
         unknown = []
         for ack in request.acknowledgements:
-            route = self._routes.get(TopicPartition(ack.topic_id, ack.partition))
+            route = self._routes.get(TopicIdPartition(ack.topic_id, ack.partition))
             if route is None:
                 unknown.append(ack)
             else:
@@ -139,7 +140,7 @@ class Deliveries:
             for peer, some in peers:
                 owner = peer.member.owner
                 stream = self._streams.get(owner) or self._open(owner, LeaderStream(peer, self._opening()))
-                await self._serve(stream, frozenset(TopicPartition(p.topic_id, p.partition) for p in some))
+                await self._serve(stream, frozenset(TopicIdPartition(p.topic_id, p.partition) for p in some))
             await self._park_all_but({peer.member.owner for peer, _ in peers})
             if lost:
                 self._retry_routing()
@@ -162,7 +163,7 @@ class Deliveries:
             pause_on_lock_lost=self._subscribe.pause_on_lock_lost,
         )
 
-    async def _serve(self, stream: LeaderStream, partitions: frozenset[TopicPartition]) -> None:
+    async def _serve(self, stream: LeaderStream, partitions: frozenset[TopicIdPartition]) -> None:
         self._routes.update(dict.fromkeys(partitions, stream))
         if stream.partitions != partitions:
             await stream.serve(partitions)
@@ -249,7 +250,7 @@ class Deliveries:
         problems = list(message.problems)
         gone = [problem for problem in problems if moved(problem)]
         for problem in gone:
-            self._gateway.leaders.forget(TopicPartition(problem.topic_id, problem.partition))
+            self._gateway.leaders.forget(TopicIdPartition(problem.topic_id, problem.partition))
         if gone:
             self._retry_routing()
             del message.problems[:]

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.config import UNREAD_MESSAGES
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.values import TopicPartition
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -33,9 +33,9 @@ class LeaderStream:
     __slots__ = ("_opening", "_queue", "_served", "_stub", "_unanswered", "finished", "partitions")
 
     def __init__(self, peer: Peer[Stub], opening: pb.DeliverRequest.Open) -> None:
-        self.partitions: frozenset[TopicPartition] = frozenset()
+        self.partitions: frozenset[TopicIdPartition] = frozenset()
         self.finished = False
-        self._served: set[TopicPartition] = set()
+        self._served: set[TopicIdPartition] = set()
         self._stub = peer.stub
         self._opening: pb.DeliverRequest.Open | None = opening
         self._queue: asyncio.Queue[pb.DeliverRequest | None] = asyncio.Queue(UNREAD_MESSAGES)
@@ -46,7 +46,7 @@ class LeaderStream:
         stream = self._stub.Deliver(self._requests())
         return cast("AsyncGenerator[pb.DeliverResponse, None]", stream)
 
-    async def serve(self, partitions: frozenset[TopicPartition]) -> None:
+    async def serve(self, partitions: frozenset[TopicIdPartition]) -> None:
         """Deliver from these partitions from here on."""
         self.partitions = partitions
         self._served |= partitions

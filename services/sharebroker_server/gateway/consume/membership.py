@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
-from sharebroker_protocol.membership.heartbeat import (
-    LEAVE_EPOCH,
-    HeartbeatRequest,
-    HeartbeatResponse,
-    TopicIdPartition,
-)
+from sharebroker_protocol.membership.heartbeat import LEAVE_EPOCH, HeartbeatRequest, HeartbeatResponse
 from sharebroker_protocol.membership.machine import Membership, MembershipSettings
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients.coordinators import Coordinators
 from sharebroker_server.gateway.clients.deadline import Deadline, raise_moved
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import TopicPartition
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -50,14 +45,14 @@ class StreamMember:
         coordinators: Coordinators,
         identity: Identity,
         topics: frozenset[str],
-        assigned: Callable[[int, frozenset[TopicPartition]], None],
+        assigned: Callable[[int, frozenset[TopicIdPartition]], None],
     ) -> None:
         self._coordinators = coordinators
         self._identity = identity
         self._assigned = assigned
         self._machine = Membership(MembershipSettings(rack_id=identity.rack_id))
         self._machine.subscribe(topics)
-        self._told: frozenset[TopicPartition] | None = None
+        self._told: frozenset[TopicIdPartition] | None = None
 
     async def run(self) -> None:
         """Heartbeat until cancelled. Raises the KafkaError that ends the membership."""
@@ -89,7 +84,7 @@ class StreamMember:
             self._tell()
 
     def _tell(self) -> None:
-        assigned = frozenset(TopicPartition(*part) for part in self._machine.assigned)
+        assigned = self._machine.assigned
         if assigned != self._told:
             self._told = assigned
             self._assigned(self._machine.member_epoch, assigned)

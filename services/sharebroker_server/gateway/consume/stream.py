@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
 from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2 import TopicPartitions
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.aio.tasks import Tasks
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.consume.leader_fan_in import Deliveries
@@ -21,7 +22,6 @@ from sharebroker_server.gateway.core.validation import (
     refused,
 )
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import TopicPartition
 
 _MOST: Final = 2**31 - 1
 
@@ -107,7 +107,7 @@ class ConsumeStream:
             if self._member is not None:
                 raise refused("assignment", "The gateway runs this membership and gets the assignment.")
             parts = request.assignment.partitions
-            self._deliveries.assign(frozenset(TopicPartition(p.topic_id, p.partition) for p in parts))
+            self._deliveries.assign(frozenset(TopicIdPartition(p.topic_id, p.partition) for p in parts))
         await self._deliveries.take(request)
 
     def _membership(self, subscribe: pb.ConsumeRequest.Subscribe, client_host: str) -> StreamMember:
@@ -116,11 +116,11 @@ class ConsumeStream:
         topics = frozenset(subscribe.topics)
         return StreamMember(self._gateway.coordinators, identity, topics, self._assigned_by_group)
 
-    def _assigned_by_group(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
+    def _assigned_by_group(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
         self._deliveries.assign(partitions)
         self._tell(epoch, partitions)
 
-    def _tell(self, epoch: int, partitions: frozenset[TopicPartition]) -> None:
+    def _tell(self, epoch: int, partitions: frozenset[TopicIdPartition]) -> None:
         topics: dict[str, list[int]] = {}
         for topic_id, partition in sorted(partitions):
             topics.setdefault(topic_id, []).append(partition)

@@ -8,13 +8,14 @@ from itertools import count
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
 from sharebroker_server.gateway.consume.state_initializer import Initialisation
 from sharebroker_server.gateway.context import Gateway
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.share.multi_leader_fetch import MemberFetch
-from sharebroker_server.share_calls.values import AcquireCall, AcquireMode, Acquisition, TopicPartition
+from sharebroker_server.share_calls.values import AcquireCall, Acquisition
 
 _PATIENCE: Final = 1.0
 NO_STATE: Final = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
@@ -42,7 +43,7 @@ class TopicAcquire:
 
     async def acquire(
         self, key: SessionKey, topics: Wish, wanted: Wanted, deadline: Deadline
-    ) -> Mapping[TopicPartition, Acquisition]:
+    ) -> Mapping[TopicIdPartition, Acquisition]:
         """Answers with records. Where the state may be gone it is made once more. Raises KafkaError.
 
         The leaders are asked before they are waited for: who waits hears of a refusal only at the end.
@@ -82,23 +83,23 @@ class TopicAcquire:
         if not errors[0].retriable or not await backoff.pause():
             raise errors[0]
 
-    def _in_turn(self, topics: Wish) -> list[TopicPartition]:
+    def _in_turn(self, topics: Wish) -> list[TopicIdPartition]:
         """Every partition that is asked, another one first at each call."""
         parts = parts_of(topics)
         start = next(self._turn) % len(parts)
         return parts[start:] + parts[:start]
 
 
-def parts_of(topics: Wish) -> list[TopicPartition]:
+def parts_of(topics: Wish) -> list[TopicIdPartition]:
     """The partitions that are asked."""
     return [
-        TopicPartition(topic.topic_id, index)
+        TopicIdPartition(topic.topic_id, index)
         for topic, asked in topics
         for index in (asked or range(topic.partitions))
     ]
 
 
-def _errors(answers: Mapping[TopicPartition, Acquisition]) -> list[KafkaError]:
+def _errors(answers: Mapping[TopicIdPartition, Acquisition]) -> list[KafkaError]:
     return [
         KafkaError(
             ErrorCode(answer.error_code),

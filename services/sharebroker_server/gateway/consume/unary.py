@@ -11,6 +11,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.delivery.v1.delivery_pb2 import ACKNOWLEDGE_TYPE_GAP as GAP
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_ACQUIRE_RECORDS, MAX_WAIT, REQUEST_TIMEOUT
@@ -28,12 +29,7 @@ from sharebroker_server.gateway.core.validation import (
 )
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.rpc.partition_errors import wire
-from sharebroker_server.share_calls.values import (
-    AckBatch,
-    AcknowledgeCall,
-    Acknowledged,
-    AckPart,
-)
+from sharebroker_server.share_calls.values import AcknowledgeCall, Acknowledged, AckPart
 
 Decision = pb.AcknowledgeRequest.Decision
 _KAFKAS_GAP: Final = 0

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.core.sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -18,7 +19,6 @@ from sharebroker_server.gateway.core.sessions import (
     next_epoch,
 )
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 
 
 class FetchIntent(NamedTuple):
@@ -27,15 +27,15 @@ class FetchIntent(NamedTuple):
     key: SessionKey
     epoch: int
     connection: str
-    wanted: Sequence[TopicPartition] = ()
-    forgotten: Sequence[TopicPartition] = ()
+    wanted: Sequence[TopicIdPartition] = ()
+    forgotten: Sequence[TopicIdPartition] = ()
     acknowledges: bool = False
 
 
 class PartitionOutcome(NamedTuple):
     """How one partition's fetch went."""
 
-    partition: TopicPartition
+    partition: TopicIdPartition
     has_records: bool
     error: ErrorCode = ErrorCode.NONE
 
@@ -45,14 +45,14 @@ class FetchContext(NamedTuple):
 
     session: Session
     epoch: int
-    partitions: Sequence[TopicPartition] = ()
+    partitions: Sequence[TopicIdPartition] = ()
 
     @property
     def final(self) -> bool:
         """Whether the session ends with this request."""
         return self.epoch == FINAL_EPOCH
 
-    def reported(self, outcomes: Iterable[PartitionOutcome]) -> list[TopicPartition]:
+    def reported(self, outcomes: Iterable[PartitionOutcome]) -> list[TopicIdPartition]:
         """The partitions that belong in the answer: all for the request that opened the session.
 
         Raises INVALID_SHARE_SESSION_EPOCH when another request overtook this one; it keeps what it acquired.
@@ -128,10 +128,10 @@ def shown_error(error: ErrorCode) -> ErrorCode:
 
 
 def merged(
-    entries: Iterable[tuple[TopicPartition, Sequence[AckBatch]]],
-) -> dict[TopicPartition, list[AckBatch]]:
+    entries: Iterable[tuple[TopicIdPartition, Sequence[AckBatch]]],
+) -> dict[TopicIdPartition, list[AckBatch]]:
     """Partitions of a request by first mention; the batches of one that is repeated follow each other."""
-    batches: dict[TopicPartition, list[AckBatch]] = {}
+    batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for partition, more in entries:
         batches.setdefault(partition, []).extend(more)
     return batches

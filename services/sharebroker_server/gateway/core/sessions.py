@@ -11,8 +11,9 @@ from itertools import count
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import TopicPartition, Watch
+from sharebroker_server.share_calls.values import Watch
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -53,14 +54,14 @@ class Session:
         key: SessionKey,
         session_id: str,
         connection: str,
-        partitions: Iterable[TopicPartition],
+        partitions: Iterable[TopicIdPartition],
         now: float,
     ) -> None:
         self.key = key
         self.id = session_id
         self.connection = connection
-        self.partitions: dict[TopicPartition, bool] = dict.fromkeys(partitions, False)
-        self.left: set[TopicPartition] = set()
+        self.partitions: dict[TopicIdPartition, bool] = dict.fromkeys(partitions, False)
+        self.left: set[TopicIdPartition] = set()
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.last_used = now
         self.watch: Watch | None = None
@@ -77,7 +78,7 @@ class Session:
             self.watch.end()
             self.watch = None
 
-    def change(self, added: Iterable[TopicPartition], forgotten: Iterable[TopicPartition]) -> None:
+    def change(self, added: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
         """Take partitions in and out; one that is in both goes."""
         for partition in added:
             self.partitions.setdefault(partition, True)
@@ -85,17 +86,17 @@ class Session:
             if self.partitions.pop(partition, None) is not None:
                 self.left.add(partition)
 
-    def in_turn(self, epoch: int) -> list[TopicPartition]:
+    def in_turn(self, epoch: int) -> list[TopicIdPartition]:
         """The partitions in the order to serve them at a request's epoch: each comes first in its turn."""
         partitions = list(self.partitions)
         start = epoch % len(partitions) if partitions else 0
         return partitions[start:] + partitions[:start]
 
-    def told(self) -> set[TopicPartition]:
+    def told(self) -> set[TopicIdPartition]:
         """Partitions of which an error is no news: the last answer had one, or they are new."""
         return {partition for partition, due in self.partitions.items() if due}
 
-    def reports(self, partition: TopicPartition, error: ErrorCode, *, has_records: bool) -> bool:
+    def reports(self, partition: TopicIdPartition, error: ErrorCode, *, has_records: bool) -> bool:
         """Whether an incremental answer includes the partition; remembers what it told.
 
         A partition that gave records goes to the end of the order. An error is always told, and so is the
@@ -136,7 +137,7 @@ class SessionCache:
         return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(
-        self, key: SessionKey, connection: str, partitions: Sequence[TopicPartition], now: float
+        self, key: SessionKey, connection: str, partitions: Sequence[TopicIdPartition], now: float
     ) -> Session:
         """A new session in place of the member's earlier one, whose records stay locked and are its own.
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquireMode
 from sharebroker_server.catalog.names import check_topic_name
-from sharebroker_server.share_calls.values import AckBatch, AcquireMode
 
 MEMBER_ID_LENGTH: Final = 36
 RELEASE: Final = 2

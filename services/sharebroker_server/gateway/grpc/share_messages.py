@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.core.fetch import merged
 from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.core.values import SessionKey
@@ -14,7 +15,6 @@ from sharebroker_server.gateway.share.acknowledge import AckResults, Caller, Sha
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_calls.messages import add_acquired
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 
 _NO_LIMIT: Final = 2**31 - 1
 _NO_LEADER: Final = pb.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
@@ -30,7 +30,7 @@ def fetch_of(request: pb.ShareFetchRequest, connection: str) -> ShareFetch:
         request.share_session_epoch,
         _asked(request.topics),
         tuple(
-            TopicPartition(topic.topic_id, index)
+            TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ),
@@ -100,9 +100,9 @@ def _show_leader(
         data.current_leader.CopyFrom(_NO_LEADER)
 
 
-def _asked(topics: Iterable[Any]) -> dict[TopicPartition, list[AckBatch]]:
+def _asked(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AckBatch]]:
     return merged(
-        (TopicPartition(topic.topic_id, part.partition_index), _batches(part.acknowledgement_batches))
+        (TopicIdPartition(topic.topic_id, part.partition_index), _batches(part.acknowledgement_batches))
         for topic in topics
         for part in topic.partitions
     )

@@ -1,4 +1,7 @@
-"""Generates the table of served Kafka APIs: `python -m sharebroker_server.gateway.kafka.api_reference`."""
+"""Renews the API table of docs/kafka-compatibility.md.
+
+Run `python -m sharebroker_server.gateway.kafka.api_reference`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
 from sharebroker_server.gateway.kafka.dispatch.call import Api
 from sharebroker_server.kafka_wire.schema import api_schema
 
-README: Final = Path(__file__).parents[4] / "README.md"
+DOCUMENT: Final = Path(__file__).parents[4] / "docs" / "kafka-compatibility.md"
 _TABLE: Final = re.compile(r"(?<=<!-- what is served -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def with_table(text: str) -> str:
-    """Returns the README with the current table."""
+    """Returns the document with the table of the APIs that are served."""
     rows = [_row(key, api) for key, api in sorted(APIS.items())]
     table = "\n".join(["| Key | API | Versions | |", "|---|---|---|---|", *rows])
     return _TABLE.sub(lambda _: f"{table}\n", text)
@@ -33,4 +36,4 @@ def _row(key: int, api: Api) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(with_table(README.read_text()))
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))

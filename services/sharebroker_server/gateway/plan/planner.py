@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
+from sharebroker_protocol.model import AckBatch, AcquiredRange, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.clients.deadline import Backoff, Deadline
@@ -35,18 +36,15 @@ from sharebroker_server.gateway.core.validation import check_bounds, check_topic
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.plan.sessions import session_key, stage, staged
 from sharebroker_server.share_calls.values import (
-    AckBatch,
-    Acquired,
     Acquisition,
     LeftReason,
     SettleCall,
     Settlement,
     SettlePart,
     ShareCalls,
-    TopicPartition,
 )
 
-Held = dict[Partition, Sequence[Acquired]]
+Held = dict[Partition, Sequence[AcquiredRange]]
 
 _TRY: Final = 10.0
 """Seconds that leaders have to answer before they are asked again."""
@@ -311,7 +309,7 @@ def _range(topic: str, partition: int, first: int, last: int) -> pb.PlanRange:
     return pb.PlanRange(topic=topic, partition=partition, first_offset=first, last_offset=last)
 
 
-def _held(topics: Wish, acquired: Mapping[TopicPartition, Acquisition]) -> Held:
+def _held(topics: Wish, acquired: Mapping[TopicIdPartition, Acquisition]) -> Held:
     """What was acquired, as if it had been held before."""
     names = {topic.topic_id: topic.name for topic, _ in topics}
     return {(names[part.topic_id], part.partition): one.acquired for part, one in acquired.items()}

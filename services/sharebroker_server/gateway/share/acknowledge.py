@@ -8,6 +8,7 @@ from typing import NamedTuple
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
@@ -17,9 +18,9 @@ from sharebroker_server.gateway.core.fetch import begin_acknowledge
 from sharebroker_server.gateway.core.sessions import Session
 from sharebroker_server.gateway.core.validation import batches_refusal, check_member_id
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import AckBatch, AcknowledgeCall, AckPart, TopicPartition
+from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart
 
-AckResults = Mapping[TopicPartition, KafkaError | None]
+AckResults = Mapping[TopicIdPartition, KafkaError | None]
 
 
 class Caller(NamedTuple):
@@ -40,7 +41,7 @@ class ShareAcknowledge(NamedTuple):
     caller: Caller
     key: SessionKey
     epoch: int
-    asked: Mapping[TopicPartition, Sequence[AckBatch]]
+    asked: Mapping[TopicIdPartition, Sequence[AckBatch]]
     renews: bool = False
 
 
@@ -61,7 +62,7 @@ async def acknowledge(
     gateway: Gateway,
     caller: Caller,
     key: SessionKey,
-    asked: Mapping[TopicPartition, Sequence[AckBatch]],
+    asked: Mapping[TopicIdPartition, Sequence[AckBatch]],
     deadline: Deadline,
     *,
     renew_allowed: bool,
@@ -76,7 +77,7 @@ async def acknowledge(
     for one in await gateway.leaders.acknowledge(call, deadline):
         if one.error_code:
             error = KafkaError(ErrorCode(one.error_code), one.error_message)
-            results[TopicPartition(one.topic_id, one.partition)] = error
+            results[TopicIdPartition(one.topic_id, one.partition)] = error
     return results
 
 
@@ -107,7 +108,7 @@ async def _release(gateway: Gateway, session: Session) -> None:
         await peer.stub.ReleaseMember(request, timeout=REQUEST_TIMEOUT)
 
 
-def partition_error(gateway: Gateway, caller: Caller, part: TopicPartition) -> ErrorCode:
+def partition_error(gateway: Gateway, caller: Caller, part: TopicIdPartition) -> ErrorCode:
     """NONE where the caller may ask for the partition here, else what Kafka answers for it."""
     code = gateway.partition_error(*part)
     if code is ErrorCode.NONE and caller.serves is not None and not caller.serves(*part):
@@ -118,7 +119,7 @@ def partition_error(gateway: Gateway, caller: Caller, part: TopicPartition) -> E
 def _refusal(
     gateway: Gateway,
     caller: Caller,
-    part: TopicPartition,
+    part: TopicIdPartition,
     batches: Sequence[AckBatch],
     *,
     renew_allowed: bool,

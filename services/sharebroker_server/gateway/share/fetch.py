@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sharebroker_protocol.clock import monotonic, now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, TopicIdPartition
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import MAX_WAIT, MOVED_WAIT
@@ -33,15 +34,7 @@ from sharebroker_server.gateway.share.acknowledge import (
     partition_error,
 )
 from sharebroker_server.gateway.share.multi_leader_fetch import MemberFetch
-from sharebroker_server.share_calls.values import (
-    AckBatch,
-    AcquireCall,
-    Acquired,
-    AcquireMode,
-    Acquisition,
-    TopicPartition,
-    Watch,
-)
+from sharebroker_server.share_calls.values import AcquireCall, Acquisition, Watch
 
 
 class ShareFetch(NamedTuple):
@@ -54,8 +47,8 @@ class ShareFetch(NamedTuple):
     caller: Caller
     key: SessionKey
     epoch: int
-    asked: Mapping[TopicPartition, Sequence[AckBatch]]
-    forgotten: Sequence[TopicPartition]
+    asked: Mapping[TopicIdPartition, Sequence[AckBatch]]
+    forgotten: Sequence[TopicIdPartition]
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
@@ -79,11 +72,11 @@ class ShareFetch(NamedTuple):
 class Fetched(NamedTuple):
     """One partition of the answer: what was acquired, and what became of its acknowledgements."""
 
-    partition: TopicPartition
+    partition: TopicIdPartition
     error: ErrorCode = ErrorCode.NONE
     message: str = ""
     records: bytes = b""
-    acquired: Sequence[Acquired] = ()
+    acquired: Sequence[AcquiredRange] = ()
     acknowledge_error: KafkaError | None = None
 
 
@@ -183,7 +176,7 @@ async def _begin(gateway: Gateway, request: ShareFetch) -> FetchContext:
 
 async def _fetch(
     gateway: Gateway, context: FetchContext, request: ShareFetch
-) -> Mapping[TopicPartition, Acquisition]:
+) -> Mapping[TopicIdPartition, Acquisition]:
     """What partitions of the session give.
 
     An error that the client knows of does not end its wait: it would only ask again at once.
@@ -223,7 +216,7 @@ def _wait(wait: float, errors: Iterable[Acquisition]) -> float:
 
 
 def _fetched(
-    context: FetchContext, answers: Mapping[TopicPartition, Acquisition], acknowledged: AckResults
+    context: FetchContext, answers: Mapping[TopicIdPartition, Acquisition], acknowledged: AckResults
 ) -> list[Fetched]:
     outcomes = [_outcome(part, answers.get(part)) for part in context.partitions]
     reported = context.reported(outcomes)
@@ -234,13 +227,13 @@ def _fetched(
     ]
 
 
-def _outcome(part: TopicPartition, answer: Acquisition | None) -> PartitionOutcome:
+def _outcome(part: TopicIdPartition, answer: Acquisition | None) -> PartitionOutcome:
     if answer is None:
         return PartitionOutcome(part, False)
     return PartitionOutcome(part, bool(answer.acquired), ErrorCode(answer.error_code))
 
 
-def _one(part: TopicPartition, answer: Acquisition | None, acknowledge_error: KafkaError | None) -> Fetched:
+def _one(part: TopicIdPartition, answer: Acquisition | None, acknowledge_error: KafkaError | None) -> Fetched:
     if answer is None:
         return Fetched(part, acknowledge_error=acknowledge_error)
     return Fetched(

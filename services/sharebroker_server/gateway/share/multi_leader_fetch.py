@@ -7,10 +7,11 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.clients.leaders import Leaders, failed, moved
 from sharebroker_server.gateway.config import POLL_INTERVAL
-from sharebroker_server.share_calls.values import AcquireCall, Acquisition, TopicPartition
+from sharebroker_server.share_calls.values import AcquireCall, Acquisition
 
 if TYPE_CHECKING:
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -27,16 +28,18 @@ class MemberFetch:
 
     __slots__ = ("_answers", "_bytes", "_call", "_deadline", "_leaders", "_records", "_told")
 
-    def __init__(self, leaders: Leaders, call: AcquireCall, told: Set[TopicPartition] = frozenset()) -> None:
+    def __init__(
+        self, leaders: Leaders, call: AcquireCall, told: Set[TopicIdPartition] = frozenset()
+    ) -> None:
         self._leaders = leaders
         self._call = call
         self._told = told
         self._deadline = Deadline(call.max_wait)
         self._records = 0
         self._bytes = 0
-        self._answers: dict[TopicPartition, Acquisition] = {}
+        self._answers: dict[TopicIdPartition, Acquisition] = {}
 
-    async def run(self) -> dict[TopicPartition, Acquisition]:
+    async def run(self) -> dict[TopicIdPartition, Acquisition]:
         """An answer for each partition that was asked: records, an error, or nothing."""
         asked = self._call.partitions
         while True:
@@ -62,7 +65,7 @@ class MemberFetch:
             if watch is not None:
                 watch.end()
 
-    async def _round(self, asked: Sequence[TopicPartition]) -> None:
+    async def _round(self, asked: Sequence[TopicIdPartition]) -> None:
         peers, lost = await self._leaders.by_leader(asked)
         for part in lost:
             self._note(failed(Acquisition, part, KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)))
@@ -74,7 +77,7 @@ class MemberFetch:
                 self._note(answer)
 
     async def _ask(
-        self, peer: Peer[Stub], parts: Sequence[TopicPartition], wait: float
+        self, peer: Peer[Stub], parts: Sequence[TopicIdPartition], wait: float
     ) -> Sequence[Acquisition]:
         call = self._call._replace(
             partitions=parts,
@@ -90,7 +93,7 @@ class MemberFetch:
             return [failed(Acquisition, part, error) for part in parts]
 
     def _note(self, answer: Acquisition) -> None:
-        partition = TopicPartition(answer.topic_id, answer.partition)
+        partition = TopicIdPartition(answer.topic_id, answer.partition)
         self._answers[partition] = answer
         if answer.acquired:
             self._records += sum(run.last - run.first + 1 for run in answer.acquired)

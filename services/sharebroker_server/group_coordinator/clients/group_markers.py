@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.markers import TIMEOUT, Markers
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
@@ -42,8 +42,8 @@ class GroupMarkers:
         self._coordinators = coordinators
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         """See Markers."""
         some = sorted(partitions)
         done = await asyncio.gather(*(self._mark(one.partition, ending, coordinator_epoch) for one in some))
@@ -78,8 +78,8 @@ class AllMarkers:
         self._groups = groups
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         """See Markers."""
         groups = [one for one in partitions if one.topic_id == OFFSETS_TOPIC_ID]
         records = [one for one in partitions if one.topic_id != OFFSETS_TOPIC_ID]

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.cluster.router import Peer
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 
 if TYPE_CHECKING:  # the asyncio stubs exist for type checkers only
     from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
@@ -29,17 +29,17 @@ class LogEnd(NamedTuple):
     made_at: int = 0
 
 
-Starts = Mapping[TopicPartition, int | KafkaError]
-Ends = Mapping[TopicPartition, LogEnd | KafkaError]
+Starts = Mapping[TopicIdPartition, int | KafkaError]
+Ends = Mapping[TopicIdPartition, LogEnd | KafkaError]
 
 
 class LogEnds(Protocol):
     """Where partitions begin and end."""
 
-    async def of(self, partitions: Mapping[TopicPartition, int]) -> Ends:
+    async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
         """Where each partition ends, and when the record at the offset told with it was made; or why not."""
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
+    async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         """The first offset of each partition that can be read, or why it is not known."""
 
 
@@ -59,19 +59,19 @@ class LeaderLogEnds:
     def __init__(self, leaders: Leaders) -> None:
         self._leaders = leaders
 
-    async def of(self, partitions: Mapping[TopicPartition, int]) -> Ends:
+    async def of(self, partitions: Mapping[TopicIdPartition, int]) -> Ends:
         """See LogEnds."""
         asked = (self._offset(one, LATEST, offset) for one, offset in partitions.items())
         return dict(zip(partitions, await asyncio.gather(*asked), strict=True))
 
-    async def starts(self, partitions: Collection[TopicPartition]) -> Starts:
+    async def starts(self, partitions: Collection[TopicIdPartition]) -> Starts:
         """See LogEnds."""
         found = await asyncio.gather(*(self._offset(one, EARLIEST) for one in partitions))
         starts = (one if isinstance(one, KafkaError) else one.offset for one in found)
         return dict(zip(partitions, starts, strict=True))
 
     async def _offset(
-        self, partition: TopicPartition, timestamp: int, made_at_offset: int | None = None
+        self, partition: TopicIdPartition, timestamp: int, made_at_offset: int | None = None
     ) -> LogEnd | KafkaError:
         asked = pb.ListOffsetsRequest.Partition(
             topic_id=partition.topic_id,

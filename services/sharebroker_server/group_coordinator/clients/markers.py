@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.cluster.router import Peer
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import PREPARE_COMMIT, Transaction
 from sharebroker_server.group_coordinator.core.view import ClusterView
 
@@ -31,8 +31,8 @@ class Markers(Protocol):
     """Where markers are written."""
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         """Tries once; those of the partitions that still have no marker.
 
         Raises TRANSACTION_COORDINATOR_FENCED where a later coordinator has written.
@@ -57,11 +57,11 @@ class LeaderMarkers:
         self._view = view
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         """See Markers."""
-        by_leader: dict[str, tuple[Peer[Stub], list[TopicPartition]]] = {}
-        left: list[TopicPartition] = []
+        by_leader: dict[str, tuple[Peer[Stub], list[TopicIdPartition]]] = {}
+        left: list[TopicIdPartition] = []
         for partition in sorted(partitions):
             try:
                 peer = await self._leaders.leader(*partition)
@@ -73,8 +73,8 @@ class LeaderMarkers:
         return left + [partition for some in await asyncio.gather(*rounds) for partition in some]
 
     async def _mark(
-        self, peer: Peer[Stub], partitions: Sequence[TopicPartition], ending: Transaction, epoch: int
-    ) -> list[TopicPartition]:
+        self, peer: Peer[Stub], partitions: Sequence[TopicIdPartition], ending: Transaction, epoch: int
+    ) -> list[TopicIdPartition]:
         request = pb.WriteTxnMarkersRequest(
             markers=[
                 pb.WriteTxnMarkersRequest.Marker(
@@ -96,7 +96,7 @@ class LeaderMarkers:
         marked = zip(partitions, refusals, strict=True)
         return [one for one, refusal in marked if not self._is_done(one, refusal)]
 
-    def _is_done(self, partition: TopicPartition, outcome: KafkaError) -> bool:
+    def _is_done(self, partition: TopicIdPartition, outcome: KafkaError) -> bool:
         """Whether nothing is left to do. Raises TRANSACTION_COORDINATOR_FENCED."""
         # A later epoch of the producer can be there only when this transaction was ended before.
         if outcome.code in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):

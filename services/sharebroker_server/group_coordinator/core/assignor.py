@@ -9,14 +9,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping, Set
 
-from sharebroker_server.group_coordinator.core.model import (
-    Assignment,
-    TopicPartition,
-    by_topic,
-    partitions_of,
-)
+from sharebroker_protocol.model import TopicIdPartition
+from sharebroker_server.group_coordinator.core.model import Assignment, by_topic, partitions_of
 
-_Holdings = dict[str, set[TopicPartition]]
+_Holdings = dict[str, set[TopicIdPartition]]
 
 
 def assign(
@@ -61,7 +57,7 @@ def _problems(
     ]
 
 
-def _balance(held: _Holdings, partitions: Collection[TopicPartition]) -> _Holdings:
+def _balance(held: _Holdings, partitions: Collection[TopicIdPartition]) -> _Holdings:
     if not held or not partitions:
         return held
     sharing = -(-len(held) // len(partitions))
@@ -87,15 +83,15 @@ def _quotas(members: list[str], slots: int) -> dict[str, int]:
     return {member_id: up_to(index + 1) - up_to(index) for index, member_id in enumerate(members)}
 
 
-def _owners(held: _Holdings) -> dict[TopicPartition, list[str]]:
-    owners: dict[TopicPartition, list[str]] = {}
+def _owners(held: _Holdings) -> dict[TopicIdPartition, list[str]]:
+    owners: dict[TopicIdPartition, list[str]] = {}
     for member_id, some in held.items():
         for partition in some:
             owners.setdefault(partition, []).append(member_id)
     return owners
 
 
-def _fill(held: _Holdings, quotas: Mapping[str, int], missing: Mapping[TopicPartition, int]) -> None:
+def _fill(held: _Holdings, quotas: Mapping[str, int], missing: Mapping[TopicIdPartition, int]) -> None:
     """Gives open places of partitions to members below their quota, in turn."""
     pool = deque(member_id for member_id, some in held.items() if len(some) < quotas[member_id])
     for partition, places in missing.items():

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import ConsumerCommand, ConsumerReply
-from sharebroker_server.group_coordinator.core.model import Assignment, Member, TopicPartition
+from sharebroker_server.group_coordinator.core.model import Assignment, Member
 
 LEAVE = -1
 """The member epoch of a member that leaves."""
@@ -51,7 +52,7 @@ class InitializeState:
 
     group_id: str
     state_epoch: int
-    start_offsets: Mapping[TopicPartition, int]
+    start_offsets: Mapping[TopicIdPartition, int]
     since_epochs: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -74,8 +75,8 @@ class StateInitialized:
     """How an initialisation ended: partitions that have state now, and those that failed."""
 
     group_id: str
-    done: frozenset[TopicPartition]
-    failed: frozenset[TopicPartition] = frozenset()
+    done: frozenset[TopicIdPartition]
+    failed: frozenset[TopicIdPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class DeletePlan:
     State of a higher epoch than `state_epoch` will have come later, and is not to be touched.
     """
 
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[TopicIdPartition]
     state_epoch: int
     refused: Mapping[str, KafkaError] = field(default_factory=dict)
 
@@ -165,8 +166,8 @@ class StateDeleted:
     """
 
     group_id: str
-    done: frozenset[TopicPartition]
-    failed: frozenset[TopicPartition] = frozenset()
+    done: frozenset[TopicIdPartition]
+    failed: frozenset[TopicIdPartition] = frozenset()
     with_group: bool = False
 
 

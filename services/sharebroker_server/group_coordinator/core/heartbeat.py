@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.core import share_state
@@ -25,7 +26,6 @@ from sharebroker_server.group_coordinator.core.model import (
     Member,
     Profile,
     ShareGroup,
-    TopicPartition,
     TopicState,
 )
 from sharebroker_server.group_coordinator.core.pending_group import Draft
@@ -56,7 +56,7 @@ class Circumstances:
 
     view: ClusterView
     now: float
-    busy: Set[TopicPartition] = frozenset()
+    busy: Set[TopicIdPartition] = frozenset()
     may_assign: bool = True
 
 
@@ -132,7 +132,7 @@ def _subscribed_topics(group: ShareGroup, view: ClusterView) -> list[Topic]:
 
 
 def _raise_epoch(
-    draft: Draft, topics: list[Topic], subscription_changed: bool, busy: Set[TopicPartition]
+    draft: Draft, topics: list[Topic], subscription_changed: bool, busy: Set[TopicIdPartition]
 ) -> None:
     """One step up when there is a reason to, whatever the number of reasons."""
     group = draft.group

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final, get_args
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.compaction.live_keys import LiveKeys
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.group_coordinator.core import heartbeat, offsets, share_state
@@ -46,7 +47,7 @@ from sharebroker_server.group_coordinator.core.consumers.pending import (
     PendingRecord,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.model import ShareGroup, TopicPartition
+from sharebroker_server.group_coordinator.core.model import ShareGroup
 from sharebroker_server.group_coordinator.core.pending_group import Draft
 from sharebroker_server.group_coordinator.core.records import (
     CurrentRecord,
@@ -139,7 +140,7 @@ class GroupMachine:
             self.floor = record.epoch
             self._live.put(record.key, position)
         elif isinstance(record, OffsetRecord | PendingRecord | TransactionEndRecord):
-            self._live.pass_by(position)
+            self._live.skip(position)
             for key, counts in self.consumers.apply(record):
                 (self._live.put if counts else self._live.drop)(key, position)
         else:
@@ -329,7 +330,7 @@ class GroupMachine:
                 retry_after=0.1,
             )
 
-    def _begin(self, group_id: str, partitions: Iterable[TopicPartition], now: float) -> None:
+    def _begin(self, group_id: str, partitions: Iterable[TopicIdPartition], now: float) -> None:
         broker = self._view.broker
         wait = max(broker.group_share_initialize_retry_interval_ms, broker.offsets_commit_timeout_ms) / 1000
         self._attempts.begin(group_id, partitions, now + wait)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+from sharebroker_protocol.model import TopicIdPartition
 
 Assignment = Mapping[str, frozenset[int]]
 """Partitions by topic id; no topic with none."""
@@ -19,13 +21,6 @@ class GroupState(Enum):
 
     EMPTY = "Empty"
     STABLE = "Stable"
-
-
-class TopicPartition(NamedTuple):
-    """A partition by topic id."""
-
-    topic_id: str
-    partition: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +153,14 @@ class ShareGroup:
         return self._covered
 
 
-def partitions_of(assignment: Assignment) -> Iterator[TopicPartition]:
+def partitions_of(assignment: Assignment) -> Iterator[TopicIdPartition]:
     """The partitions of an assignment one by one."""
     return (
-        TopicPartition(topic_id, partition) for topic_id, some in assignment.items() for partition in some
+        TopicIdPartition(topic_id, partition) for topic_id, some in assignment.items() for partition in some
     )
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, frozenset[int]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[str, frozenset[int]]:
     """The assignment that consists of `partitions`."""
     gathered: dict[str, set[int]] = {}
     for topic_id, partition in partitions:

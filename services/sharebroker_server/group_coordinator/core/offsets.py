@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.group_coordinator.core import share_state
 from sharebroker_server.group_coordinator.core.commands import (
@@ -16,7 +17,7 @@ from sharebroker_server.group_coordinator.core.commands import (
     InitializeState,
     StateDeleted,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition, TopicState, by_topic
+from sharebroker_server.group_coordinator.core.model import TopicState, by_topic
 from sharebroker_server.group_coordinator.core.pending_group import Draft
 from sharebroker_server.group_coordinator.core.records import GroupRecord
 from sharebroker_server.group_coordinator.core.validation import check_empty
@@ -81,8 +82,8 @@ def finish_deletion(draft: Draft, command: StateDeleted) -> bool:
     return gone
 
 
-def _alterable(command: AlterOffsets, view: ClusterView) -> tuple[dict[TopicPartition, int], Refusals]:
-    offsets: dict[TopicPartition, int] = {}
+def _alterable(command: AlterOffsets, view: ClusterView) -> tuple[dict[TopicIdPartition, int], Refusals]:
+    offsets: dict[TopicIdPartition, int] = {}
     refused: Refusals = {}
     for (name, partition), offset in command.offsets.items():
         topic = view.topic(name)
@@ -91,12 +92,12 @@ def _alterable(command: AlterOffsets, view: ClusterView) -> tuple[dict[TopicPart
         elif offset < 0:
             refused[name, partition] = KafkaError(ErrorCode.INVALID_REQUEST, f"{offset} is no start offset.")
         else:
-            offsets[TopicPartition(topic.topic_id, partition)] = offset
+            offsets[TopicIdPartition(topic.topic_id, partition)] = offset
     return offsets, refused
 
 
 def _known_topics(
-    draft: Draft, offsets: Iterable[TopicPartition], topics: Mapping[str, Topic], now_ms: int
+    draft: Draft, offsets: Iterable[TopicIdPartition], topics: Mapping[str, Topic], now_ms: int
 ) -> dict[str, TopicState]:
     """The topics with their altered partitions being initialised, unless they have state already.
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
 
 K = TypeVar("K", bound=Hashable)
 
@@ -102,15 +102,15 @@ class Attempts:
     __slots__ = ("_until",)
 
     def __init__(self) -> None:
-        self._until: dict[str, dict[TopicPartition, float]] = {}
+        self._until: dict[str, dict[TopicIdPartition, float]] = {}
 
-    def begin(self, group_id: str, partitions: Iterable[TopicPartition], until: float) -> None:
+    def begin(self, group_id: str, partitions: Iterable[TopicIdPartition], until: float) -> None:
         """These are being changed."""
         changing = dict.fromkeys(partitions, until)
         if changing:  # names of groups that nobody made must not gather here
             self._until.setdefault(group_id, {}).update(changing)
 
-    def end(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+    def end(self, group_id: str, partitions: Iterable[TopicIdPartition]) -> None:
         """These are not being changed any more."""
         running = self._until.get(group_id, {})
         for partition in partitions:
@@ -118,6 +118,6 @@ class Attempts:
         if not running:
             self._until.pop(group_id, None)
 
-    def running(self, group_id: str, now: float) -> set[TopicPartition]:
+    def running(self, group_id: str, now: float) -> set[TopicIdPartition]:
         """What is being changed in a group."""
         return {partition for partition, until in self._until.get(group_id, {}).items() if until > now}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.records import Topic
-from sharebroker_server.group_coordinator.core.model import Assignment, ShareGroup, TopicPartition, TopicState
+from sharebroker_server.group_coordinator.core.model import Assignment, ShareGroup, TopicState
 from sharebroker_server.group_coordinator.core.pending_group import Draft
 from sharebroker_server.group_coordinator.core.records import GroupRecord, StateRecord
 from sharebroker_server.group_coordinator.core.view import ClusterView
@@ -29,15 +30,15 @@ def forget_deleted_topics(draft: Draft, view: ClusterView) -> None:
 
 
 def want(
-    draft: Draft, topics: Iterable[Topic], busy: Set[TopicPartition], now_ms: int
-) -> set[TopicPartition]:
+    draft: Draft, topics: Iterable[Topic], busy: Set[TopicIdPartition], now_ms: int
+) -> set[TopicIdPartition]:
     """Notes that all partitions of `topics` are to have state; returns those to initialise now.
 
     Left out is what has state and what is `busy`, being initialised or deleted at the moment. What a
     coordinator before this one began and did not finish is begun again.
     """
     changed: dict[str, TopicState] = {}
-    wanted: set[TopicPartition] = set()
+    wanted: set[TopicIdPartition] = set()
     for topic in topics:
         state = draft.group.topics.get(topic.topic_id)
         if state is None:
@@ -49,12 +50,12 @@ def want(
         }
         if missing:
             changed[topic.topic_id] = _initializing(state, missing, now_ms)
-            wanted |= {TopicPartition(topic.topic_id, partition) for partition in missing}
+            wanted |= {TopicIdPartition(topic.topic_id, partition) for partition in missing}
     put_topics(draft, changed)
     return wanted
 
 
-def interrupted(group: ShareGroup, topics: Iterable[Topic], busy: Set[TopicPartition]) -> bool:
+def interrupted(group: ShareGroup, topics: Iterable[Topic], busy: Set[TopicIdPartition]) -> bool:
     """Whether an initialisation was begun, and it is not known how it ended.
 
     It may still reach the share coordinator, so the next attempt needs a higher state epoch to outlast it.
@@ -75,7 +76,7 @@ def _initializing(state: TopicState, partitions: Set[int], now_ms: int) -> Topic
     return replace(state, initializing={**since, **state.initializing}, deleting=state.deleting - partitions)
 
 
-def mark_initialized(draft: Draft, done: Iterable[TopicPartition]) -> None:
+def mark_initialized(draft: Draft, done: Iterable[TopicIdPartition]) -> None:
     """Those of `done` that are still to be initialised have state now."""
     changed: dict[str, TopicState] = {}
     for topic_id, partition in done:
@@ -86,7 +87,7 @@ def mark_initialized(draft: Draft, done: Iterable[TopicPartition]) -> None:
     put_topics(draft, changed)
 
 
-def mark_deleting(draft: Draft, topic_ids: Iterable[str]) -> frozenset[TopicPartition]:
+def mark_deleting(draft: Draft, topic_ids: Iterable[str]) -> frozenset[TopicIdPartition]:
     """All state of these topics is to be deleted; returns the partitions."""
     states = {topic_id: draft.group.topics[topic_id] for topic_id in topic_ids}
     group, since = draft.group, draft.group.epoch + 1  # whoever wants state after this raises the epoch first
@@ -100,13 +101,13 @@ def mark_deleting(draft: Draft, topic_ids: Iterable[str]) -> frozenset[TopicPart
         },
     )
     return frozenset(
-        TopicPartition(topic_id, partition)
+        TopicIdPartition(topic_id, partition)
         for topic_id, state in states.items()
         for partition in state.partitions
     )
 
 
-def mark_deleted(draft: Draft, done: Iterable[TopicPartition], failed: Iterable[TopicPartition]) -> None:
+def mark_deleted(draft: Draft, done: Iterable[TopicIdPartition], failed: Iterable[TopicIdPartition]) -> None:
     """Those of `done` that are still to be deleted have no state now.
 
     A topic of which some failed stays as it is: deleting again does no harm, and a partition that is known no

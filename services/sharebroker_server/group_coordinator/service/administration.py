@@ -8,6 +8,7 @@ import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,
     AlterPlan,
@@ -15,7 +16,6 @@ from sharebroker_server.group_coordinator.core.commands import (
     DeleteOffsets,
     DeletePlan,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.group_coordinator.service.share_states import Failures, ShareStates
@@ -24,7 +24,7 @@ from sharebroker_server.rpc.partition_errors import refusal
 
 _events = structlog.get_logger()
 
-Changed = Callable[[str, Collection[TopicPartition]], Awaitable[None]]
+Changed = Callable[[str, Collection[TopicIdPartition]], Awaitable[None]]
 """Gets a group id, and partitions."""
 
 _AlteredTopic = pb.AlterShareGroupOffsetsResponse.Topic
@@ -93,7 +93,7 @@ class Administration:
         altered = _AlteredTopic(topic_name=asked.topic_name, topic_id=topic.topic_id if topic else "")
         for some in asked.partitions:
             error = plan.refused.get((asked.topic_name, some.partition)) or failures.get(
-                TopicPartition(altered.topic_id, some.partition)
+                TopicIdPartition(altered.topic_id, some.partition)
             )
             altered.partitions.append(_AlteredPartition(partition=some.partition, **refusal(error)))
         return altered

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.cluster.transaction_check import ADDING, Claim, TransactionCheck
 from sharebroker_server.group_coordinator.core.consumers.commands import (
     Answered,
@@ -31,7 +32,6 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
     Sync,
     Synced,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.service.deferred_replies import Answers
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.group_coordinator.service.transaction_offsets import TransactionOffsets
@@ -122,7 +122,7 @@ class Consumers:
     async def fetch(self, request: pb.OffsetFetchRequest) -> pb.OffsetFetchResponse:
         """Kafka: OffsetFetch (9)."""
         kept = await self._shards.ask(FetchOffsets(request.group_id), request.group_id, KeptOffsets)
-        unstable = kept.unstable if request.require_stable else frozenset[TopicPartition]()
+        unstable = kept.unstable if request.require_stable else frozenset[TopicIdPartition]()
         return pb.OffsetFetchResponse(
             partitions=[
                 _fetched(some, kept.committed.get(some), unstable=some in unstable)
@@ -132,7 +132,7 @@ class Consumers:
 
     async def forget(self, request: pb.OffsetDeleteRequest) -> pb.OffsetDeleteResponse:
         """Kafka: OffsetDelete (47)."""
-        partitions = frozenset(TopicPartition(one.topic_id, one.partition) for one in request.partitions)
+        partitions = frozenset(TopicIdPartition(one.topic_id, one.partition) for one in request.partitions)
         await self._shards.tell(ForgetOffsets(request.group_id, partitions), request.group_id)
         return pb.OffsetDeleteResponse()
 
@@ -177,9 +177,9 @@ class Consumers:
             self._answers.forget(ticket)
 
 
-def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicPartition, Committed]:
+def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicIdPartition, Committed]:
     return {
-        TopicPartition(one.topic_id, one.partition): Committed(
+        TopicIdPartition(one.topic_id, one.partition): Committed(
             one.committed_offset, one.committed_leader_epoch, one.metadata
         )
         for one in request.partitions
@@ -187,7 +187,7 @@ def _offsets(request: pb.OffsetCommitRequest) -> dict[TopicPartition, Committed]
 
 
 def _kept(
-    offsets: Mapping[TopicPartition, Committed], refused: Mapping[TopicPartition, KafkaError]
+    offsets: Mapping[TopicIdPartition, Committed], refused: Mapping[TopicIdPartition, KafkaError]
 ) -> pb.OffsetCommitResponse:
     return pb.OffsetCommitResponse(
         partitions=[
@@ -202,7 +202,7 @@ def _kept(
 
 
 def _fetched(
-    some: TopicPartition, committed: Committed | None, *, unstable: bool
+    some: TopicIdPartition, committed: Committed | None, *, unstable: bool
 ) -> pb.OffsetFetchResponse.Partition:
     committed = committed or _NOTHING
     return pb.OffsetFetchResponse.Partition(

@@ -8,12 +8,13 @@ from typing import NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.group_coordinator.clients.log_ends import LogEnd, LogEnds
 from sharebroker_server.group_coordinator.core.commands import ListOffsetPartitions
-from sharebroker_server.group_coordinator.core.model import Assignment, TopicPartition, partitions_of
+from sharebroker_server.group_coordinator.core.model import Assignment, partitions_of
 from sharebroker_server.group_coordinator.core.view import ClusterView
 from sharebroker_server.group_coordinator.service.shards import Shards
-from sharebroker_server.persister.port import Persister, ShareKey, StateSummary
+from sharebroker_server.persister.port import Persister, StateSummary
 from sharebroker_server.rpc.partition_errors import refusal, wire
 
 _Partition = pb.DescribeShareGroupOffsetsResponse.Partition
@@ -59,7 +60,7 @@ class Lags:
         if self._view.group_config(described.group_id).offset_reset.strategy != "earliest":
             return []
         places = {
-            TopicPartition(topic.topic_id, row.partition): topic.topic_name
+            TopicIdPartition(topic.topic_id, row.partition): topic.topic_name
             for topic in described.topics
             for row in topic.partitions
             if row.start_offset == UNKNOWN and not row.error_code
@@ -82,7 +83,7 @@ class Lags:
     ) -> list[_Topic]:
         ids = {name: topic.topic_id for name in topics if (topic := self._view.topic(name))}
         wanted = [
-            TopicPartition(ids[name], partition)
+            TopicIdPartition(ids[name], partition)
             for name, some in topics.items()
             if name in ids
             for partition in some
@@ -92,14 +93,14 @@ class Lags:
             _Topic(
                 topic_name=name,
                 topic_id=ids.get(name, ""),
-                partitions=[rows.get(TopicPartition(ids.get(name, ""), p)) or _unknown(p) for p in some],
+                partitions=[rows.get(TopicIdPartition(ids.get(name, ""), p)) or _unknown(p) for p in some],
             )
             for name, some in sorted(topics.items())
         ]
 
     async def _rows(
-        self, group_id: str, partitions: list[TopicPartition]
-    ) -> dict[TopicPartition, _Partition]:
+        self, group_id: str, partitions: list[TopicIdPartition]
+    ) -> dict[TopicIdPartition, _Partition]:
         outcomes = await asyncio.gather(*(self._summary(group_id, some) for some in partitions))
         found = dict(zip(partitions, outcomes, strict=True))
         # Only where a start offset and a count are known is there a lag to tell.
@@ -108,9 +109,9 @@ class Lags:
         )
         return {some: _row(some.partition, summary, ends.get(some)) for some, summary in found.items()}
 
-    async def _summary(self, group_id: str, partition: TopicPartition) -> StateSummary | KafkaError:
+    async def _summary(self, group_id: str, partition: TopicIdPartition) -> StateSummary | KafkaError:
         try:
-            return await self._persister.read_summary(ShareKey(group_id, *partition))
+            return await self._persister.read_summary(SharePartitionKey(group_id, *partition))
         except KafkaError as error:
             return error
 

@@ -8,19 +8,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import SharePartitionKey, TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import (
     DeletePlan,
     InitializeState,
     StateDeleted,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.service.shards import Shards
-from sharebroker_server.persister.port import Persister, ShareKey
+from sharebroker_server.persister.port import Persister
 
 _logger = logging.getLogger(__name__)
 
-Failures = Mapping[TopicPartition, KafkaError]
+Failures = Mapping[TopicIdPartition, KafkaError]
 
 
 class ShareStates:
@@ -58,9 +58,9 @@ class ShareStates:
     async def initialize(self, plan: InitializeState) -> Failures:
         """Initialises and reports; what failed, by partition. Raises KafkaError if it cannot be reported."""
 
-        def start(partition: TopicPartition) -> Awaitable[None]:
+        def start(partition: TopicIdPartition) -> Awaitable[None]:
             return self._persister.initialize(
-                ShareKey(plan.group_id, *partition),
+                SharePartitionKey(plan.group_id, *partition),
                 plan.state_epoch,
                 plan.start_offsets[partition],
                 since_epoch=plan.since_epochs.get(partition.topic_id),
@@ -76,8 +76,8 @@ class ShareStates:
     ) -> tuple[bool, Failures]:
         """Deletes and reports; whether the group is gone, and what failed. Raises KafkaError."""
 
-        def remove(partition: TopicPartition) -> Awaitable[None]:
-            return self._persister.delete(ShareKey(group_id, *partition), plan.state_epoch)
+        def remove(partition: TopicIdPartition) -> Awaitable[None]:
+            return self._persister.delete(SharePartitionKey(group_id, *partition), plan.state_epoch)
 
         done, failures = await self._each(plan.partitions, remove)
         gone = await self._shards.ask(
@@ -86,11 +86,11 @@ class ShareStates:
         return gone, failures
 
     async def _each(
-        self, partitions: Iterable[TopicPartition], change: Callable[[TopicPartition], Awaitable[None]]
-    ) -> tuple[frozenset[TopicPartition], Failures]:
-        failures: dict[TopicPartition, KafkaError] = {}
+        self, partitions: Iterable[TopicIdPartition], change: Callable[[TopicIdPartition], Awaitable[None]]
+    ) -> tuple[frozenset[TopicIdPartition], Failures]:
+        failures: dict[TopicIdPartition, KafkaError] = {}
 
-        async def one(partition: TopicPartition) -> None:
+        async def one(partition: TopicIdPartition) -> None:
             try:
                 async with asyncio.timeout(self._timeout):
                     await change(partition)

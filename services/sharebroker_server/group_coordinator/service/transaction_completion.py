@@ -9,8 +9,8 @@ from typing import Final
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.clients.markers import Markers
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.commands import Ended
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction
@@ -65,7 +65,7 @@ class _Attempt:
         self._shards = shards
         self._markers = markers
         self._ending: Transaction | None = None
-        self._left: Collection[TopicPartition] = ()
+        self._left: Collection[TopicIdPartition] = ()
 
     async def go_on(self) -> bool:
         """Whether nothing is left to do. Raises KafkaError."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
 from sharebroker_server.cluster.transaction_check import Claim, TransactionCheck
 from sharebroker_server.group_coordinator.core.consumers.commands import (
@@ -13,14 +14,13 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
     CompleteTransaction,
 )
 from sharebroker_server.group_coordinator.core.consumers.pending import UnverifiedError
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.service.shards import Shards
 from sharebroker_server.leases import names
 
 _TRIES: Final = 3
 """A transaction that ends between asking and committing has to be asked for again."""
 
-_Refused = dict[TopicPartition, KafkaError]
+_Refused = dict[TopicIdPartition, KafkaError]
 
 
 @dataclass(eq=False, slots=True)

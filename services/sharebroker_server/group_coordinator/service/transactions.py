@@ -7,13 +7,13 @@ from typing import Any, TypeVar
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_protocol.transaction_coordinator.v1.transaction_coordinator_pb2_grpc import (
     TransactionCoordinatorServiceServicer,
 )
 from sharebroker_server.group_coordinator.clients.markers import Markers
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
@@ -80,7 +80,7 @@ class TransactionCoordinator(TransactionCoordinatorServiceServicer):
         self, request: pb.AddPartitionsToTxnRequest, _context: Any
     ) -> pb.AddPartitionsToTxnResponse:
         """Kafka: AddPartitionsToTxn (24)."""
-        asked = [TopicPartition(part.topic_id, part.partition) for part in request.partitions]
+        asked = [TopicIdPartition(part.topic_id, part.partition) for part in request.partitions]
         producer = Producer(request.producer_id, request.producer_epoch)
         name, partitions = request.transactional_id, frozenset(asked)
         if request.verify_only:
@@ -184,7 +184,7 @@ def _initialize(request: pb.InitProducerIdRequest) -> Initialize:
     return Initialize(request.transactional_id, request.transaction_timeout_ms, known)
 
 
-def _added(partition: TopicPartition, is_part: bool) -> pb.AddPartitionsToTxnResponse.Partition:
+def _added(partition: TopicIdPartition, is_part: bool) -> pb.AddPartitionsToTxnResponse.Partition:
     return pb.AddPartitionsToTxnResponse.Partition(
         topic_id=partition.topic_id,
         partition=partition.partition,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import group_pb2 as pb
 from sharebroker_server.group_coordinator.core.consumers.commands import Committed
 from sharebroker_server.group_coordinator.core.consumers.machine import ConsumerRecord
@@ -15,7 +16,6 @@ from sharebroker_server.group_coordinator.core.consumers.pending import (
     Place,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 
 _KIND: Final = pb.GroupRecord.Kind
 
@@ -102,8 +102,8 @@ def _committed(committed: Committed) -> pb.GroupCommittedOffset:
     )
 
 
-def _partition(message: pb.GroupRecord | pb.GroupTransactionEnd.Committed) -> TopicPartition:
-    return TopicPartition(message.topic_id, message.partition)
+def _partition(message: pb.GroupRecord | pb.GroupTransactionEnd.Committed) -> TopicIdPartition:
+    return TopicIdPartition(message.topic_id, message.partition)
 
 
 def _offset(kept: pb.GroupCommittedOffset) -> Committed:

@@ -7,8 +7,8 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
@@ -73,7 +73,7 @@ def _metadata(transaction: Transaction) -> pb.TransactionMetadata:
     )
 
 
-def _partitions(partitions: frozenset[TopicPartition]) -> Iterator[pb.TransactionPartitions]:
+def _partitions(partitions: frozenset[TopicIdPartition]) -> Iterator[pb.TransactionPartitions]:
     topics: dict[str, list[int]] = {}
     for topic_id, partition in sorted(partitions):
         topics.setdefault(topic_id, []).append(partition)
@@ -91,7 +91,7 @@ def _transaction(metadata: pb.TransactionMetadata) -> Transaction:
         metadata.timeout_ms,
         state,
         frozenset(
-            TopicPartition(topic.topic_id, partition)
+            TopicIdPartition(topic.topic_id, partition)
             for topic in metadata.partitions
             for partition in topic.partitions
         ),

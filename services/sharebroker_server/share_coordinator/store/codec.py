@@ -1,4 +1,4 @@
-"""Records of share-partition state as the bytes of a log entry (sharebroker/storage/v1/share_state.proto)."""
+"""Encodes records of share-partition state as log entries (sharebroker/storage/v1/share_state.proto)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -20,23 +19,23 @@ from sharebroker_server.share_coordinator.core.records import (
 )
 
 NOT_CHANGED: Final = -1
-"""A delta's leader epoch or start offset that stays as it is; left out, which spares ten bytes each."""
+"""An unchanged leader epoch or start offset in a delta. It is not written, which saves ten bytes each."""
 
 
-_KEYS_REMEMBERED: Final = 65_536
+_KEY_CACHE_SIZE: Final = 65_536
 
 
 class ShareRecordCodec:
-    """Protocol buffers; a record says of which kind it is."""
+    """Encodes with protocol buffers; each record names its kind."""
 
     def encode(self, record: ShareRecord) -> bytes:
-        """The payload of a record."""
+        """Returns the payload of a record."""
         message = pb.ShareStateRecord()
         _WRITERS[type(record)](message, record)
         return _key(record.key) + message.SerializeToString()
 
     def decode(self, payload: bytes) -> ShareRecord:
-        """Raises ValueError for what is no record, or one of a kind that this version does not know."""
+        """Returns the record of a payload; raises ValueError if it is invalid or of an unknown kind."""
         try:
             message = pb.ShareStateRecord.FromString(payload)
         except DecodeError as error:
@@ -44,13 +43,17 @@ class ShareRecordCodec:
         kind = message.WhichOneof("value")
         if kind is None:
             raise ValueError("a share state record without a value that this version knows")
-        key = ShareKey(message.key.group_id, message.key.topic_id, message.key.partition)
+        key = SharePartitionKey(message.key.group_id, message.key.topic_id, message.key.partition)
         return _READERS[kind](key, getattr(message, kind))
 
 
-@lru_cache(_KEYS_REMEMBERED)
-def _key(key: ShareKey) -> bytes:
-    """A record's first field: the bytes of fields one after the other are those of a message of them all."""
+@lru_cache(_KEY_CACHE_SIZE)
+def _key(key: SharePartitionKey) -> bytes:
+    """Returns the encoded key field.
+
+    Concatenated encodings of single fields are the encoding of a message with all of them, so the key's bytes
+    can be cached.
+    """
     group_id, topic_id, partition = key
     return pb.ShareStateRecord(
         key=pb.SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)
@@ -93,7 +96,7 @@ def _write_delta_tombstone(message: pb.ShareStateRecord, record: DeltaTombstone)
     message.delta_tombstone.write_timestamp_ms = record.write_timestamp_ms
 
 
-def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
+def _read_checkpoint(key: SharePartitionKey, value: pb.ShareCheckpoint) -> ShareCheckpoint:
     return ShareCheckpoint(
         key,
         value.checkpoint_epoch,
@@ -107,7 +110,7 @@ def _read_checkpoint(key: ShareKey, value: pb.ShareCheckpoint) -> ShareCheckpoin
     )
 
 
-def _read_delta(key: ShareKey, value: pb.ShareDelta) -> ShareDelta:
+def _read_delta(key: SharePartitionKey, value: pb.ShareDelta) -> ShareDelta:
     return ShareDelta(
         key,
         value.delta_index,
@@ -141,7 +144,7 @@ _WRITERS: Final[Mapping[type, Callable[[pb.ShareStateRecord, Any], None]]] = {
     DeltaTombstone: _write_delta_tombstone,
 }
 
-_READERS: Final[Mapping[str, Callable[[ShareKey, Any], ShareRecord]]] = {
+_READERS: Final[Mapping[str, Callable[[SharePartitionKey, Any], ShareRecord]]] = {
     "checkpoint": _read_checkpoint,
     "delta": _read_delta,
     "checkpoint_tombstone": lambda key, value: CheckpointTombstone(key, value.write_timestamp_ms),

@@ -8,21 +8,20 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.cluster.router import GROUP_COORDINATOR, Router
 
 TIMEOUT: Final = 10.0
 """Seconds for one call."""
 
-TopicPartition = tuple[str, int]
 
-
-async def consumed_offsets(router: Router) -> Mapping[TopicPartition, int]:
+async def consumed_offsets(router: Router) -> Mapping[TopicIdPartition, int]:
     """The lowest start offset of all share groups, by topic id and partition.
 
     A group whose start offset is not known yet counts with 0: nothing it may want is let go.
     Raises KafkaError when a coordinator does not answer, or a shard has none: then nothing is known.
     """
-    lowest: dict[TopicPartition, int] = defaultdict(lambda: 1 << 62)
+    lowest: dict[TopicIdPartition, int] = defaultdict(lambda: 1 << 62)
     shards: list[int] = []
     for peer in router.group_coordinators():
         listed = await peer.stub.ListGroups(pb.ListGroupsRequest(types_filter=["share"]), timeout=TIMEOUT)
@@ -37,10 +36,12 @@ async def consumed_offsets(router: Router) -> Mapping[TopicPartition, int]:
     return lowest
 
 
-def _lower(lowest: dict[TopicPartition, int], described: pb.DescribeShareGroupOffsetsResponse.Group) -> None:
+def _lower(
+    lowest: dict[TopicIdPartition, int], described: pb.DescribeShareGroupOffsetsResponse.Group
+) -> None:
     if described.error_code:
         raise KafkaError(ErrorCode(described.error_code), described.error_message)
     for topic in described.topics:
         for partition in topic.partitions:
-            key = (topic.topic_id, partition.partition)
+            key = TopicIdPartition(topic.topic_id, partition.partition)
             lowest[key] = min(lowest[key], max(partition.start_offset, 0))

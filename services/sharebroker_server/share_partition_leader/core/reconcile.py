@@ -1,8 +1,9 @@
 """Settling: a member that keeps a record of its own of what it was given names offsets, held or not.
 
 A lock is a promise of the leader's memory; a planned micro-batch outlives it. So a record that is available
-again, or that a new leader has not looked at yet, is acquired for whoever names it, and settled in the same
-step: nobody else can get it between. What somebody else has, or what is finished, is left as it is and told.
+again, or that a new leader has not looked at yet, is acquired for whoever names it, and reconciled in the
+same step: nobody else can get it between. What somebody else has, or what is finished, is left as it is and
+told.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
-from sharebroker_server.share_calls.values import AckBatch, Acquired, Left, LeftReason
+from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState, StateBatch
+from sharebroker_server.share_calls.values import Left, LeftReason
 from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
@@ -26,25 +28,22 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
 from sharebroker_server.share_partition_leader.core.states import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    AckType,
     Event,
-    RecordState,
     after_failed_delivery,
 )
-from sharebroker_server.share_partition_leader.core.values import StateBatch
 
 _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)
 
 
-class Settled(NamedTuple):
-    """What a settlement wants written (None: nothing), and what it left."""
+class Reconciled(NamedTuple):
+    """What a reconciliation wants written (None: nothing), and what it left."""
 
     transition: Transition | None
     left: tuple[Left, ...]
 
 
-def validate_settlement(batches: Sequence[AckBatch]) -> None:
+def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
     """Check the form: ascending runs, each accepted, released, rejected or renewed as a whole.
 
     Raises: KafkaError INVALID_REQUEST.
@@ -59,7 +58,7 @@ def validate_settlement(batches: Sequence[AckBatch]) -> None:
             )
 
 
-class Settlement:
+class Reconciliation:
     """One settle call under way; `lock` is for what it acquires, and for what it renews.
 
     `archived` are offsets that it found so and left. They may be so in memory alone, after their last lock
@@ -78,7 +77,7 @@ class Settlement:
         self.archived: list[StateBatch] = []
 
     def add(self, batch: AckBatch, end: int) -> None:
-        """Settle what can be settled of a run; the log ends before offset `end`."""
+        """Settle what can be reconciled of a run; the log ends before offset `end`."""
         in_flight, (first, last, types, _) = self._in_flight, batch
         if first < in_flight.start:
             self._leave(first, min(last, in_flight.start - 1), LeftReason.FINISHED)
@@ -89,15 +88,15 @@ class Settlement:
         if first > last:
             return
         if last >= in_flight.after_end:
-            self._look_ahead(last)
+            self._extend_to(last)
         self._walk(first, last, types[0])
 
-    def _look_ahead(self, last: int) -> None:
+    def _extend_to(self, last: int) -> None:
         """Widen the window by records that this leader has not fetched yet: a hole, as in loaded state."""
         in_flight = self._in_flight
         in_flight.append(Run(in_flight.after_end, last, AVAILABLE, 0, None))
-        in_flight.note_available(in_flight.firsts[-1])
-        in_flight.join(len(in_flight.runs) - 1)
+        in_flight.mark_available(in_flight.firsts[-1])
+        in_flight.coalesce_at(len(in_flight.runs) - 1)
 
     def _walk(self, first: int, last: int, kind: int) -> None:
         runs = self._in_flight.runs
@@ -109,7 +108,7 @@ class Settlement:
                 self._leave(max(first, run.first), min(last, run.last), why)
                 self._note_archived(run, first, last)
             elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is where that would bring it
-                index = self._in_flight.carve(index, first, last)
+                index = self._in_flight.split_at(index, first, last)
                 self._settle(runs[index], kind)
             index += 1
 
@@ -154,13 +153,13 @@ class Settlement:
         self.left.append(Left(first, last, reason))
 
 
-def held_by(in_flight: InFlight, member: str) -> list[Acquired]:
+def held_by(in_flight: InFlight, member: str) -> list[AcquiredRange]:
     """What a member holds and has not answered for, neighbours of one acquisition as one run."""
-    held: list[Acquired] = []
+    held: list[AcquiredRange] = []
     for run in in_flight.runs:
         if run.lock is None or run.pending is not None or run.lock.member != member:
             continue
-        one = Acquired(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
+        one = AcquiredRange(run.first, run.last, run.delivery_count, run.lock.token, run.lock.deadline)
         if held and held[-1].last + 1 == one.first and held[-1][2:] == one[2:]:
             one = one._replace(first=held.pop().first)
         held.append(one)

@@ -10,31 +10,13 @@ from collections.abc import Mapping
 from enum import IntEnum, auto
 from typing import Final
 
-
-class RecordState(IntEnum):
-    """State of a record between SPSO and SPEO; the values are Kafka's wire ids (`RecordState`).
-
-    ACQUIRED is never persisted. ACKNOWLEDGED and ARCHIVED are terminal: every state from ACKNOWLEDGED up is.
-    """
-
-    AVAILABLE = 0
-    ACQUIRED = 1
-    ACKNOWLEDGED = 2
-    ARCHIVED = 4
-
-
-class AckType(IntEnum):
-    """What a member says about a record it holds (`AcknowledgeType`, type 0 is a gap in the log)."""
-
-    GAP = 0
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
+from sharebroker_protocol.model import RecordState
 
 
 class Event(IntEnum):
     """What can happen to a record."""
+
+    __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
 
     ACQUIRE = auto()
     GAP = auto()

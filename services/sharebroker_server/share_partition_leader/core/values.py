@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sharebroker_server.share_calls.values import AcquireMode
-from sharebroker_server.share_partition_leader.core.states import RecordState
+from sharebroker_protocol.model import AcquireMode, RecordState, StateBatch
 
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionSettings:
-    """Limits of one share-partition; replace `SharePartition.settings` to change them at run time."""
+    """Limits of one share-partition; replace `RecordStates.settings` to change them at run time."""
 
     delivery_count_limit: int = 5
     """`share.delivery.count.limit`: attempts before a record is archived."""
@@ -34,15 +33,6 @@ class SharePartitionSettings:
         return max(2, (self.delivery_count_limit + 1) // 2)
 
 
-class StateBatch(NamedTuple):
-    """A run of offsets in one persisted state (`PersisterStateBatch`); never ACQUIRED."""
-
-    first: int
-    last: int
-    state: RecordState
-    delivery_count: int
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedState:
     """What ReadShareGroupState gave at initialisation, with the start offset resolved (never -1)."""
@@ -51,19 +41,6 @@ class LoadedState:
     leader_epoch: int
     start_offset: int
     batches: tuple[StateBatch, ...] = ()
-
-
-class StateWrite(NamedTuple):
-    """A WriteShareGroupState request of one partition: SPSO and changed runs as they will be.
-
-    The share coordinator must not let a lower `start_offset` move the stored one back.
-    """
-
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    delivery_complete_count: int
-    batches: tuple[StateBatch, ...]
 
 
 class AcquireRequest(NamedTuple):
@@ -80,7 +57,7 @@ class AcquireRequest(NamedTuple):
     session: str = ""
 
 
-class Freed(NamedTuple):
+class Completed(NamedTuple):
     """What a completed write changed, in offsets. `fetchable`: waiting fetches should look again."""
 
     fetchable: bool

@@ -10,8 +10,9 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.cluster.router import Router
-from sharebroker_server.share_partition_leader.clients.group_offsets import TopicPartition, consumed_offsets
+from sharebroker_server.share_partition_leader.clients.group_offsets import consumed_offsets
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 
@@ -49,7 +50,7 @@ class RetentionTask:
         self._leadership.drop_unused()
         await self._leadership.remove_leftovers()
         led = self._leadership.partitions()
-        consumed: Mapping[TopicPartition, int] | None = {}
+        consumed: Mapping[TopicIdPartition, int] | None = {}
         if any(partition.log.settings.retention.consumed for partition in led):
             consumed = await self._consumed()
         for partition in led:
@@ -65,18 +66,19 @@ class RetentionTask:
         except KafkaError as error:
             _log.info("producers stay for now", log=led.log.partition, reason=str(error))
 
-    async def _consumed(self) -> Mapping[TopicPartition, int] | None:
+    async def _consumed(self) -> Mapping[TopicIdPartition, int] | None:
         try:
             return await consumed_offsets(self._router)
         except KafkaError as error:
             _log.info("records stay for now: it is not known how far groups are", reason=str(error))
             return None
 
-    async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicPartition, int]) -> None:
+    async def _apply_to(self, led: LedPartition, consumed: Mapping[TopicIdPartition, int]) -> None:
         topic, partition = led.topic, led.partition
         before = led.log.log_start_offset
+        group_offset = consumed.get(TopicIdPartition(topic.topic_id, partition))
         try:
-            start = await led.log.apply_retention(now(), consumed.get((topic.topic_id, partition)))
+            start = await led.log.apply_retention(now(), group_offset)
         except KafkaError as error:
             _log.info("records stay for now", topic=topic.name, partition=partition, reason=str(error))
             return

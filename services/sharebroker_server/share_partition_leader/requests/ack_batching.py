@@ -7,8 +7,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_server.share_calls.values import AckBatch
-from sharebroker_server.share_partition_leader.core.states import AckType
+from sharebroker_protocol.model import AckBatch, AckType
 
 RENEW: Final = delivery.ACKNOWLEDGE_TYPE_RENEW
 _GAP: Final = delivery.ACKNOWLEDGE_TYPE_GAP

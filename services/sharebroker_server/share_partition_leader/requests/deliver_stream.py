@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AcquireMode, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.aio.backoff import doubling
-from sharebroker_server.share_calls.values import AcquireMode
 from sharebroker_server.share_partition_leader.config import (
     DEFAULT_BATCH_SIZE,
     LONGEST_RETRY_DELAY,
@@ -22,7 +22,7 @@ from sharebroker_server.share_partition_leader.config import (
 )
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LostLock
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import Asked, Group, batches_of, gathered
 from sharebroker_server.share_partition_leader.requests.send_queue import Outbox
@@ -32,13 +32,6 @@ _log = structlog.get_logger()
 REJECT: Final = delivery.ACKNOWLEDGE_TYPE_REJECT
 _DIVISIBLE: Final = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_REQUEST})
 """Refusals that may be about some records only of those that were named."""
-
-
-class Key(NamedTuple):
-    """A partition of a topic."""
-
-    topic_id: str
-    partition: int
 
 
 class Partitions(Protocol):
@@ -65,11 +58,11 @@ class DeliverySession:
             self.holder, 0, opened.batch_size or DEFAULT_BATCH_SIZE, AcquireMode(opened.acquire_mode)
         )
         self._partitions = partitions
-        self._wanted: set[Key] = set()
-        self._served: dict[Key, ShareGroupPartition] = {}
-        self._ready: dict[Key, None] = {}
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
-        self._alone: set[Key] = set()
+        self._wanted: set[TopicIdPartition] = set()
+        self._served: dict[TopicIdPartition, ShareGroupPartition] = {}
+        self._ready: dict[TopicIdPartition, None] = {}
+        self._tasks: dict[TopicIdPartition, asyncio.Task[None]] = {}
+        self._alone: set[TopicIdPartition] = set()
         self._credit = 0
         self._scheduled = False
         self._unanswered = 0
@@ -92,7 +85,7 @@ class DeliverySession:
         if request.acknowledgements:
             self._take_acknowledgements(request.acknowledgements)
         if request.HasField("partitions"):
-            self._want(Key(p.topic_id, p.partition) for p in request.partitions.partitions)
+            self._want(TopicIdPartition(p.topic_id, p.partition) for p in request.partitions.partitions)
         self._rest_unseen |= request.rest_unseen
         self._paused &= not request.resume
         self._credit += request.credit
@@ -116,12 +109,12 @@ class DeliverySession:
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
-            share_partition.leave(self, unseen=self._rest_unseen)
+            share_partition.leave(self, undo=self._rest_unseen)
         self._served.clear()
 
     # What share-partitions tell
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available in a share-partition that had none."""
         self._go_on(_key(share_partition))
 
@@ -142,14 +135,14 @@ class DeliverySession:
 
     # Partitions
 
-    def _want(self, keys: Iterable[Key]) -> None:
+    def _want(self, keys: Iterable[TopicIdPartition]) -> None:
         """Deliver from these from here on. What is held of others stays held."""
         self._wanted = set(keys)
         self._ready = {key: None for key in self._ready if key in self._wanted}
         for key in self._wanted:
             self._go_on(key)
 
-    def _go_on(self, key: Key) -> None:
+    def _go_on(self, key: TopicIdPartition) -> None:
         if key not in self._wanted or key in self._tasks:
             return
         if key in self._served:
@@ -158,18 +151,18 @@ class DeliverySession:
         else:
             self._start(key, self._load(key))
 
-    def _start(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, key: TopicIdPartition, work: Coroutine[Any, Any, None]) -> None:
         task = self._tasks[key] = asyncio.create_task(work)
         task.add_done_callback(partial(self._ended, key))
 
-    def _ended(self, key: Key, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: TopicIdPartition, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
         if not task.cancelled() and task.exception() is not None:
             _log.error("delivery failed", group=self.group_id, key=key, exc_info=task.exception())
             self._give_up(key, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._go_on(key)
 
-    async def _load(self, key: Key) -> None:
+    async def _load(self, key: TopicIdPartition) -> None:
         pauses = doubling(RETRY_DELAY, LONGEST_RETRY_DELAY)
         while key in self._wanted:
             try:
@@ -188,7 +181,7 @@ class DeliverySession:
                 share_partition.join(self)
                 return
 
-    def _give_up(self, key: Key, error: KafkaError) -> None:
+    def _give_up(self, key: TopicIdPartition, error: KafkaError) -> None:
         """Nothing more is tried until the client names the partition again."""
         self._wanted.discard(key)
         self._out.add_problem(*key, error)
@@ -208,51 +201,51 @@ class DeliverySession:
             del self._ready[key]
             self._deliver_from(key, self._served[key])
 
-    def _deliver_from(self, key: Key, share_partition: ShareGroupPartition) -> None:
+    def _deliver_from(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         if self._must_finish_first(key, share_partition):
-            share_partition.wait(self)
+            share_partition.add_listener(self)
             return
         try:
             acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
             self._start(key, self._try_later(key, error))
             return
-        if isinstance(acquired, Taken):
+        if isinstance(acquired, Fetched):
             self._ready[key] = None
             self._hand_out(share_partition, acquired)
-        elif acquired is Nothing.COLD:
+        elif acquired is NotFetched.NOT_CACHED:
             self._start(key, self._deliver_cold(key, share_partition))
         else:
-            share_partition.wait(self)
+            share_partition.add_listener(self)
 
-    async def _deliver_cold(self, key: Key, share_partition: ShareGroupPartition) -> None:
+    async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         request = self._request._replace(max_records=max(self._credit, 1))
         try:
-            acquired = await share_partition.acquire_cold(request)
+            acquired = await share_partition.acquire_uncached(request)
         except KafkaError as error:
             await self._try_later(key, error)
         else:
-            if isinstance(acquired, Taken):
+            if isinstance(acquired, Fetched):
                 self._hand_out(share_partition, acquired)
 
-    async def _try_later(self, key: Key, error: KafkaError) -> None:
+    async def _try_later(self, key: TopicIdPartition, error: KafkaError) -> None:
         self._out.add_problem(*key, error)
         await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Taken) -> None:
+    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Fetched) -> None:
         self._credit -= acquisition.offsets
-        if share_partition.isolates(acquisition):
+        if share_partition.is_throttled(acquisition):
             self._alone.add(_key(share_partition))
         self._out.add_records(share_partition, acquisition)
 
-    def _must_finish_first(self, key: Key, share_partition: ShareGroupPartition) -> bool:
+    def _must_finish_first(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> bool:
         """Whether the member has records in hand beside which it gets no others.
 
         Those that failed often are worked on alone: who dies of a record must not cost others their last
         attempt. In Kafka this follows from clients that fetch again only when all is acknowledged.
         """
         core = share_partition.core
-        if (key in self._alone or core.isolates_next()) and core.holds(self.holder):
+        if (key in self._alone or core.next_is_throttled()) and core.holds(self.holder):
             self._alone.add(key)
             return True
         self._alone.discard(key)
@@ -262,7 +255,7 @@ class DeliverySession:
 
     def _take_acknowledgements(self, acknowledgements: Sequence[delivery.Acknowledgement]) -> None:
         for group, asked in gathered(acknowledgements).items():
-            share_partition = self._served.get(Key(group.topic_id, group.partition))
+            share_partition = self._served.get(TopicIdPartition(group.topic_id, group.partition))
             if share_partition is None:
                 self._out.add_results(asked, 0.0, _not_held())
             else:
@@ -276,7 +269,7 @@ class DeliverySession:
     ) -> None:
         """Applies all at once; where that is refused, divides until it is clear which records are."""
         deadline = share_partition.renewed_deadline() if group.renewal else 0.0
-        done = partial(self._answer, Key(group.topic_id, group.partition), asked, deadline)
+        done = partial(self._answer, TopicIdPartition(group.topic_id, group.partition), asked, deadline)
         self._unanswered += 1
         try:
             if group.unseen:
@@ -293,7 +286,9 @@ class DeliverySession:
             for part in parts:
                 self._acknowledge(share_partition, group, part)
 
-    def _answer(self, key: Key, asked: Sequence[Asked], deadline: float, error: KafkaError | None) -> None:
+    def _answer(
+        self, key: TopicIdPartition, asked: Sequence[Asked], deadline: float, error: KafkaError | None
+    ) -> None:
         self._unanswered -= 1
         self._out.add_results(asked, deadline, error)
         if key in self._alone:
@@ -310,8 +305,8 @@ class DeliverySession:
         )
 
 
-def _key(share_partition: ShareGroupPartition) -> Key:
-    return Key(share_partition.topic_id, share_partition.partition)
+def _key(share_partition: ShareGroupPartition) -> TopicIdPartition:
+    return TopicIdPartition(share_partition.topic_id, share_partition.partition)
 
 
 def _give_back(
@@ -319,7 +314,7 @@ def _give_back(
 ) -> None:
     if group.delay_ms:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen: not together with delay_ms")
-    share_partition.give_back(holder, batches_of(asked))
+    share_partition.undo_acquire(holder, batches_of(asked))
 
 
 def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list[Sequence[Asked]]:
@@ -328,7 +323,7 @@ def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list
         middle = len(asked) // 2
         return [asked[:middle], asked[middle:]]
     (one,) = asked
-    pieces = share_partition.core.pieces(one.first, one.last) if one.first < one.last else ()
+    pieces = share_partition.core.split_by_run(one.first, one.last) if one.first < one.last else ()
     return [[one._replace(first=first, last=last)] for first, last in pieces] or [asked]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
     Acknowledged,
@@ -12,7 +13,6 @@ from sharebroker_server.share_calls.values import (
     Acquisition,
     SettleCall,
     Settlement,
-    TopicPartition,
 )
 from sharebroker_server.share_partition_leader.requests.acknowledge import acknowledge
 from sharebroker_server.share_partition_leader.requests.fetch import Fetch, Fetching
@@ -42,7 +42,7 @@ class LocalShareCalls:
         """See ShareCalls."""
         return await settle(self._partitions, call, timeout)
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> ShareWatch | None:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> ShareWatch | None:
         """See ShareCalls."""
         watched = []
         for partition in partitions:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Set
 from functools import partial
 from typing import Protocol
 
-from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import Acquired, Left, SettleCall, Settlement
+from sharebroker_protocol.model import AcquiredRange
+from sharebroker_server.share_calls.values import Left, SettleCall, Settlement
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
 from sharebroker_server.share_partition_leader.partition import lock_holders
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
@@ -105,7 +105,7 @@ class _Settling:
             return
         self._waits.add(index)
         try:
-            left = share_partition.settle(self._holder, batches, partial(self._done, index))
+            left = share_partition.reconcile(self._holder, batches, partial(self._done, index))
         except KafkaError as error:
             self._done(index, error)
         else:
@@ -122,9 +122,9 @@ class _Settling:
         if not self._waits:
             self._durable.set()
 
-    def _held(self, share_partition: ShareGroupPartition) -> list[Acquired]:
+    def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:
-            share_partition.core.renew_all(self._holder, now())
+            share_partition.renew_all(self._holder)
         return share_partition.core.held_by(self._holder)
 
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
+from sharebroker_protocol.model import AcquireMode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceServicer,
 )
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.transaction_check import TransactionCheck
 from sharebroker_server.share_calls.messages import (
     acknowledge_answers,
@@ -22,7 +23,6 @@ from sharebroker_server.share_calls.messages import (
     settle_answers,
     settle_call,
 )
-from sharebroker_server.share_calls.values import AcquireMode
 from sharebroker_server.share_partition_leader.config import ACKNOWLEDGE_TIMEOUT
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.log import requests
@@ -44,7 +44,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     STREAMING: Final = ("Deliver",)
 
-    def __init__(self, leadership: Leadership, catalog: CatalogFollower, check: TransactionCheck) -> None:
+    def __init__(self, leadership: Leadership, catalog: MetadataCache, check: TransactionCheck) -> None:
         self._leadership = leadership
         self._catalog = catalog
         self._appends = TransactionalAppends(check)

@@ -10,9 +10,9 @@ import pytest
 from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.group_snapshot import survey
-from sharebroker.consumer.config import TopicPartition
 from sharebroker.verification.rules import Kind
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import InspectShareGroupStateResponse
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2 import InspectRecordsResponse
 

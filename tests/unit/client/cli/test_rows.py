@@ -11,7 +11,7 @@ from sharebroker.cli.groups import member_row, offset_rows
 from sharebroker.cli.options import changes
 from sharebroker.cli.state import record_row, runs, side_by_side, state_document
 from sharebroker.cli.topics import partition_row, topic_row
-from sharebroker.consumer.config import TopicPartition
+from sharebroker_protocol.model import TopicPartition
 from sharebroker_protocol.share_coordinator.v1.share_coordinator_pb2 import (
     InspectShareGroupStateResponse,
     StateBatch,

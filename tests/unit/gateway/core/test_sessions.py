@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.core.fetch import (
     FetchContext,
     FetchIntent,
@@ -16,20 +17,19 @@ from sharebroker_server.gateway.core.fetch import (
 )
 from sharebroker_server.gateway.core.sessions import Session, SessionCache, next_epoch
 from sharebroker_server.gateway.core.values import SessionKey
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 
 KEY = SessionKey("group", "member")
-A, B, C = (TopicPartition("topic", index) for index in range(3))
+A, B, C = (TopicIdPartition("topic", index) for index in range(3))
 LAST = 2**31 - 1
 
 
-def opened(*partitions: TopicPartition, limit: int = 10) -> SessionCache:
+def opened(*partitions: TopicIdPartition, limit: int = 10) -> SessionCache:
     cache = SessionCache(limit, "gateway")
     cache.open(KEY, "connection", partitions, 0.0)
     return cache
 
 
-def fetch(cache: SessionCache, epoch: int, *wanted: TopicPartition, **more: object) -> FetchContext:
+def fetch(cache: SessionCache, epoch: int, *wanted: TopicIdPartition, **more: object) -> FetchContext:
     return begin_fetch(cache, FetchIntent(KEY, epoch, "connection", wanted, **more), 1.0)  # type: ignore[arg-type]
 
 
@@ -100,7 +100,7 @@ def test_partitions_are_added_and_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("epoch", "order"), [(0, [A, B, C]), (1, [B, C, A]), (2, [C, A, B]), (3, [A, B, C])])
-def test_each_partition_comes_first_in_its_turn(epoch: int, order: list[TopicPartition]) -> None:
+def test_each_partition_comes_first_in_its_turn(epoch: int, order: list[TopicIdPartition]) -> None:
     assert Session(KEY, "id", "connection", (A, B, C), 0.0).in_turn(epoch) == order
 
 

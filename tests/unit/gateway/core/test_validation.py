@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.core.validation import (
     batches_refusal,
@@ -14,7 +15,6 @@ from sharebroker_server.gateway.core.validation import (
     check_renewing_fetch,
     check_topic_names,
 )
-from sharebroker_server.share_calls.values import AckBatch
 
 # Batches, whether RENEW is announced, and a word of the refusal (None: taken).
 BATCHES: list[tuple[list[AckBatch], bool, str | None]] = [

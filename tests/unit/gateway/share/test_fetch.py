@@ -13,6 +13,7 @@ import pytest
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import share_pb2 as pb
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_protocol.rpc_status import from_rpc_error
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.gateway.clients.deadline import Deadline
@@ -24,14 +25,12 @@ from sharebroker_server.gateway.share.fetch import ShareFetch, share_fetch
 from sharebroker_server.gateway.share.session_reaper import IdleSessions
 from sharebroker_server.rpc.partition_errors import wire
 from sharebroker_server.share_calls.values import (
-    AckBatch,
     AcknowledgeCall,
     Acknowledged,
     AcquireCall,
     Acquisition,
     SettleCall,
     Settlement,
-    TopicPartition,
 )
 from sharebroker_server.share_calls.watches import StandingWatch
 from sharebroker_server.testkit.waiting import eventually
@@ -330,8 +329,8 @@ async def test_who_is_to_ask_another_broker_is_not_kept_waiting_here(bench: Benc
     caller = Caller("connection", lambda _, index: index == 0)
 
     async def fetched(epoch: int, *partitions: int) -> list[tuple[int, ErrorCode]]:
-        asked: dict[TopicPartition, Sequence[AckBatch]] = {
-            TopicPartition(TOPIC.topic_id, index): [] for index in partitions
+        asked: dict[TopicIdPartition, Sequence[AckBatch]] = {
+            TopicIdPartition(TOPIC.topic_id, index): [] for index in partitions
         }
         key = SessionKey("group", "me")
         request = ShareFetch(caller, key, epoch, asked, (), 60_000, 1, 1_000_000, 500)
@@ -350,7 +349,7 @@ async def test_who_is_to_ask_another_broker_is_not_kept_waiting_here(bench: Benc
 async def test_only_who_counts_on_it_gets_the_first_that_is_loaded_alone(
     bench: Bench, first_loaded: bool, least: int, asked: int
 ) -> None:
-    parts: dict[TopicPartition, Sequence[AckBatch]] = {TopicPartition(TOPIC.topic_id, 0): []}
+    parts: dict[TopicIdPartition, Sequence[AckBatch]] = {TopicIdPartition(TOPIC.topic_id, 0): []}
     key, caller = SessionKey("group", "me"), Caller("connection")
     request = ShareFetch(caller, key, 0, parts, (), 0, least, 1_000_000, 500, first_loaded=first_loaded)
     await share_fetch(bench.gateway, request, Deadline(90))
@@ -361,7 +360,7 @@ async def test_only_who_counts_on_it_gets_the_first_that_is_loaded_alone(
 @pytest.mark.parametrize(("leaving", "code"), [(False, ErrorCode.NOT_LEADER_OR_FOLLOWER), (True, None)])
 async def test_who_leaves_passes_answers_on(bench: Bench, leaving: bool, code: ErrorCode | None) -> None:
     """For what was fetched there; nobody else would take them."""
-    part = TopicPartition(TOPIC.topic_id, 0)
+    part = TopicIdPartition(TOPIC.topic_id, 0)
     await bench.share.ShareFetch(fetch(0, 0))
     caller = Caller("connection", lambda *_: False, leaving=leaving)
     request = ShareAcknowledge(caller, SessionKey("group", "me"), 1, {part: [AckBatch(0, 9, [ACCEPT])]})
@@ -429,7 +428,7 @@ class Calls:
     async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watching | None:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watching | None:
         if not self.can_watch:
             return None
         self.watches.append(Watching())
@@ -553,7 +552,7 @@ async def test_where_one_of_several_leaders_has_something_there_is_no_watch(
 
 async def test_a_leader_that_nobody_knows_is_not_watched(bench: Bench, calls: Calls) -> None:
     bench.ownership.nobody = True
-    assert bench.gateway.leaders.watch("group", [TopicPartition(TOPIC.topic_id, 0)]) is None
+    assert bench.gateway.leaders.watch("group", [TopicIdPartition(TOPIC.topic_id, 0)]) is None
     assert calls.watches == []
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.rpc.local import LocalStub
 
-RECORDS = TopicPartition("t", 0)
+RECORDS = TopicIdPartition("t", 0)
 
 
 class Coordinators:
@@ -45,18 +45,18 @@ class Leaders:
     """Takes every marker but the first."""
 
     async def write(
-        self, ending: Transaction, partitions: Collection[TopicPartition], coordinator_epoch: int
-    ) -> Collection[TopicPartition]:
+        self, ending: Transaction, partitions: Collection[TopicIdPartition], coordinator_epoch: int
+    ) -> Collection[TopicIdPartition]:
         assert RECORDS in partitions
         return [RECORDS]
 
 
-def ending(*partitions: TopicPartition) -> Transaction:
+def ending(*partitions: TopicIdPartition) -> Transaction:
     return Transaction(7, 3, 1, TransactionState.PREPARE_COMMIT, frozenset(partitions))
 
 
-def shards(*numbers: int) -> list[TopicPartition]:
-    return [TopicPartition(OFFSETS_TOPIC_ID, number) for number in numbers]
+def shards(*numbers: int) -> list[TopicIdPartition]:
+    return [TopicIdPartition(OFFSETS_TOPIC_ID, number) for number in numbers]
 
 
 async def test_each_shard_is_told() -> None:

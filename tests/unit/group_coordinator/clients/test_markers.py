@@ -7,17 +7,17 @@ from typing import Any, cast
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.cluster.router import Peer
 from sharebroker_server.group_coordinator.clients.markers import LeaderMarkers
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction, TransactionState
 from sharebroker_server.leases.port import Member
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.rpc.partition_errors import wire
 from tests.unit.group_coordinator.world import Cluster
 
-HERE, THERE, NOBODY, GONE = (TopicPartition("ta", n) for n in (0, 1, 2, 3))
+HERE, THERE, NOBODY, GONE = (TopicIdPartition("ta", n) for n in (0, 1, 2, 3))
 NONE = ErrorCode.NONE
 
 
@@ -68,7 +68,7 @@ def leaders() -> Leaders:
     return Leaders()
 
 
-async def left(leaders: Leaders, *partitions: TopicPartition, exists: bool = True) -> set[int]:
+async def left(leaders: Leaders, *partitions: TopicIdPartition, exists: bool = True) -> set[int]:
     """Which partitions have no marker after a round."""
     cluster = Cluster()
     if exists:

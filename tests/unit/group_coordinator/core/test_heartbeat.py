@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import (
     DescribeGroup,
     GroupDescription,
@@ -16,7 +17,6 @@ from sharebroker_server.group_coordinator.core.commands import (
     ListGroups,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.records import GroupRecord, MemberRecord, StateRecord
 from tests.unit.group_coordinator.world import Cluster, Shard, tp
 
@@ -40,7 +40,7 @@ def shard(cluster: Cluster) -> Shard:
         (Heartbeat("g", "", 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("g", "x" * 37, 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "The group id must not be empty."),
-        (Heartbeat("ü" * 2**14, "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "at most 32767 bytes"),
+        (Heartbeat("ü" * 2**14, "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "must not exceed 32767 bytes"),
         (Heartbeat("g", "m", 0, ("a",), rack_id=""), ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
         (Heartbeat("g", "m", 0, ("a",), rack_id=" "), ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
         (Heartbeat(" ", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "GroupId can't be empty."),
@@ -90,7 +90,7 @@ def test_member_id_of_36_characters_is_legal(shard: Shard) -> None:
 
 def test_first_heartbeat_makes_the_group_and_asks_for_state(shard: Shard) -> None:
     reply = shard.beat("m", 0, "a", rack_id="r", client_id="c", client_host="h")
-    offsets = {TopicPartition("id-a", 0): -1, TopicPartition("id-a", 1): -1}
+    offsets = {TopicIdPartition("id-a", 0): -1, TopicIdPartition("id-a", 1): -1}
     assert reply == HeartbeatReply(
         "m", 1, 5000, {}, initialize=InitializeState("g", 1, offsets, {"id-a": 1}), pending=True
     )
@@ -267,7 +267,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
     cluster.grow("a", 4)
     reply = shard.beat("m", epoch)
     assert reply.initialize == InitializeState(
-        "g", epoch + 1, {TopicPartition("id-a", 2): 0, TopicPartition("id-a", 3): 0}, {"id-a": 1}
+        "g", epoch + 1, {TopicIdPartition("id-a", 2): 0, TopicIdPartition("id-a", 3): 0}, {"id-a": 1}
     )
     shard.initialize(reply)
     assert shard.beat("m", epoch + 1).assignment == {"id-a": frozenset(range(4))}
@@ -276,7 +276,7 @@ def test_added_partitions_of_a_known_topic_start_at_their_first_record(
 def test_partitions_of_a_new_topic_start_where_the_policy_says(shard: Shard) -> None:
     epoch = shard.join("m", "a").member_epoch
     reply = shard.beat("m", epoch, "a", "b")
-    assert reply.initialize == InitializeState("g", epoch + 1, {TopicPartition("id-b", 0): -1}, {"id-b": 1})
+    assert reply.initialize == InitializeState("g", epoch + 1, {TopicIdPartition("id-b", 0): -1}, {"id-b": 1})
 
 
 def test_failed_initialisation_is_tried_again_with_the_same_offsets(shard: Shard, cluster: Cluster) -> None:
@@ -287,7 +287,10 @@ def test_failed_initialisation_is_tried_again_with_the_same_offsets(shard: Shard
     second = shard.beat("m", 1)
     assert second.assignment == {"id-a": frozenset({0})}
     assert second.initialize is not None
-    assert second.initialize.start_offsets == {TopicPartition("id-a", 1): -1, TopicPartition("id-a", 2): 0}
+    assert second.initialize.start_offsets == {
+        TopicIdPartition("id-a", 1): -1,
+        TopicIdPartition("id-a", 2): 0,
+    }
     shard.tell(StateInitialized("g", frozenset(), failed=tp("id-a", 1, 2)))
     third = shard.beat("m", second.member_epoch)
     assert third.initialize is not None
@@ -334,7 +337,9 @@ def test_deleted_topic_is_forgotten_and_its_successor_is_new(shard: Shard, clust
     assert list(shard.group().topics) == ["id-b"]
     cluster.create("a", 1, "id-a2")
     reply = shard.beat("m", epoch + 1)
-    assert reply.initialize == InitializeState("g", epoch + 2, {TopicPartition("id-a2", 0): -1}, {"id-a2": 1})
+    assert reply.initialize == InitializeState(
+        "g", epoch + 2, {TopicIdPartition("id-a2", 0): -1}, {"id-a2": 1}
+    )
 
 
 def test_topic_that_is_not_heard_of_yet_is_not_forgotten(shard: Shard, cluster: Cluster) -> None:

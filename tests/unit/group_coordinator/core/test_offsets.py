@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,
     AlterPlan,
@@ -21,7 +22,6 @@ from sharebroker_server.group_coordinator.core.commands import (
     StateDeleted,
     StateInitialized,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.world import Cluster, Shard, tp
 
 EPOCH = 3
@@ -141,21 +141,21 @@ def test_two_changes_of_share_state_do_not_run_together(
 def test_alter_moves_offsets_at_a_higher_state_epoch(empty: Shard) -> None:
     before = empty.group().epoch
     plan = altered(empty, {("a", 0): 5, ("a", 2): 0})
-    offsets = {TopicPartition("id-a", 0): 5, TopicPartition("id-a", 2): 0}
+    offsets = {TopicIdPartition("id-a", 0): 5, TopicIdPartition("id-a", 2): 0}
     assert plan == AlterPlan(InitializeState("g", before + 1, offsets))
     assert empty.group().epoch == before + 1
 
 
 def test_alter_makes_the_group(shard: Shard) -> None:
     plan = altered(shard, {("a", 1): 7})
-    assert plan.initialize == InitializeState("g", 1, {TopicPartition("id-a", 1): 7})
+    assert plan.initialize == InitializeState("g", 1, {TopicIdPartition("id-a", 1): 7})
     assert shard.ask(ListGroups(), dict) == {"g": "Empty"}
     assert shard.ask(ListOffsetPartitions("g"), dict) == {"id-a": frozenset({1})}
 
 
 def test_alter_refuses_single_partitions(shard: Shard) -> None:
     plan = altered(shard, {("a", 0): 5, ("a", 3): 5, ("a", -1): 5, ("zzz", 0): 5, ("a", 1): -1})
-    assert plan.initialize.start_offsets == {TopicPartition("id-a", 0): 5}
+    assert plan.initialize.start_offsets == {TopicIdPartition("id-a", 0): 5}
     assert {where: error.code for where, error in plan.refused.items()} == {
         ("a", 3): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ("a", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -177,9 +177,9 @@ def test_partitions_beside_an_altered_one_follow_the_policy_later(shard: Shard, 
     assert reply.assignment == {"id-a": frozenset({1})}
     assert reply.initialize is not None
     assert reply.initialize.start_offsets == {
-        TopicPartition("id-a", 0): -1,
-        TopicPartition("id-a", 2): -1,
-        TopicPartition("id-a", 3): 0,
+        TopicIdPartition("id-a", 0): -1,
+        TopicIdPartition("id-a", 2): -1,
+        TopicIdPartition("id-a", 3): 0,
     }
 
 
@@ -194,7 +194,10 @@ def test_member_that_joins_during_an_alter_waits_for_it(shard: Shard) -> None:
     reply = shard.beat("m", 0, "a")
     assert reply.pending
     assert reply.initialize is not None
-    assert reply.initialize.start_offsets == {TopicPartition("id-a", 0): -1, TopicPartition("id-a", 2): -1}
+    assert reply.initialize.start_offsets == {
+        TopicIdPartition("id-a", 0): -1,
+        TopicIdPartition("id-a", 2): -1,
+    }
 
 
 def test_altered_partition_of_a_half_deleted_topic_has_state_again(empty: Shard) -> None:

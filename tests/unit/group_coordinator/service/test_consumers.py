@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.commands import (
     AlterOffsets,
     DeleteGroup,
@@ -32,7 +33,6 @@ from sharebroker_server.group_coordinator.core.consumers.commands import (
     Sync,
     Synced,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from tests.unit.group_coordinator.consumers import AT, REBALANCE, SESSION, Consumers
 
 DAY = 24 * 3600.0
@@ -317,7 +317,7 @@ def test_who_may_commit(group: Consumers) -> None:
 
 def test_a_long_text_is_refused_by_itself() -> None:
     group = Consumers("offset.metadata.max.bytes=4")
-    other = TopicPartition("id-a", 1)
+    other = TopicIdPartition("id-a", 1)
     kept = {AT: Committed(1, metadata="é" * 3), other: Committed(2, metadata="éé")}
     refused = group.ask(CommitOffsets(MemberOf("g", -1, ""), kept), dict)
     assert {some: error.code for some, error in refused.items()} == {AT: ErrorCode.OFFSET_METADATA_TOO_LARGE}
@@ -327,7 +327,7 @@ def test_a_long_text_is_refused_by_itself() -> None:
 def test_offsets_are_forgotten(group: Consumers) -> None:
     generation = group.stable("a")
     group.commit(5, "a", generation)
-    forget = ForgetOffsets("g", frozenset({AT, TopicPartition("id-a", 3)}))
+    forget = ForgetOffsets("g", frozenset({AT, TopicIdPartition("id-a", 3)}))
     assert group.refuses(forget).code is ErrorCode.NON_EMPTY_GROUP
     assert group.refuses(DeleteGroup("g")).code is ErrorCode.NON_EMPTY_GROUP
     group.leave(Leaver("a"))
@@ -351,7 +351,7 @@ def test_offsets_of_a_group_without_members_are_forgotten_in_the_end(group: Cons
 
 
 def test_offsets_of_members_and_of_others_stay_those_of_deleted_topics_do_not(group: Consumers) -> None:
-    gone = TopicPartition(group.cluster.create("gone", 1), 0)
+    gone = TopicIdPartition(group.cluster.create("gone", 1), 0)
     generation = group.stable("a")
     who = MemberOf("g", generation, "a")
     group.tell(CommitOffsets(who, {AT: Committed(1), gone: Committed(2)}))

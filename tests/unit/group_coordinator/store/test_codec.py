@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import group_pb2 as pb
 from sharebroker_server.group_coordinator.core.consumers.commands import Committed
 from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
@@ -14,7 +15,7 @@ from sharebroker_server.group_coordinator.core.consumers.pending import (
     Place,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.model import Profile, TopicPartition, TopicState
+from sharebroker_server.group_coordinator.core.model import Profile, TopicState
 from sharebroker_server.group_coordinator.core.records import (
     CurrentRecord,
     FloorRecord,
@@ -27,13 +28,13 @@ from sharebroker_server.group_coordinator.core.records import (
 )
 from sharebroker_server.group_coordinator.store.codec import GroupCodec
 
-AT = Place("g", TopicPartition("t", 3))
+AT = Place("g", TopicIdPartition("t", 3))
 
 RECORDS: list[Record] = [
     FloorRecord(7),
-    OffsetRecord("g", TopicPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
-    OffsetRecord("g", TopicPartition("t", 0), Committed(0)),
-    OffsetRecord("g", TopicPartition("t", 3), None),
+    OffsetRecord("g", TopicIdPartition("t", 3), Committed(41, 2, "where from", 1_700_000_000_125)),
+    OffsetRecord("g", TopicIdPartition("t", 0), Committed(0)),
+    OffsetRecord("g", TopicIdPartition("t", 3), None),
     PendingRecord(70, AT, Pending(4, 12, 3, Committed(41, 2, "where from", 1_700_000_000_125))),
     PendingRecord(0, AT, Pending(0, -1, 1, Committed(0))),
     PendingRecord(70, AT, None),

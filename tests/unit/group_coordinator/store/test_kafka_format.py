@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import Committed
 from sharebroker_server.group_coordinator.core.consumers.offsets import OffsetRecord
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.store.kafka_format import offset_commit
 
 VECTORS = {
@@ -21,7 +21,7 @@ T0 = 1_700_000_000_000
 
 
 def record(partition: int, committed: Committed | None, group: str = "g") -> OffsetRecord:
-    return OffsetRecord(group, TopicPartition(TOPIC, partition), committed)
+    return OffsetRecord(group, TopicIdPartition(TOPIC, partition), committed)
 
 
 RECORDS = {

@@ -7,8 +7,8 @@ from typing import TypeVar
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.config.broker import BrokerConfig
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
@@ -27,7 +27,7 @@ from sharebroker_server.group_coordinator.store.transactions import TransactionC
 from tests.unit.group_coordinator.world import Cluster
 
 R = TypeVar("R")
-P0, P1, P2 = (TopicPartition("t", n) for n in range(3))
+P0, P1, P2 = (TopicIdPartition("t", n) for n in range(3))
 MINUTE = 60_000
 
 
@@ -62,13 +62,15 @@ class TransactionShard:
     ) -> Producer:
         return self.ask(Initialize(name, timeout_ms, had), Producer)
 
-    def add(self, producer: Producer, *partitions: TopicPartition, version: int = 1, name: str = "x") -> None:
+    def add(
+        self, producer: Producer, *partitions: TopicIdPartition, version: int = 1, name: str = "x"
+    ) -> None:
         self.ask(AddPartitions(name, producer, frozenset(partitions), version), frozenset)
 
     def end(self, producer: Producer, *, commit: bool = True, version: int = 1, name: str = "x") -> Producer:
         return self.ask(End(name, producer, commit, version), Producer)
 
-    def begun(self, *partitions: TopicPartition, version: int = 1) -> Producer:
+    def begun(self, *partitions: TopicIdPartition, version: int = 1) -> Producer:
         """A producer in a transaction."""
         producer = self.initialize()
         self.add(producer, *(partitions or (P0,)), version=version)

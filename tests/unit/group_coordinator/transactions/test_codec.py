@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.storage.v1 import transaction_pb2 as pb
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
@@ -19,7 +19,7 @@ from sharebroker_server.group_coordinator.core.transactions.records import (
 )
 from sharebroker_server.group_coordinator.store.transactions import TransactionCodec
 
-PARTITIONS = frozenset({TopicPartition("a", 0), TopicPartition("a", 2), TopicPartition("b", 0)})
+PARTITIONS = frozenset({TopicIdPartition("a", 0), TopicIdPartition("a", 2), TopicIdPartition("b", 0)})
 RECORDS: list[Record] = [
     ProducerIdsRecord(3000),
     TransactionRecord("x", None),

@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_coordinator.core.combine import StateBatch
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import (
     Command,
     Delete,
@@ -18,7 +18,6 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Summary,
 )
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from tests.unit.share_coordinator.harness import KEY, OTHER_TOPIC, TOPIC, Shard, batch, write
 
 ABSENT = "absent"
@@ -139,7 +138,7 @@ def test_who_is_refused(situation: str, command: Command, code: ErrorCode | None
 def test_a_fenced_caller_learns_both_epochs(command: Command, metadata: dict[str, str]) -> None:
     with pytest.raises(KafkaError) as refused:
         shard_in(LED).run(command)
-    assert refused.value.metadata == {"key": KEY.text, **metadata}
+    assert refused.value.metadata == {"key": str(KEY), **metadata}
 
 
 SUMMARIES = [
@@ -262,8 +261,8 @@ def test_neither_start_offset_nor_count_goes_back(
 
 def test_a_topic_goes_with_all_its_share_partitions_and_no_others() -> None:
     shard = Shard()
-    keys = [ShareKey(group, TOPIC, n) for group in ("a", "b") for n in range(3)]
-    other = ShareKey("a", OTHER_TOPIC, 0)
+    keys = [SharePartitionKey(group, TOPIC, n) for group in ("a", "b") for n in range(3)]
+    other = SharePartitionKey("a", OTHER_TOPIC, 0)
     for key in (*keys, other):
         shard.run(Initialize(key, 1, 0))
         shard.run(write(batch(0, 0, 0), key=key))

@@ -4,7 +4,8 @@ from itertools import product
 
 import pytest
 
-from sharebroker_server.share_coordinator.core.combine import StateBatch, combine, count_below
+from sharebroker_protocol.model import StateBatch
+from sharebroker_server.share_coordinator.core.combine import combine, count_below
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 Batches = list[tuple[int, int, int, int]]

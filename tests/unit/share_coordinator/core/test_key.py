@@ -1,7 +1,8 @@
 import pytest
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.share_coordinator.core.key import ShareKey, make_key
+from sharebroker_protocol.model import SharePartitionKey
+from sharebroker_server.share_coordinator.core.key import make_key
 
 TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 
@@ -12,8 +13,8 @@ TOPIC = "AQIDBAUGBwgJCgsMDQ4PEA"
 @pytest.mark.parametrize("partition", [0, 1, 49, 2**31 - 1])
 def test_the_text_that_is_hashed_whatever_the_group(group: str, partition: int) -> None:
     key = make_key(group, TOPIC, partition)
-    assert key == ShareKey(group, TOPIC, partition)
-    assert key.text == f"{group}:{TOPIC}:{partition}"
+    assert key == SharePartitionKey(group, TOPIC, partition)
+    assert str(key) == f"{group}:{TOPIC}:{partition}"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as pb
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.hashing import shard_of
@@ -15,14 +16,10 @@ from sharebroker_server.coordinator_runtime.lifecycle import ShardState
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import ShareKey as PersisterKey
 from sharebroker_server.redis_link.keys import Keys
 from sharebroker_server.rpc.local import LocalStub
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
 from sharebroker_server.share_coordinator.service.servicer import Host, ShareCoordinator, make_host
-from sharebroker_server.share_partition_leader.core.states import RecordState
-from sharebroker_server.share_partition_leader.core.values import StateBatch as LeadersBatch
-from sharebroker_server.share_partition_leader.core.values import StateWrite
 from sharebroker_server.stream_log.memory import Fault, MemoryStreamLog
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
@@ -293,8 +290,8 @@ async def test_inspection_while_the_log_is_away(process: Process) -> None:
 
 async def test_a_leader_of_the_same_process_writes_without_messages(process: Process) -> None:
     await process.initialize(0)
-    key = PersisterKey(GROUP, TOPIC, 0)
-    change = StateWrite(1, 1, 0, 1, (LeadersBatch(0, 9, RecordState.ACKNOWLEDGED, 1),))
+    key = SharePartitionKey(GROUP, TOPIC, 0)
+    change = StateWrite(1, 1, 0, 1, (StateBatch(0, 9, RecordState.ACKNOWLEDGED, 1),))
     await process.servicer.write(key, change)
     [read] = await process.read(0)
     assert [(b.first_offset, b.last_offset, b.delivery_state) for b in read.state_batches] == [(0, 9, 2)]
@@ -312,14 +309,14 @@ async def test_leaders_of_the_same_process_write_to_a_shard_together() -> None:
     await process.initialize(0, 1, 2)
     epochs = [1, 0, 1]  # the second is of an earlier state
     changes = [
-        (PersisterKey(GROUP, TOPIC, n), StateWrite(epoch, 1, 5, 0, ())) for n, epoch in enumerate(epochs)
+        (SharePartitionKey(GROUP, TOPIC, n), StateWrite(epoch, 1, 5, 0, ())) for n, epoch in enumerate(epochs)
     ]
     first, fenced, last = await process.servicer.write_all(0, changes)
     assert (first, fenced.code, last) == (None, ErrorCode.FENCED_STATE_EPOCH, None)
     assert [part.start_offset for part in await process.read(0, 1, 2)] == [5, 0, 5]
     with pytest.raises(KafkaError) as refused:  # one partition is unknown: none of them is written
         process.servicer.write_all(
-            0, [(PersisterKey(GROUP, TOPIC, n), StateWrite(1, 1, 7, 0, ())) for n in (0, 9)]
+            0, [(SharePartitionKey(GROUP, TOPIC, n), StateWrite(1, 1, 7, 0, ())) for n in (0, 9)]
         )
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [part.start_offset for part in await process.read(0)] == [5]

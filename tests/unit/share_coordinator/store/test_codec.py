@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_protocol.storage.v1 import share_state_pb2 as pb
-from sharebroker_server.share_coordinator.core.combine import StateBatch
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -21,7 +20,7 @@ CODEC = ShareRecordCodec()
 
 int32 = st.integers(-1, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
-keys = st.builds(ShareKey, st.text(st.characters(exclude_categories=["Cs"])), st.text("Ab_-"), int32)
+keys = st.builds(SharePartitionKey, st.text(st.characters(exclude_categories=["Cs"])), st.text("Ab_-"), int32)
 batches = st.lists(st.builds(StateBatch, int64, int64, st.integers(0, 4), int32), max_size=4).map(tuple)
 records: st.SearchStrategy[ShareRecord] = st.one_of(
     st.builds(ShareCheckpoint, keys, int32, int32, int32, int64, int32, int64, int64, batches),
@@ -42,22 +41,22 @@ def test_there_and_back(record: ShareRecord) -> None:
     ("record", "payload"),
     [
         (
-            ShareCheckpoint(ShareKey("g", "t", 3), 7, 2, 5, 100, 4, 1000, 2000, (batch(100, 109),)),
+            ShareCheckpoint(SharePartitionKey("g", "t", 3), 7, 2, 5, 100, 4, 1000, 2000, (batch(100, 109),)),
             "0a080a01671201741803 121a0807100218052064280430e80738d00f4208 0864106d18022001",
         ),
         (
-            ShareDelta(ShareKey("g", "t", 3), 255, 7, -1, -1, 0, (batch(100, 100, 0),)),
+            ShareDelta(SharePartitionKey("g", "t", 3), 255, 7, -1, -1, 0, (batch(100, 100, 0),)),
             "0a080a01671201741803 1a0d08ff011007 3206086410642001",
         ),
-        (CheckpointTombstone(ShareKey("g", "t", 3)), "0a080a01671201741803 2200"),
-        (DeltaTombstone(ShareKey("g", "t", 3), 0), "0a080a01671201741803 2a00"),
-        (DeltaTombstone(ShareKey("g", "t", 3), 255), "0a080a01671201741803 2a0308ff01"),
+        (CheckpointTombstone(SharePartitionKey("g", "t", 3)), "0a080a01671201741803 2200"),
+        (DeltaTombstone(SharePartitionKey("g", "t", 3), 0), "0a080a01671201741803 2a00"),
+        (DeltaTombstone(SharePartitionKey("g", "t", 3), 255), "0a080a01671201741803 2a0308ff01"),
         (
-            ShareDelta(ShareKey("g", "t", 3), 255, 7, -1, -1, 0, (batch(100, 100, 0),), 1000),
+            ShareDelta(SharePartitionKey("g", "t", 3), 255, 7, -1, -1, 0, (batch(100, 100, 0),), 1000),
             "0a080a01671201741803 1a1008ff011007 3206086410642001 38e807",
         ),
-        (CheckpointTombstone(ShareKey("g", "t", 3), 1000), "0a080a01671201741803 220308e807"),
-        (DeltaTombstone(ShareKey("g", "t", 3), 255, 1000), "0a080a01671201741803 2a0608ff0110e807"),
+        (CheckpointTombstone(SharePartitionKey("g", "t", 3), 1000), "0a080a01671201741803 220308e807"),
+        (DeltaTombstone(SharePartitionKey("g", "t", 3), 255, 1000), "0a080a01671201741803 2a0608ff0110e807"),
     ],
 )
 def test_the_bytes_that_lie_in_old_logs(record: ShareRecord, payload: str) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.shard_topic.batches import record_batch
-from sharebroker_server.share_coordinator.core.key import ShareKey
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -28,8 +28,8 @@ T0, T1 = 1_700_000_000_000, 1_700_000_300_000
 FAR = 2**40
 
 
-def key(partition: int, group_id: str = "g") -> ShareKey:
-    return ShareKey(group_id, TOPIC, partition)
+def key(partition: int, group_id: str = "g") -> SharePartitionKey:
+    return SharePartitionKey(group_id, TOPIC, partition)
 
 
 RECORDS: dict[str, ShareRecord] = {

@@ -6,17 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sharebroker_server.share_calls.values import AckBatch, Acquired, AcquireMode
+from sharebroker_protocol.model import (
+    AckBatch,
+    AcquiredRange,
+    AcquireMode,
+    RecordState,
+    StateBatch,
+    StateWrite,
+)
 from sharebroker_server.share_partition_leader.core.acquire import LogBatch
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.states import Event, RecordState
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.states import Event
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
     SharePartitionSettings,
-    StateBatch,
-    StateWrite,
 )
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVED = RecordState
@@ -40,10 +45,10 @@ def batches(text: str) -> tuple[StateBatch, ...]:
 
 def opened(
     start: int = 0, stored: str = "", settings: SharePartitionSettings | None = None, leader_epoch: int = 7
-) -> SharePartition:
+) -> RecordStates:
     """A share-partition at `start` with stored batches (see `batches`)."""
     loaded = LoadedState(3, leader_epoch, start, batches(stored))
-    return SharePartition(settings or SharePartitionSettings(), loaded)
+    return RecordStates(settings or SharePartitionSettings(), loaded)
 
 
 def log_of(text: str) -> list[LogBatch]:
@@ -53,14 +58,14 @@ def log_of(text: str) -> list[LogBatch]:
 
 
 def fetch(
-    share: SharePartition,
+    share: RecordStates,
     log: str | Sequence[LogBatch],
     member: str = "m1",
     most: int = 500,
     size: int = 500,
     mode: AcquireMode = OPTIMIZED,
     now: float = 0.0,
-) -> list[Acquired]:
+) -> list[AcquiredRange]:
     """Acquire at the next fetch offset what `log` gives from there on."""
     read = log_of(log) if isinstance(log, str) else log
     offset = share.next_fetch_offset()
@@ -70,18 +75,18 @@ def fetch(
     return acquired
 
 
-def ranges(acquired: Iterable[Acquired]) -> str:
+def ranges(acquired: Iterable[AcquiredRange]) -> str:
     """What was acquired as "0-9 x1, 12 x2" (x: delivery count)."""
     return ", ".join(f"{_span(a.first, a.last)} x{a.delivery_count}" for a in acquired)
 
 
-def offsets(acquired: Iterable[Acquired]) -> list[int]:
+def offsets(acquired: Iterable[AcquiredRange]) -> list[int]:
     """Every acquired offset."""
     return [offset for a in acquired for offset in range(a.first, a.last + 1)]
 
 
 def ack(
-    share: SharePartition, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
+    share: RecordStates, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
 ) -> StateWrite | None:
     """Acknowledge "10-19" (or several, by spaces) durably; what was written, None when nothing had to be."""
     transition = share.acknowledge(member, acks(text, kind), now)
@@ -94,7 +99,7 @@ def acks(text: str, kind: int | Sequence[int] = ACCEPT, token: int | None = None
     return [AckBatch(first, last, types, token) for first, last in log_of(text)]
 
 
-def done(share: SharePartition, *transitions: Transition) -> StateWrite:
+def done(share: RecordStates, *transitions: Transition) -> StateWrite:
     """Write transitions in one durable write; what was written."""
     written = share.write(transitions)
     share.complete(transitions)
@@ -109,12 +114,12 @@ def show(written: StateWrite | None) -> str:
     return f"{written.start_offset}: {', '.join(_text(b) for b in written.batches)}".strip()
 
 
-def compact(share: SharePartition, first: int, last: int) -> None:
+def compact(share: RecordStates, first: int, last: int) -> None:
     """As a fetch that finds them gone from the log."""
     share._in_flight.archive(first, last, Event.COMPACT)
 
 
-def picture(share: SharePartition, members: bool = False) -> str:
+def picture(share: RecordStates, members: bool = False) -> str:
     """The window as "10-19 acquired 1, 20 available 2", neighbours that look the same as one."""
     shown: list[tuple[int, int, str]] = []
     for run in share._in_flight.runs:
@@ -129,14 +134,14 @@ def picture(share: SharePartition, members: bool = False) -> str:
 
 
 def _text(b: StateBatch) -> str:
-    return f"{_span(b.first, b.last)} {b.state.name.lower()} {b.delivery_count}"
+    return f"{_span(b.first, b.last)} {RecordState(b.state).name.lower()} {b.delivery_count}"
 
 
 def _span(first: int, last: int) -> str:
     return f"{first}-{last}" if first != last else str(first)
 
 
-def check(share: SharePartition) -> None:
+def check(share: RecordStates) -> None:
     """Every invariant of the window; the one place that knows what must always hold."""
     in_flight = share._in_flight
     runs = in_flight.runs
@@ -176,7 +181,7 @@ def _check_batches(runs: list[Run]) -> None:
             seen.add(run.batch)
 
 
-def _check_hints(share: SharePartition) -> None:
+def _check_hints(share: RecordStates) -> None:
     in_flight = share._in_flight
     available = [run.first for run in in_flight.runs if run.state is AVAILABLE]
     assert in_flight.first_available() == (available[0] if available else None)
@@ -196,7 +201,7 @@ class Store:
         self.start = max(self.start, written.start_offset)
         for piece in written.batches:
             for offset in range(piece.first, piece.last + 1):
-                value = (piece.delivery_count, piece.state)
+                value = (piece.delivery_count, RecordState(piece.state))
                 self.records[offset] = max(self.records.get(offset, value), value)
         self.records = {offset: value for offset, value in self.records.items() if offset >= self.start}
 

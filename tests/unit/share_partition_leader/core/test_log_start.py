@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.share_calls.values import Acquired
+from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.share_partition_leader.core.acquire import exclude
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -182,8 +182,8 @@ def test_missing_records_are_archived(first: int, last: int, window: str) -> Non
 # --- aborted transactions (read_committed)
 
 
-def piece(text: str) -> list[Acquired]:
-    return [Acquired(first, last, 1, 7, 30.0) for first, last in log_of(text)]
+def piece(text: str) -> list[AcquiredRange]:
+    return [AcquiredRange(first, last, 1, 7, 30.0) for first, last in log_of(text)]
 
 
 @pytest.mark.parametrize(

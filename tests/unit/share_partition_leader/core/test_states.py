@@ -6,12 +6,11 @@ from itertools import product
 
 import pytest
 
+from sharebroker_protocol.model import AckType, RecordState
 from sharebroker_server.share_partition_leader.core.states import (
     EVENT_OF_ACK,
     TRANSITIONS,
-    AckType,
     Event,
-    RecordState,
     after_failed_delivery,
 )
 

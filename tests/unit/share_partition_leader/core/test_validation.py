@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.acknowledge import validate_batches
 from tests.unit.share_partition_leader.core.support import ack, fetch, opened, picture
 

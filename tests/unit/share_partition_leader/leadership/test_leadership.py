@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import RecordState, SharePartitionKey, StateBatch, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.records import (
     CatalogRecord,
@@ -23,10 +24,7 @@ from sharebroker_server.catalog.records import (
 )
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import Member
-from sharebroker_server.persister.port import ShareKey, SharePartitionState, StateBatch, StateSummary
-from sharebroker_server.share_partition_leader.core.states import RecordState
-from sharebroker_server.share_partition_leader.core.values import StateBatch as StoredBatch
-from sharebroker_server.share_partition_leader.core.values import StateWrite
+from sharebroker_server.persister.port import SharePartitionState, StateSummary
 from sharebroker_server.stream_log.memory import Fault
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
@@ -293,9 +291,9 @@ async def test_what_a_late_write_left_finished_is_told_by_the_next_who_loads(wor
     """
     await world.publish(4)
     epoch = (await world.leadership.led(TOPIC, 0)).log.epoch
-    key = ShareKey(GROUP, TOPIC, 0)
+    key = SharePartitionKey(GROUP, TOPIC, 0)
     await world.persister.read(key, epoch)
-    accepted = StoredBatch(1, 3, RecordState.ACKNOWLEDGED, 1)
+    accepted = StateBatch(1, 3, RecordState.ACKNOWLEDGED, 1)
     await world.persister.write(key, StateWrite(1, epoch, 1, 0, ()))
     await world.persister.write(key, StateWrite(1, epoch, 0, 3, (accepted,)))
     assert await world.persister.read_summary(key) == StateSummary(1, epoch, 1, 0)
@@ -369,10 +367,10 @@ async def test_what_was_left_of_a_topic_that_was_deleted_meanwhile_is_removed(wo
     await world.tell(PartitionsRecord(TOPIC, 2))
     await world.publish(3)
     await world.publish(3, partition=1)
-    deaf = world.catalog._listeners.copy()
-    world.catalog._listeners.clear()  # the leader is away
+    deaf = world.catalog._observers.copy()
+    world.catalog._observers.clear()  # the leader is away
     await world.tell(TopicDeletedRecord(TOPIC, 2))
-    world.catalog._listeners.extend(deaf)
+    world.catalog._observers.extend(deaf)
     world.records.away = True
     await world.leadership.remove_leftovers()
     world.records.away = False

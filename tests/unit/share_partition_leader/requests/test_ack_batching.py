@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
-from sharebroker_server.share_calls.values import AckBatch
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.requests.ack_batching import Asked, Group, batches_of, gathered
 
 

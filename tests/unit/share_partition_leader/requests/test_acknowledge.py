@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import AckBatch
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.share_calls.values import AckBatch, AcknowledgeCall, AckPart
+from sharebroker_server.share_calls.values import AcknowledgeCall, AckPart
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.testkit.waiting import eventually

@@ -8,15 +8,15 @@ from functools import partial
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.share_calls.messages import await_request
-from sharebroker_server.share_calls.values import TopicPartition
 from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
 from tests.unit.share_partition_leader.virtual_time import settle
 from tests.unit.share_partition_leader.world import GROUP, TOPIC, World
 
-PART = TopicPartition(TOPIC, 0)
+PART = TopicIdPartition(TOPIC, 0)
 
 
 def watched(world: World) -> ShareWatch:

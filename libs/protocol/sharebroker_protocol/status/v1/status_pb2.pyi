@@ -184,9 +184,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """No more share sessions can be opened."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Kafka's error codes, as far as Sharebroker answers with them. The numbers are Kafka's
-    (org.apache.kafka.common.protocol.Errors). A code stands in band where a request has one result a
-    partition, and as `google.rpc.ErrorInfo.reason` (the name without the prefix) where a call fails as a whole.
+    """Kafka's error codes that Sharebroker returns. The numbers are Kafka's (org.apache.kafka.common.protocol.Errors). A
+    code is returned in the response if a request has one result per partition, and as `google.rpc.ErrorInfo.reason`
+    (the name without the prefix) if the whole call fails.
     """
 
 ERROR_CODE_NONE: ErrorCode.ValueType  # 0

@@ -7,6 +7,7 @@ from typing import Final
 
 from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as ProtoPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
@@ -15,7 +16,6 @@ from sharebroker_server.gateway.kafka.helpers.convert import to_proto
 from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, known_partitions
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
 from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from sharebroker_server.share_calls.values import TopicPartition
 
 _FIRST_WITH_SEVERAL: Final = 4
 """The first version whose requests name several transactions."""
@@ -53,7 +53,7 @@ async def handle(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnRes
 
 async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: _Topics) -> list[_TopicResult]:
     codes: dict[tuple[str, int], int] = {}
-    known: dict[tuple[str, int], TopicPartition] = {}
+    known: dict[tuple[str, int], TopicIdPartition] = {}
     for topic in topics:
         for index in topic.partitions:
             try:
@@ -68,7 +68,7 @@ async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: _Topic
 
 
 async def _send(
-    call: Call, request: pb.AddPartitionsToTxnRequest, known: Mapping[tuple[str, int], TopicPartition]
+    call: Call, request: pb.AddPartitionsToTxnRequest, known: Mapping[tuple[str, int], TopicIdPartition]
 ) -> dict[tuple[str, int], int]:
     request.partitions.extend(
         ProtoPartition(topic_id=one.topic_id, partition=one.partition) for one in known.values()

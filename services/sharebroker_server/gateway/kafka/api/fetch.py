@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     LED_ELSEWHERE,
     current_leader,
@@ -24,7 +25,6 @@ from sharebroker_server.gateway.kafka.helpers.topics import (
     locate,
 )
 from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
-from sharebroker_server.share_calls.values import TopicPartition
 
 _FULL: Final = (0, -1)
 """Session epochs of full fetches: one requests a session, the other one closes it."""
@@ -70,11 +70,11 @@ def _rejected(call: Call[FetchRequest], rejected: Rejected[Partition]) -> FetchR
     return result
 
 
-def _moved(one: Located[Partition] | Rejected[Partition]) -> TopicPartition | None:
+def _moved(one: Located[Partition] | Rejected[Partition]) -> TopicIdPartition | None:
     """Returns the partition if another broker leads it."""
     if isinstance(one, Located) or one.topic is None or one.error.code not in LED_ELSEWHERE:
         return None
-    return TopicPartition(one.topic.topic_id, one.item.partition)
+    return TopicIdPartition(one.topic.topic_id, one.item.partition)
 
 
 def _response(call: Call[FetchRequest], results: Iterable[FetchResponse.PartitionData]) -> FetchResponse:

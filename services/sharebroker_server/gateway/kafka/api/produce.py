@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_leader, node_endpoints
@@ -18,7 +19,6 @@ from sharebroker_server.gateway.produce.append import Answer, Part, append
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
-from sharebroker_server.share_calls.values import TopicPartition
 
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
@@ -43,13 +43,13 @@ class _Item:
     error: KafkaError | None
 
     @property
-    def moved(self) -> TopicPartition | None:
+    def moved(self) -> TopicIdPartition | None:
         """The partition, if another broker leads it."""
         if self.topic is None or self.error is None:
             return None
         if self.error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return None
-        return TopicPartition(self.topic.topic_id, self.index)
+        return TopicIdPartition(self.topic.topic_id, self.index)
 
 
 async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     LED_ELSEWHERE,
@@ -14,7 +15,6 @@ from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, caller
 from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge, share_acknowledge
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
-from sharebroker_server.share_calls.values import TopicPartition
 
 _Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
 _Partition = ShareAcknowledgeResponse.PartitionData
@@ -49,7 +49,7 @@ def _topics(call: Call, results: AckResults) -> list[_Topic]:
     return [_Topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
 
 
-def _partition(call: Call, partition: TopicPartition, error: KafkaError | None) -> _Partition:
+def _partition(call: Call, partition: TopicIdPartition, error: KafkaError | None) -> _Partition:
     result = _Partition(partition_index=partition.partition)
     if error is not None:
         result.error_code, result.error_message = error.code, error.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.core.validation import acquire_mode
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
@@ -17,7 +18,6 @@ from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, 
 from sharebroker_server.gateway.kafka.idle.share_fetch import SHARE_FETCH, predict_fetch
 from sharebroker_server.gateway.share.fetch import Fetched, ShareFetch, share_fetch
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
-from sharebroker_server.share_calls.values import TopicPartition
 
 _Topic = ShareFetchResponse.ShareFetchableTopicResponse
 _Partition = ShareFetchResponse.PartitionData
@@ -42,7 +42,7 @@ def _request(call: Call[ShareFetchRequest]) -> ShareFetch:
         request.share_session_epoch,
         ack_batches(request.topics),
         [
-            TopicPartition(topic.topic_id, index)
+            TopicIdPartition(topic.topic_id, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         ],

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.kafka.cluster_view.brokers import ClusterView
-from sharebroker_server.share_calls.values import TopicPartition
 
 A = TypeVar("A")
 
@@ -15,13 +15,13 @@ LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FE
 """Errors that come with a leader hint."""
 
 
-def current_leader(view: ClusterView, partition: TopicPartition, make: Callable[..., A]) -> A:
+def current_leader(view: ClusterView, partition: TopicIdPartition, make: Callable[..., A]) -> A:
     """Returns the leader of a partition as a `LeaderIdAndEpoch` of the API."""
     return make(leader_id=view.leader(*partition), leader_epoch=view.epoch)
 
 
 def node_endpoints(
-    view: ClusterView, partitions: Iterable[TopicPartition], make: Callable[..., A]
+    view: ClusterView, partitions: Iterable[TopicIdPartition], make: Callable[..., A]
 ) -> list[A]:
     """Returns the addresses of the partitions' leaders, each as a `NodeEndpoint` of the API."""
     nodes = {view.leader(*partition) for partition in partitions}

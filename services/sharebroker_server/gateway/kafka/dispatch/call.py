@@ -168,8 +168,8 @@ class PredictedRequest(Protocol):
 class Api:
     """How one API key is served, in `versions` (first and last).
 
-    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response to
-    a request that failed as a whole. The wait of an API that `waits` ends when its client disconnects.
+    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response
+    to a request that failed as a whole. The wait of an API that `waits` ends when its client disconnects.
     `coalescing` replaces `handle` for APIs whose neighbouring requests are served together. `predict` returns
     the request that will follow a served one, if it can be predicted.
     """

@@ -74,7 +74,7 @@ def _compile_to_proto(
 ) -> Callable[..., Any]:
     code = Source("convert", "message, more={}")
     code.refer(target, "target")
-    values = []
+    values = {}
     for field, proto in _common(source, target, renames, omit):
         value = f"message.{field.name}"
         if field.struct is not None:
@@ -84,8 +84,15 @@ def _compile_to_proto(
                 value = f"[{function}(item) for item in {value} or ()]"
             else:
                 value = f"None if {value} is None else {function}({value})"
-        values.append(f"{proto.name!r}: {value}")
-    code.add([f"return target(**{{{', '.join(values)}, **more}})"])
+        values[proto.name] = value
+    copied = ", ".join(f"{name!r}: {value}" for name, value in values.items())
+    code.add(
+        [
+            "if more:",
+            f"    return target(**{{{copied}, **more}})",
+            f"return target({', '.join(f'{name}={value}' for name, value in values.items())})",
+        ]
+    )
     return code.function()
 
 

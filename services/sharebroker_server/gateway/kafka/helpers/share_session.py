@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.share.acknowledge import Caller
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 
 
 class _Batch(Protocol):
@@ -35,14 +35,14 @@ def caller(call: Call) -> Caller:
     return Caller(call.client.connection, call.view.leads, leaving=call.view.leaving)
 
 
-def ack_batches(topics: Iterable[_Topic]) -> dict[TopicPartition, list[AckBatch]]:
+def ack_batches(topics: Iterable[_Topic]) -> dict[TopicIdPartition, list[AckBatch]]:
     """Returns the ack batches by partition, in the order of first mention (librdkafka names topics
     repeatedly).
     """
-    batches: dict[TopicPartition, list[AckBatch]] = {}
+    batches: dict[TopicIdPartition, list[AckBatch]] = {}
     for topic in topics:
         for part in topic.partitions:
-            of_partition = batches.setdefault(TopicPartition(topic.topic_id, part.partition_index), [])
+            of_partition = batches.setdefault(TopicIdPartition(topic.topic_id, part.partition_index), [])
             for batch in part.acknowledgement_batches:
                 of_partition.append(AckBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types))
     return batches

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.gateway.kafka.dispatch.call import Call
-from sharebroker_server.share_calls.values import TopicPartition
 
 _EPOCH_PER_TRANSACTION = 2
 """The transaction.version with which every end of a transaction raises the producer epoch (KIP-890)."""
@@ -29,11 +29,11 @@ def transaction_version(call: Call, *, implied: bool) -> int:
     return _EPOCH_PER_TRANSACTION if implied and enabled else 0
 
 
-def known_partitions(call: Call, name: str, indexes: Iterable[int]) -> Iterator[TopicPartition]:
+def known_partitions(call: Call, name: str, indexes: Iterable[int]) -> Iterator[TopicIdPartition]:
     """Yields the partitions that a request names. Raises UNKNOWN_TOPIC_OR_PARTITION."""
     check_not_internal(name)
     topic = call.gateway.topic(name)
     for index in indexes:
         if not 0 <= index < topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        yield TopicPartition(topic.topic_id, index)
+        yield TopicIdPartition(topic.topic_id, index)

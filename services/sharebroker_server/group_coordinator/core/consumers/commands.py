@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Assignors in a member's order of preference, each with what it is to know of the member."""
@@ -91,7 +91,7 @@ class CommitOffsets:
     """Keeps offsets; answered with those refused."""
 
     member: MemberOf
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicIdPartition, Committed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class CommitInTransaction:
     member: MemberOf
     producer_id: int
     producer_epoch: int
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicIdPartition, Committed]
     coordinator_epoch: int | None = None
 
 
@@ -129,8 +129,8 @@ class FetchOffsets:
 class KeptOffsets(NamedTuple):
     """All that a group has committed, and of which partitions transactions may commit something else."""
 
-    committed: Mapping[TopicPartition, Committed]
-    unstable: frozenset[TopicPartition]
+    committed: Mapping[TopicIdPartition, Committed]
+    unstable: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class ForgetOffsets:
     """Forgets offsets of a group without members."""
 
     group_id: str
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ ConsumerReply = (
     | ConsumersDescription
     | tuple[KafkaError | None, ...]
     | KeptOffsets
-    | Mapping[TopicPartition, KafkaError]
+    | Mapping[TopicIdPartition, KafkaError]
     | Mapping[str, tuple[str, str]]
     | None
 )

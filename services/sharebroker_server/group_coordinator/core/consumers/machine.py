@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.coordinator_runtime.machine import Decision
 from sharebroker_server.group_coordinator.core.consumers.commands import (
     Answered,
@@ -40,7 +41,6 @@ from sharebroker_server.group_coordinator.core.consumers.pending import (
     Place,
     TransactionEndRecord,
 )
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 from sharebroker_server.group_coordinator.core.session_clocks import Deadlines, Session
 from sharebroker_server.group_coordinator.core.validation import (
     check_empty,
@@ -276,18 +276,18 @@ class ConsumerGroups:
         """Groups of which the log tells."""
         return {*self.offsets, *self.pending}
 
-    def _partitions(self, group_id: str) -> frozenset[TopicPartition]:
+    def _partitions(self, group_id: str) -> frozenset[TopicIdPartition]:
         """Partitions of which a group has an offset, or may get one."""
         return self.pending.of(group_id).union(self.offsets.of(group_id))
 
-    def _forgotten(self, group_id: str, partitions: Iterable[TopicPartition]) -> Iterable[ConsumerRecord]:
+    def _forgotten(self, group_id: str, partitions: Iterable[TopicIdPartition]) -> Iterable[ConsumerRecord]:
         kept = self.offsets.of(group_id)
         for some in sorted(partitions):
             if some in kept:
                 yield OffsetRecord(group_id, some, None)
             yield from self.pending.drops(Place(group_id, some))
 
-    def _too_long(self, offsets: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, KafkaError]:
+    def _too_long(self, offsets: Mapping[TopicIdPartition, Committed]) -> dict[TopicIdPartition, KafkaError]:
         most = self._view.broker.offset_metadata_max_bytes
         return {
             some: KafkaError(ErrorCode.OFFSET_METADATA_TOO_LARGE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import Committed
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class OffsetRecord:
     """What a group has committed of a partition; None when that is forgotten (Kafka: OffsetCommitKey)."""
 
     group_id: str
-    partition: TopicPartition
+    partition: TopicIdPartition
     committed: Committed | None
 
     @property
@@ -26,17 +26,17 @@ class OffsetRecord:
 OFFSET = "offset"
 
 
-def named(name: str) -> TopicPartition:
+def named(name: str) -> TopicIdPartition:
     """The partition of the last part of a key."""
     topic_id, _, partition = name.rpartition(":")
-    return TopicPartition(topic_id, int(partition))
+    return TopicIdPartition(topic_id, int(partition))
 
 
 class CommittedOffsets:
     """Changed by `apply` only; no group stands here without an offset."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicPartition, Committed]] = {}
+        self._groups: dict[str, dict[TopicIdPartition, Committed]] = {}
 
     def apply(self, record: OffsetRecord) -> None:
         """Takes a record in."""
@@ -48,7 +48,7 @@ class CommittedOffsets:
         if not kept:
             self._groups.pop(record.group_id, None)
 
-    def of(self, group_id: str) -> Mapping[TopicPartition, Committed]:
+    def of(self, group_id: str) -> Mapping[TopicIdPartition, Committed]:
         """All that a group has committed."""
         return self._groups.get(group_id, {})
 

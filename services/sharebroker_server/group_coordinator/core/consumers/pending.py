@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.consumers.commands import (
     CommitInTransaction,
     Committed,
     CompleteTransaction,
 )
 from sharebroker_server.group_coordinator.core.consumers.offsets import named
-from sharebroker_server.group_coordinator.core.model import TopicPartition
 
 PENDING: Final = "pending"
 
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     """A group's offset of a partition."""
 
     group_id: str
-    partition: TopicPartition
+    partition: TopicIdPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class PendingOffsets:
     """Changed by `apply` and `end` only."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, dict[TopicPartition, dict[int, Pending]]] = {}
+        self._groups: dict[str, dict[TopicIdPartition, dict[int, Pending]]] = {}
         self._producers: dict[int, dict[Place, Pending]] = {}
 
     def apply(self, record: PendingRecord) -> None:
@@ -113,7 +113,7 @@ class PendingOffsets:
             self.apply(one)
         return gone
 
-    def of(self, group_id: str) -> frozenset[TopicPartition]:
+    def of(self, group_id: str) -> frozenset[TopicIdPartition]:
         """Partitions of which something is pending."""
         return frozenset(self._groups.get(group_id, ()))
 
@@ -157,7 +157,7 @@ class PendingOffsets:
             )
 
     def committed(
-        self, asked: CommitInTransaction, offsets: Mapping[TopicPartition, Committed]
+        self, asked: CommitInTransaction, offsets: Mapping[TopicIdPartition, Committed]
     ) -> tuple[PendingRecord, ...]:
         """The records of offsets that may be pending. Raises INVALID_COMMIT_OFFSET_SIZE."""
         before = self.open(asked.producer_id)

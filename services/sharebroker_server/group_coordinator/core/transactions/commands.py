@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.transactions.model import (
     Staged,
     Transaction,
@@ -44,7 +44,7 @@ class AddPartitions:
 
     transactional_id: str
     producer: Producer
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[TopicIdPartition]
     version: int = 0
 
 
@@ -54,7 +54,7 @@ class VerifyPartitions:
 
     transactional_id: str
     producer: Producer
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[TopicIdPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,4 +129,6 @@ OfTransaction = (
 """What is about one transactional id."""
 
 Command = OfTransaction | ListTransactions | NewProducer
-Reply = Producer | Aborting | Transaction | Staged | frozenset[TopicPartition] | dict[str, Transaction] | None
+Reply = (
+    Producer | Aborting | Transaction | Staged | frozenset[TopicIdPartition] | dict[str, Transaction] | None
+)

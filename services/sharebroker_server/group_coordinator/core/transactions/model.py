@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
 
 NONE: Final = -1
 """No producer id, no epoch, no time."""
@@ -93,7 +93,7 @@ class Transaction:
     producer_epoch: int
     timeout_ms: int
     state: TransactionState = EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicIdPartition] = frozenset()
     last_producer_epoch: int = NONE
     previous_producer_id: int = NONE
     next_producer_id: int = NONE

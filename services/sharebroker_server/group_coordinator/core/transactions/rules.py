@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.group_coordinator.core.model import TopicPartition
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.group_coordinator.core.transactions.commands import (
     Aborting,
     AddPartitions,
@@ -76,7 +76,7 @@ def add_partitions(
 
 def verify_partitions(
     transaction: Transaction | None, command: VerifyPartitions
-) -> frozenset[TopicPartition]:
+) -> frozenset[TopicIdPartition]:
     """Those of the partitions that are part of the open transaction.
 
     Raises INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.

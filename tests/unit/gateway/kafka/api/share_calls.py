@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
     Acknowledged,
@@ -11,7 +12,6 @@ from sharebroker_server.share_calls.values import (
     Acquisition,
     SettleCall,
     Settlement,
-    TopicPartition,
 )
 from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
 
@@ -36,5 +36,5 @@ class FakeShareCalls:
     async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> ShareWatch:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> ShareWatch:
         return ShareWatch([])

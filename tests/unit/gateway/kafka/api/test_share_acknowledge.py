@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import AckBatch
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
-from sharebroker_server.share_calls.values import AckBatch, Acknowledged
+from sharebroker_server.share_calls.values import Acknowledged
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness, codes
 from tests.unit.gateway.kafka.api.share_calls import FakeShareCalls

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.gateway.core.values import SessionKey
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest, ShareFetchResponse
-from sharebroker_server.share_calls.values import Acknowledged, Acquired, Acquisition
+from sharebroker_server.share_calls.values import Acknowledged, Acquisition
 from tests.support.kafka_client import Batch, fetch_topics
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
@@ -34,7 +35,7 @@ def calls(harness: Harness) -> FakeShareCalls:
 
 
 def acquired(topic_id: str, index: int) -> Acquisition:
-    runs = [Acquired(5, 6, 1, 7, 0.0), Acquired(7, 9, 2, 7, 0.0)]
+    runs = [AcquiredRange(5, 6, 1, 7, 0.0), AcquiredRange(7, 9, 2, 7, 0.0)]
     return Acquisition(topic_id, index, records=b"batch", acquired=runs)
 
 

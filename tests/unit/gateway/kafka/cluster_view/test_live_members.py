@@ -58,6 +58,6 @@ async def test_a_restarted_member_is_not_suspected() -> None:
 
 def test_an_announced_leave_is_a_leave() -> None:
     harness = Harness()
-    harness.members = [LOCAL, replace(PEER, leaving=True)]
+    harness.members = [LOCAL, PEER.on_leave()]
     assert harness.live_members.is_leaving(PEER)
     assert not harness.live_members.is_leaving(LOCAL)

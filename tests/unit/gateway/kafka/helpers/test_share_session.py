@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from sharebroker_protocol.model import AckBatch, TopicIdPartition
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, caller
 from sharebroker_server.kafka_wire.messages import ShareFetchRequest
-from sharebroker_server.share_calls.values import AckBatch, TopicPartition
 from tests.unit.gateway.fakes import TOPIC
 from tests.unit.gateway.kafka.api.harness import Harness
 
@@ -42,7 +42,7 @@ def test_batches_of_a_partition_named_twice_are_joined() -> None:
         for at in (5, 6)
     ]
     assert ack_batches(topics) == {
-        TopicPartition("t", 1): [AckBatch(5, 5, [1]), AckBatch(6, 6, [1])],
-        TopicPartition("t", 5): [],
-        TopicPartition("t", 6): [],
+        TopicIdPartition("t", 1): [AckBatch(5, 5, [1]), AckBatch(6, 6, [1])],
+        TopicIdPartition("t", 5): [],
+        TopicIdPartition("t", 6): [],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 from sharebroker_server.gateway.kafka.helpers.transactional import (
@@ -12,7 +13,6 @@ from sharebroker_server.gateway.kafka.helpers.transactional import (
     known_partitions,
     transaction_version,
 )
-from sharebroker_server.share_calls.values import TopicPartition
 from tests.unit.gateway.fakes import TOPIC
 
 
@@ -30,8 +30,8 @@ def test_the_api_version_implies_the_transaction_version(call: Call) -> None:
 
 def test_known_partitions_have_topic_ids(call: Call) -> None:
     assert list(known_partitions(call, TOPIC.name, [1, 0])) == [
-        TopicPartition(TOPIC.topic_id, 1),
-        TopicPartition(TOPIC.topic_id, 0),
+        TopicIdPartition(TOPIC.topic_id, 1),
+        TopicIdPartition(TOPIC.topic_id, 0),
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.model import AcquiredRange, TopicIdPartition
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceStub,
 )
@@ -23,11 +24,9 @@ from sharebroker_server.share_calls.values import (
     AcknowledgeCall,
     Acknowledged,
     AcquireCall,
-    Acquired,
     Acquisition,
     SettleCall,
     Settlement,
-    TopicPartition,
 )
 from sharebroker_server.share_partition_leader.requests.records_watch import ShareWatch
 from sharebroker_server.testkit.waiting import eventually
@@ -50,7 +49,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.waits: list[float] = []
-        self.found: list[Acquired] = []
+        self.found: list[AcquiredRange] = []
         self.watches: list[Watch] = []
 
     async def acquire(self, call: AcquireCall) -> list[Acquisition]:
@@ -63,13 +62,13 @@ class Calls:
     async def settle(self, call: SettleCall, timeout: float) -> list[Settlement]:
         raise NotImplementedError
 
-    def watch(self, group_id: str, partitions: Sequence[TopicPartition]) -> Watch:
+    def watch(self, group_id: str, partitions: Sequence[TopicIdPartition]) -> Watch:
         self.watches.append(Watch([]))
         return self.watches[-1]
 
     def find(self) -> None:
         """Makes records available."""
-        self.found = [Acquired(0, 0, 1, 1, 0.0)]
+        self.found = [AcquiredRange(0, 0, 1, 1, 0.0)]
         self.watches[-1].end()
 
 

@@ -1,0 +1,124 @@
+"""The value types that client, services and libraries share. No I/O and no rules.
+
+Offsets are ints, and ranges of offsets include both ends. Times are seconds as float. Most values are created
+on every fetch or acknowledgement: a named tuple costs a third of a frozen dataclass to create.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name (Kafka: TopicPartition)."""
+
+    topic: str
+    partition: int
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by its topic's id, in Kafka's text form of 22 characters (Kafka: TopicIdPartition)."""
+
+    topic_id: str
+    partition: int
+
+
+class SharePartitionKey(NamedTuple):
+    """Names a share-partition (Kafka: SharePartitionKey).
+
+    The text "group:topicId:partition" is hashed to find the shard of the share coordinator.
+    """
+
+    group_id: str
+    topic_id: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.group_id}:{self.topic_id}:{self.partition}"
+
+
+class RecordState(IntEnum):
+    """State of a record between start offset and end offset; the values are Kafka's (`RecordState`).
+
+    ACQUIRED is never persisted. ACKNOWLEDGED and ARCHIVED are terminal: every state from ACKNOWLEDGED up is.
+    """
+
+    __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class AckType(IntEnum):
+    """How a member acknowledges a record that it holds (Kafka: AcknowledgeType; 0 is a gap in the log)."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+class AcquireMode(IntEnum):
+    """How strictly the record limit of an acquisition holds (Kafka: ShareAcquireMode, KIP-1206)."""
+
+    BATCH_OPTIMIZED = 0
+    """Soft: whole record batches are acquired."""
+    RECORD_LIMIT = 1
+    """Strict: never one offset more."""
+
+
+class StateBatch(NamedTuple):
+    """Offsets first..last in one persisted state (Kafka: PersisterStateBatch).
+
+    `state` is the number of a RecordState, never ACQUIRED. It is an int, since the share coordinator must be
+    able to read, and reject, a number that is not a state.
+    """
+
+    first: int
+    last: int
+    state: int
+    delivery_count: int
+
+
+class StateWrite(NamedTuple):
+    """A state write of one share-partition: the start offset, and the batches that changed, as they will be.
+
+    Start offset -1 leaves the stored one, delivery complete count -1 is unknown. The share coordinator never
+    moves the stored start offset back.
+    """
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+class AcquiredRange(NamedTuple):
+    """Offsets first..last that a member acquired (KIP-932: AcquiredRecords).
+
+    `token` names the acquisition, `deadline` is the time of the lock timeout.
+    """
+
+    first: int
+    last: int
+    delivery_count: int
+    token: int
+    deadline: float
+
+
+class AckBatch(NamedTuple):
+    """Acknowledgement of first..last: one type for all, or one for each offset (numbers of AckType).
+
+    With a `token`, records that were acquired again since then are rejected; None checks the member only.
+    """
+
+    first: int
+    last: int
+    types: Sequence[int]
+    token: int | None = None

@@ -1,0 +1,304 @@
+"""Traces one warm request through one live server, and prints how many files and calls it takes.
+
+Four requests are traced: ShareFetch, ShareAcknowledge and Produce on the Kafka listener, and an
+acknowledgement on a Consume stream. Each is sent several times, alone. The recording with the most frequent
+number of calls counts, which leaves background work of the server out (lease renewals, followers of a log).
+Only the server's own files count: neither libraries nor generated code.
+
+`python -m tests.perf.paths [--checkout DIR] [--calls ShareFetch]`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import struct
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import crc32c
+import grpc
+
+from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
+from sharebroker_protocol.gateway.v1 import share_pb2 as share
+from tests.perf.checkout import HERE, Checkout
+from tests.perf.servers import Serving, serving
+from tests.support.client import ACCEPT, Client, connected
+from tests.support.kafka_client import KafkaClient, answered, part, runs
+from tests.support.kafka_client import connected as kafka_connected
+
+RECORDER: Final = Path(__file__).with_name("recorder.py")
+WARM_UP: Final = 30
+"""Requests of a kind before the first that is recorded."""
+
+RECORDED: Final = 21
+QUIET_SECONDS: Final = 0.01
+"""Time after a reply in which what the request left behind runs."""
+
+PATIENCE: Final = 10.0
+PRODUCE, PRODUCE_VERSION = 0, 12
+
+
+class Called(NamedTuple):
+    """One function that ran, or a coroutine that went on after it had waited."""
+
+    file: str
+    function: str
+    depth: int
+    resumed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Figures of one recording."""
+
+    files: int
+    calls: int
+    functions: int
+    changes_of_file: int
+    deepest: int
+
+    @classmethod
+    def of(cls, called: Sequence[Called]) -> Route:
+        """The figures of a recording; a coroutine that goes on after a wait counts as a call."""
+        return cls(
+            len({call.file for call in called}),
+            len(called),
+            len({(call.file, call.function) for call in called}),
+            sum(one.file != other.file for one, other in pairwise(called)),
+            max((call.depth for call in called), default=0),
+        )
+
+
+def typical(recordings: Sequence[Sequence[Called]]) -> Sequence[Called]:
+    """A recording with the most frequent number of calls; of several such numbers, the least.
+
+    Raises ValueError when there is none.
+    """
+    frequency = Counter(map(len, recordings))
+    return min(recordings, key=lambda called: (-frequency[len(called)], len(called)))
+
+
+def table(routes: Mapping[str, Route]) -> str:
+    """A Markdown table, a row a request."""
+    heads = ("request", "files", "calls", "functions", "changes of file", "deepest stack")
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for name, route in routes.items():
+        figures = (route.files, route.calls, route.functions, route.changes_of_file, route.deepest)
+        lines.append(f"| {name} | {' | '.join(map(str, figures))} |")
+    return "\n".join(lines)
+
+
+def listing(called: Sequence[Called]) -> Iterator[str]:
+    """A recording as lines, each indented by the depth of its stack."""
+    for call in called:
+        yield f"{'  ' * call.depth}{'… ' if call.resumed else ''}{call.file}: {call.function}"
+
+
+class Control:
+    """The connection to the recorder in the server's process."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def record(self, request: Callable[[], Awaitable[object]]) -> list[Called]:
+        """The calls that one request caused."""
+        await asyncio.sleep(QUIET_SECONDS)
+        await self._send("start")
+        await request()
+        await asyncio.sleep(QUIET_SECONDS)
+        return [Called(*call) for call in await self._send("stop")]
+
+    async def _send(self, word: str) -> Any:
+        self._writer.write(word.encode() + b"\n")
+        return json.loads(await self._reader.readline())
+
+    async def close(self) -> None:
+        """Closes the connection."""
+        self._writer.close()
+
+
+Recordings = dict[str, list[list[Called]]]
+
+
+class Tracing:
+    """Sends requests of all kinds and keeps the recordings."""
+
+    def __init__(self, control: Control, client: Client, kafka: KafkaClient) -> None:
+        self._control = control
+        self._client = client
+        self._kafka = kafka
+        self.recordings: Recordings = {}
+
+    async def kafka_requests(self) -> None:
+        """Produces a record, fetches it and acknowledges it, again and again."""
+        topic, topic_id = await self._client.create()
+        group = await self._client.group()
+        member = "paths"
+        while (await self._kafka.heartbeat(group, member, 0, subscribed_topic_names=[topic])).error_code:
+            await self._kafka.ask(10, 4, key_type=0, coordinator_keys=[group])
+            await asyncio.sleep(QUIET_SECONDS)
+        await self._kafka.share_fetch(group, member, 0, {topic_id: [0]})
+        epoch = 0
+        for turn in range(WARM_UP + RECORDED):
+            await self._take("Produce", turn, lambda: self._produce(topic))
+            fetched = await self._take(
+                "ShareFetch",
+                turn,
+                lambda: self._kafka.share_fetch(group, member, epoch + 1, max_wait_ms=5000),  # noqa: B023
+            )
+            ((first, last, _),) = runs(answered(fetched)[topic_id, 0])
+            acks = {(topic_id, 0): [(first, last, [ACCEPT])]}
+            done = await self._take(
+                "ShareAcknowledge",
+                turn,
+                lambda: self._kafka.share_acknowledge(group, member, epoch + 2, acks),  # noqa: B023
+            )
+            assert answered(done)[topic_id, 0].error_code == 0, done
+            epoch += 2
+
+    async def stream_requests(self) -> None:
+        """Publishes a record, receives it on a stream and acknowledges it there, again and again."""
+        topic, _ = await self._client.create()
+        group = await self._client.group()
+        call = self._client.share.Consume()
+        subscribe = share.ConsumeRequest.Subscribe(
+            group_id=group, topics=[topic], member_id="paths", decode=True
+        )
+        await call.write(share.ConsumeRequest(subscribe=subscribe, credit=100))
+        for turn in range(WARM_UP + RECORDED):
+            await self._client.publish(topic, ["record"], partition=0)
+            record = (await _until(call, "records"))[0]
+            await asyncio.sleep(QUIET_SECONDS)
+            await self._take("stream acknowledgement", turn, lambda: _accept(call, record, turn + 1))  # noqa: B023
+        call.cancel()
+
+    async def _take(self, name: str, turn: int, request: Callable[[], Awaitable[Any]]) -> Any:
+        """Sends a request; records it once all is warm."""
+        reply: Any = None
+
+        async def send() -> None:
+            nonlocal reply
+            reply = await request()
+
+        if turn < WARM_UP:
+            await send()
+        else:
+            self.recordings.setdefault(name, []).append(await self._control.record(send))
+        return reply
+
+    async def _produce(self, topic: str) -> None:
+        data = part(PRODUCE, "PartitionProduceData", index=0, records=record_batch(b"x" * 100))
+        topics = [part(PRODUCE, "TopicProduceData", name=topic, partition_data=[data])]
+        reply = await self._kafka.ask(
+            PRODUCE, PRODUCE_VERSION, acks=-1, timeout_ms=5000, transactional_id=None, topic_data=topics
+        )
+        assert reply.responses[0].partition_responses[0].error_code == 0, reply
+
+
+Stream = grpc.aio.StreamStreamCall[share.ConsumeRequest, share.ConsumeResponse]
+
+
+async def _accept(call: Stream, record: share.ShareRecord, number: int) -> None:
+    acknowledgement = delivery.Acknowledgement(
+        id=number,
+        topic_id=record.topic_id,
+        partition=record.partition,
+        first_offset=record.offset,
+        type=delivery.AcknowledgeType.ValueType(ACCEPT),
+        lock_token=record.lock_token,
+    )
+    await call.write(share.ConsumeRequest(acknowledgements=[acknowledgement], credit=1))
+    (result,) = await _until(call, "results")
+    assert not result.error_code, result
+
+
+async def _until(call: Stream, field: str) -> Sequence[Any]:
+    """The items of the next response that has any in `field`."""
+    async with asyncio.timeout(PATIENCE):
+        while isinstance(response := await call.read(), share.ConsumeResponse):
+            if items := getattr(response, field):
+                return list(items)
+    raise AssertionError(f"the stream ended before {field} came")
+
+
+def record_batch(value: bytes) -> bytes:
+    """A record batch (magic 2) of one record without key and headers."""
+    record = b"\0\0\0\x01" + _varint(len(value)) + value + _varint(0)
+    record = _varint(len(record)) + record
+    # attributes, last offset delta, two timestamps, producer id, epoch and sequence, number of records
+    body = struct.pack(">hiqqqhii", 0, 0, 0, 0, -1, -1, -1, 1) + record
+    tail = struct.pack(">ibI", 0, 2, crc32c.crc32c(body)) + body
+    return struct.pack(">qi", 0, len(tail)) + tail
+
+
+def _varint(number: int) -> bytes:
+    """A zigzag number of variable length; `number` is not negative."""
+    number, out = number << 1, bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+@contextlib.asynccontextmanager
+async def _control(path: Path) -> AsyncIterator[Control]:
+    control = Control(*await asyncio.open_unix_connection(str(path), limit=1 << 26))
+    try:
+        yield control
+    finally:
+        await control.close()
+
+
+async def _trace(server: Serving, socket: Path) -> Recordings:
+    async with (
+        _control(socket) as control,
+        connected(server.address) as client,
+        kafka_connected(server.kafka) as kafka,
+    ):
+        tracing = Tracing(control, client, kafka)
+        await tracing.kafka_requests()
+        await tracing.stream_requests()
+        return tracing.recordings
+
+
+def measure(checkout: Checkout) -> dict[str, Sequence[Called]]:
+    """The typical recording of each kind of request. Raises BenchFailed."""
+    with tempfile.TemporaryDirectory(prefix="sharebroker-") as name:
+        folder, socket = Path(name), Path(name) / "recorder.sock"
+        runner = (str(RECORDER), str(socket), str(checkout.folder))
+        kafka = ("--kafka", "127.0.0.1:0")
+        with serving(folder, "everysec", checkout=checkout, runner=runner, options=kafka) as server:
+            recordings = asyncio.run(_trace(server, socket))
+    order = ("ShareFetch", "ShareAcknowledge", "Produce", "stream acknowledgement")
+    return {name: typical(recordings[name]) for name in order}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table, or the calls of one request."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkout", type=Path, default=HERE.folder, metavar="DIR")
+    parser.add_argument("--calls", metavar="REQUEST", help="list the calls of a request, as ShareFetch")
+    options = parser.parse_args(arguments)
+    checkout = Checkout.at(options.checkout)
+    found = measure(checkout)
+    sys.stdout.write(f"Commit {checkout.revision()}\n\n")
+    sys.stdout.write(table({name: Route.of(called) for name, called in found.items()}) + "\n")
+    for name, called in found.items():
+        if options.calls and options.calls in name:
+            sys.stdout.write("\n".join(["", name, *listing(called), ""]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+"""Which command serves a checkout, and from where its modules come."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.perf.checkout import HERE, Checkout, NoServer
+
+
+def make(folder: Path, *files: str) -> Checkout:
+    """A checkout with empty files."""
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return Checkout(folder)
+
+
+def test_a_checkout_from_before_the_rename(tmp_path: Path) -> None:
+    checkout = make(tmp_path, "services/broker/__main__.py")
+    assert checkout.serve_command() == [sys.executable, "-m", "services.broker"]
+
+
+@pytest.mark.parametrize("folder", [".", "services", "libs"])
+def test_a_checkout_from_after_the_rename(tmp_path: Path, folder: str) -> None:
+    checkout = make(tmp_path, f"{folder}/sharebroker_server/broker/__main__.py", "services/x.py")
+    assert checkout.serve_command(runner=("-X", "dev", "-m")) == [
+        sys.executable,
+        "-X",
+        "dev",
+        "-m",
+        "sharebroker_server.broker",
+    ]
+
+
+def test_its_own_environment_comes_first(tmp_path: Path) -> None:
+    checkout = make(tmp_path, "services/broker/__main__.py", ".venv/bin/python")
+    assert checkout.serve_command()[0] == str(tmp_path / ".venv/bin/python")
+
+
+def test_without_a_known_module_the_command_line_tool_serves(tmp_path: Path) -> None:
+    checkout = make(tmp_path, ".venv/bin/sharebroker")
+    assert checkout.serve_command() == [str(tmp_path / ".venv/bin/sharebroker"), "serve"]
+
+
+def test_a_folder_without_a_server_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NoServer):
+        Checkout.at(tmp_path)
+
+
+def test_modules_come_from_the_checkout_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    make(tmp_path, "services/broker/__main__.py", "libs/python_client/x.py", "more/y.py")
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = [".", "more"]\n')
+    paths = Checkout(tmp_path).environment()["PYTHONPATH"].split(os.pathsep)
+    folders = (".", "more", "services", "libs", "libs/python_client")
+    assert paths == [str((tmp_path / name).resolve()) for name in folders]
+
+
+def test_this_checkout_serves() -> None:
+    assert Checkout.at(HERE.folder).module is not None

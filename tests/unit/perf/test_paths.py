@@ -1,0 +1,87 @@
+"""Traced requests: what is counted, and which recording stands for a request."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from tests.perf.paths import Called, Route, listing, record_batch, table, typical
+from tests.perf.recorder import Recorder
+
+CALLS = [
+    Called("a.py", "f", 1, False),
+    Called("a.py", "g", 2, False),
+    Called("b.py", "h", 3, False),
+    Called("a.py", "f", 1, True),
+]
+
+
+def test_a_route_counts_files_calls_functions_and_the_deepest_stack() -> None:
+    assert Route.of(CALLS) == Route(files=2, calls=4, functions=3, changes_of_file=2, deepest=3)
+    assert Route.of([]) == Route(0, 0, 0, 0, 0)
+
+
+def test_the_most_frequent_number_of_calls_is_typical() -> None:
+    noisy = [CALLS * 2, CALLS, CALLS * 3, CALLS, CALLS * 2, CALLS]
+    assert typical(noisy) == CALLS
+
+
+def test_of_equally_frequent_recordings_the_shortest_is_typical() -> None:
+    assert typical([CALLS * 3, CALLS, CALLS * 2]) == CALLS
+
+
+def test_without_a_recording_nothing_is_typical() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        typical([])
+
+
+def test_the_table_has_a_row_a_request() -> None:
+    assert table({"ShareFetch": Route(54, 265, 212, 168, 25)}).splitlines() == [
+        "| request | files | calls | functions | changes of file | deepest stack |",
+        "|---|---:|---:|---:|---:|---:|",
+        "| ShareFetch | 54 | 265 | 212 | 168 | 25 |",
+    ]
+
+
+def test_the_listing_is_indented_by_depth() -> None:
+    assert list(listing(CALLS[2:])) == ["      b.py: h", "  … a.py: f"]
+
+
+def test_a_record_batch_has_its_length_and_checksum() -> None:
+    batch = record_batch(b"x" * 100)
+    assert int.from_bytes(batch[8:12]) == len(batch) - 12
+    assert int.from_bytes(batch[17:21]) == crc32c.crc32c(batch[21:])
+
+
+def test_the_recorder_keeps_functions_of_its_folder_only(tmp_path: Path) -> None:
+    source = "import json\ndef inner(): json.dumps([1])\ndef outer(): inner()\n"
+    module = tmp_path / "module.py"
+    functions: dict[str, object] = {}
+    exec(compile(source, str(module), "exec"), functions)
+    recorder = Recorder(str(tmp_path))
+    recorder.start()
+    before = sys.getprofile()
+    sys.setprofile(recorder.profile)
+    try:
+        functions["outer"]()  # type: ignore[operator]
+    finally:
+        sys.setprofile(before)
+    found = recorder.stop()
+    assert found == [("module.py", "outer", 1, False), ("module.py", "inner", 2, False)]
+
+
+def test_the_recorder_marks_generators_that_go_on(tmp_path: Path) -> None:
+    functions: dict[str, object] = {}
+    exec(compile("def f():\n yield 1\n yield 2\n", str(tmp_path / "module.py"), "exec"), functions)
+    recorder = Recorder(str(tmp_path))
+    recorder.start()
+    before = sys.getprofile()
+    sys.setprofile(recorder.profile)
+    try:
+        list(functions["f"]())  # type: ignore[operator]
+    finally:
+        sys.setprofile(before)
+    assert [resumed for *_, resumed in recorder.stop()] == [False, True, True]

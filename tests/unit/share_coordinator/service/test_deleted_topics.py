@@ -1,0 +1,74 @@
+"""State of topics that were deleted while nobody could tell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from structlog.testing import capture_logs
+
+from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
+from sharebroker_server.testkit.waiting import eventually
+from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
+from tests.unit.share_coordinator.service.test_servicer import Process
+
+
+@pytest.fixture
+async def process() -> AsyncIterator[Process]:
+    process = Process()
+    await process.start()
+    await process.initialize(0, 1, 2, 3)
+    await process.initialize(0, topic=OTHER_TOPIC)
+    yield process
+    await process.holder.stop()
+
+
+async def remembered(process: Process, topic: str) -> list[bool]:
+    inspected = [await process.inspect(index, topic) for index in range(process.topics[topic])]
+    return [answer.HasField("folded") for answer in inspected]
+
+
+async def test_state_of_deleted_topics_goes_and_nothing_else(process: Process) -> None:
+    deleted: set[str] = set()
+    cleanup = DeletedTopicCleanup(process.host, deleted.__contains__, 3600.0, 5.0)
+    await cleanup.apply()
+    assert await remembered(process, TOPIC) == [True] * 4
+    deleted.add(TOPIC)
+    await cleanup.apply()
+    assert await remembered(process, TOPIC) == [False] * 4
+    assert await remembered(process, OTHER_TOPIC) == [True]
+
+
+async def test_a_shard_that_cannot_be_asked_does_not_keep_the_others(process: Process) -> None:
+    *_, last = process.host.held()
+    await last.close()
+    with capture_logs() as logs:
+        await DeletedTopicCleanup(process.host, {TOPIC, OTHER_TOPIC}.__contains__, 3600.0, 5.0).apply()
+    assert [entry["event"] for entry in logs] == ["deleted topic cleanup postponed"]
+    assert await remembered(process, TOPIC) == [False] * 4
+
+
+async def test_it_looks_again_and_again_whatever_happens(process: Process) -> None:
+    failures = [ZeroDivisionError()]
+
+    def is_deleted(topic_id: str) -> bool:
+        if failures:
+            raise failures.pop()
+        return True
+
+    cleanup = DeletedTopicCleanup(process.host, is_deleted, 0.001, 5.0)
+    with capture_logs() as logs:
+        cleanup.start()
+
+        async def gone() -> bool:
+            return not any(await remembered(process, TOPIC))
+
+        await eventually(gone)
+        await cleanup.stop()
+    assert "deleted topic cleanup failed" in {entry["event"] for entry in logs}
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "deleted topic cleanup"]
+
+
+async def test_one_that_never_started_can_be_stopped(process: Process) -> None:
+    await DeletedTopicCleanup(process.host, lambda _: True, 1.0, 5.0).stop()
