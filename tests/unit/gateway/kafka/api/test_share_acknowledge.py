@@ -9,6 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.gateway.core.values import SessionKey
+from sharebroker_server.gateway.kafka.dispatch import call
 from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 from sharebroker_server.share_calls.values import Acknowledged
 from tests.unit.gateway.fakes import TOPIC
@@ -43,13 +44,16 @@ async def test_acknowledgements_are_forwarded(harness: Harness, calls: FakeShare
     (topic,) = response.responses
     assert topic.topic_id == TOPIC.topic_id
     assert codes(topic.partitions) == {1: ErrorCode.NONE}
-    (call,) = calls.acknowledged
-    assert (call.group_id, call.member_id) == ("g", "m")
-    (part,) = call.parts
+    (sent,) = calls.acknowledged
+    assert (sent.group_id, sent.member_id) == ("g", "m")
+    (part,) = sent.parts
     assert (part.topic_id, part.partition, list(part.batches)) == (TOPIC.topic_id, 1, [AckBatch(5, 6, [1])])
 
 
-async def test_a_partition_of_another_leader_has_a_hint(harness: Harness, calls: FakeShareCalls) -> None:
+async def test_a_partition_of_another_leader_has_a_hint(
+    harness: Harness, calls: FakeShareCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call, "REQUEST_TIMEOUT", 0.1)  # the gateway retries until the deadline
     harness.lead_elsewhere()
     fenced = ErrorCode.FENCED_LEADER_EPOCH
     calls.result = lambda topic_id, index: Acknowledged(topic_id, index, fenced, "moved")
