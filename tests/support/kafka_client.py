@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from sharebroker_server.kafka_wire.frames import codec, read_response, request_frame
-from sharebroker_server.kafka_wire.message_classes import Message, request_shapes, shape
+from sharebroker_server.kafka_wire.frames import codec_of, read_response, request_frame
+from sharebroker_server.kafka_wire.message_classes import Message, message_class
 from sharebroker_server.kafka_wire.schema import api_schema
 
 TIMEOUT = 20.0
@@ -38,15 +38,15 @@ class KafkaClient:
     def send(self, key: int, version: int, /, **fields: Any) -> int:
         """Send a request without waiting; its correlation id."""
         number = next(self._numbers)
-        message = shape(api_schema(key).request)(**fields)
-        self._writer.write(request_frame(number, self._client_id, codec(key, version), message))
+        message = message_class(api_schema(key).request)(**fields)
+        self._writer.write(request_frame(number, self._client_id, codec_of(key, version), message))
         return number
 
-    async def answer(self, key: int, version: int) -> tuple[int, Message]:
+    async def answer(self, key: int, version: int) -> tuple[int, Any]:
         """The next answer, which must be of this API and version. Raises IncompleteReadError when closed."""
         async with asyncio.timeout(TIMEOUT):
             size = int.from_bytes(await self._reader.readexactly(4))
-            return read_response(await self._reader.readexactly(size), codec(key, version))
+            return read_response(await self._reader.readexactly(size), codec_of(key, version))
 
     async def write(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -103,7 +103,7 @@ class KafkaClient:
         **fields: Any,
     ) -> Any:
         """ShareAcknowledge of a session."""
-        shapes = request_shapes(79)
+        shapes: Any = message_class(api_schema(79).request)
         topics: dict[str, Any] = {}
         for (topic_id, index), batches in (acks or {}).items():
             topic = topics.setdefault(topic_id, shapes.AcknowledgeTopic(topic_id=topic_id, partitions=[]))
@@ -119,7 +119,7 @@ def fetch_topics(
     wanted: Mapping[str, Sequence[int]], acks: Mapping[tuple[str, int], Sequence[Batch]]
 ) -> list[Message]:
     """The topics of a ShareFetch; partitions with acknowledgements need not be wanted."""
-    shapes = request_shapes(78)
+    shapes: Any = message_class(api_schema(78).request)
     parts = dict.fromkeys((topic_id, index) for topic_id, some in wanted.items() for index in some)
     topics: dict[str, Any] = {}
     for topic_id, index in parts | dict.fromkeys(acks):
@@ -131,7 +131,7 @@ def fetch_topics(
 
 def part(key: int, name: str, /, **fields: Any) -> Message:
     """A part of an API's request, by its name in Kafka's schema."""
-    made: Message = getattr(request_shapes(key), name)(**fields)
+    made: Message = getattr(message_class(api_schema(key).request), name)(**fields)
     return made
 
 

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from sharebroker_server.kafka_wire.frame_splitter import Cutter
-from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec, read_header, read_request
+from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
+from sharebroker_server.kafka_wire.frames import API_VERSIONS, codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.schema import api_schema
 from sharebroker_server.testkit.brokers import one_process
 from sharebroker_server.testkit.servers import free_port
@@ -101,9 +101,9 @@ async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said
 
 def _cut(said: Iterable[bytes]) -> list[bytes]:
     frames: list[bytes] = []
-    cutter = Cutter(1 << 30)
+    cutter = FrameSplitter(1 << 30)
     for data in said:
-        cutter.cut(data, frames)
+        cutter.split(data, frames)
     return frames
 
 
@@ -112,7 +112,7 @@ def _software(frames: Iterable[bytes]) -> str:
     for frame in frames:
         header = read_header(frame)
         if header.api_key == API_VERSIONS and 3 <= header.version <= 4:
-            request: Any = read_request(frame, header, codec(API_VERSIONS, header.version))
+            request: Any = read_request(frame, header, codec_of(API_VERSIONS, header.version))
             return f"{request.client_software_name}-{request.client_software_version}"
     return _UNKNOWN
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_server.kafka_wire.generate import APIS
-from sharebroker_server.kafka_wire.message_classes import shape
+from sharebroker_server.kafka_wire.message_classes import message_class
 from sharebroker_server.kafka_wire.schema import Field, Struct, api_schema
 from sharebroker_server.kafka_wire.topic_ids import id_text
 
@@ -51,7 +51,7 @@ def structs(struct: Struct, version: int, also: Values = MappingProxyType({})) -
         if field.default is None and not field.is_nullable(version)
     }
     may = {field.name: of for field, of in values.items() if field.name not in must}
-    return st.fixed_dictionaries(must, optional=may).map(lambda values: shape(struct)(**values))
+    return st.fixed_dictionaries(must, optional=may).map(lambda values: message_class(struct)(**values))
 
 
 def _values(field: Field, version: int, also: Values) -> st.SearchStrategy[Any]:

@@ -1,7 +1,7 @@
-"""Functions made from generated source: one for each struct and version.
+"""Compiles generated source to functions: one for each struct and version.
 
-Going over a list of fields costs as much again as reading or writing them; in a function that names each
-field it costs nothing.
+A loop over a list of fields costs as much as reading or writing the fields. A function that names each field
+avoids that cost.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ FORMATS: Final = {
     "float64": "d",
     "uuid": "16s",
 }
-"""Types of fixed size and their formats in `struct`."""
+"""Types of fixed size, with their formats in the module `struct`."""
 
 Lines = list[str]
 
 
 def runs(fields: Iterable[Field]) -> Iterator[list[Field]]:
-    """Fields in their order: neighbours of fixed size together, every other alone."""
+    """Yields the fields in their order: neighbours of fixed size together, each other field alone."""
     for _, run in groupby(fields, lambda field: is_fixed(field) or field.name):
         yield list(run)
 
 
 def is_fixed(field: Field) -> bool:
-    """Whether the field takes as many bytes whatever its value."""
+    """Returns whether the field has the same number of bytes for every value."""
     return not field.array and field.type in FORMATS
 
 
 def layout(run: Iterable[Field]) -> str:
-    """The format of a run in `struct`."""
+    """Returns the format of a run of fields for the module `struct`."""
     return ">" + "".join(FORMATS[field.type] for field in run)
 
 
 class Source:
-    """The lines of a function `(parameters)` and the values they refer to by name."""
+    """The source of a function, and the values that its lines refer to by name."""
 
     def __init__(self, name: str, parameters: str) -> None:
         self._name = name
@@ -53,18 +53,18 @@ class Source:
         self._values: dict[str, Any] = {}
 
     def add(self, lines: Iterable[str]) -> None:
-        """Append lines to the function's body."""
+        """Appends lines to the function's body."""
         self._lines += indented(lines)
 
     def refer(self, value: Any, name: str) -> str:
-        """The name under which lines can use a value: `name`, or one like it."""
+        """Returns the name under which lines can use a value: `name`, or `name` with a number."""
         if self._values.setdefault(name, value) is not value:
             name = f"{name}_{len(self._values)}"
             self._values[name] = value
         return name
 
     def function(self) -> Callable[..., Any]:
-        """The finished function."""
+        """Compiles and returns the function."""
         namespace = dict(self._values)
         exec("\n".join(self._lines), namespace)
         function: Callable[..., Any] = namespace[self._name]
@@ -72,5 +72,5 @@ class Source:
 
 
 def indented(lines: Iterable[str]) -> Lines:
-    """The lines, one level further in."""
+    """Returns the lines, indented by one level."""
     return [f"    {line}" for line in lines]

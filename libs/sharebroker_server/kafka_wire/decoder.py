@@ -1,7 +1,11 @@
-"""Reads Kafka's messages from bytes that may come from anybody.
+"""Reads Kafka's messages from untrusted bytes.
 
-Every length is compared with the bytes that are there before anything is made of it, and a message has a
-bounded number of entries: it costs no more memory and time than a small multiple of an honest one's.
+The decoder compares every length with the number of remaining bytes before it allocates anything, and it
+bounds the number of entries of a message. A hostile message therefore costs no more memory and time than a
+small multiple of a valid one.
+
+`struct_reader` compiles one function per struct and version (see codegen). A generated function moves `at`
+forward through `data`; the fields of a flexible version end with tagged fields, which `_read_tags` reads.
 """
 
 from __future__ import annotations
@@ -12,53 +16,54 @@ from functools import cache
 from typing import Any, Final, NoReturn
 
 from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import Message, shape
+from sharebroker_server.kafka_wire.message_classes import Message, message_class
 from sharebroker_server.kafka_wire.schema import Field, Struct
 from sharebroker_server.kafka_wire.topic_ids import id_text
 
-MOST_ENTRIES: Final = 50_000
-"""Entries of all arrays of a message, and tagged fields, together; sixteen numbers count as one.
+MAX_ENTRIES: Final = 50_000
+"""Entries of all arrays of a message and its tagged fields together; sixteen numbers count as one entry.
 
-Kafka knows no limit. Here the largest request that is taken could hold the process up for a minute.
+Kafka has no such limit. Without it, one request of the largest size could block this process for a minute.
 """
 
 
 class BadMessage(Exception):
-    """The bytes are not what they say they are."""
+    """The bytes are not a valid message."""
 
 
-class Room:
-    """How many more entries a message may have."""
+class EntryBudget:
+    """The number of entries that a message may still have."""
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self) -> None:
-        self.left = MOST_ENTRIES
+        self.remaining = MAX_ENTRIES
 
 
-Reader = Callable[[bytes, int, Room], tuple[Any, int]]
-"""Takes the bytes and where to begin; gives the value and where it ended.
+Reader = Callable[[bytes, int, EntryBudget], tuple[Any, int]]
+"""Receives the bytes and the index of the first one; returns the value and the index after its last byte.
 
-Raises BadMessage, and what `read_message` makes BadMessage of: struct.error, IndexError, UnicodeDecodeError.
+Raises BadMessage, struct.error, IndexError, UnicodeDecodeError; `read_message` converts them all to
+BadMessage.
 """
 
 
 def read_message(reader: Reader, data: bytes, at: int) -> Message:
-    """The message that begins at `at`. Raises BadMessage.
+    """Returns the message that begins at `at`. Raises BadMessage.
 
-    Bytes that follow it are not looked at, as in Kafka.
+    Bytes after the message are ignored, as in Kafka.
     """
     try:
-        message, _ = reader(data, at, Room())
+        message, _ = reader(data, at, EntryBudget())
     except (struct.error, IndexError) as error:
         raise BadMessage("The message ends too early.") from error
     except UnicodeDecodeError as error:
         raise BadMessage("A string is not UTF-8.") from error
-    return message  # type: ignore[no-any-return]  # a reader of a struct gives its message
+    return message  # type: ignore[no-any-return]  # a struct reader returns a message
 
 
 def uvarint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned integer in groups of seven bits, at most five. Raises BadMessage, IndexError."""
+    """Reads an unsigned integer in at most five groups of seven bits. Raises BadMessage, IndexError."""
     value = data[at]
     if value < 0x80:
         return value, at + 1
@@ -73,21 +78,21 @@ def uvarint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def skip_tags(data: bytes, at: int) -> int:
-    """Past tagged fields that nobody here knows. Raises BadMessage, IndexError."""
-    return _read_tags(data, at, Room(), {}, None)
+    """Returns the index after tagged fields, all of them unknown. Raises BadMessage, IndexError."""
+    return _read_tags(data, at, EntryBudget(), {}, None)
 
 
 @cache
 def struct_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
-    """Reads a struct as a version has it."""
+    """Returns the function that reads a struct in one version."""
     fields = struct.of(version)
-    source = Source(f"read_{struct.name}", "data, at, room")
-    source.refer(shape(struct), "shape")
+    source = Source(f"read_{struct.name}", "data, at, budget")
+    source.refer(message_class(struct), "message_class")
     source.refer(object.__new__, "new")
-    source.add(["message = new(shape)"])
-    form = _Form(source, version, flexible)
+    source.add(["message = new(message_class)"])
+    lines = _ReaderLines(source, version, flexible)
     for run in runs(field for field in fields if field.tag is None):
-        source.add(form.run(run) if is_fixed(run[0]) else form.field(run[0], f"message.{run[0].name}"))
+        source.add(lines.run(run) if is_fixed(run[0]) else lines.field(run[0], f"message.{run[0].name}"))
     if flexible:
         tagged = {
             field.tag: (field.name, _tagged_reader(field, version))
@@ -96,43 +101,43 @@ def struct_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
         }
         source.refer(_read_tags, "read_tags")
         source.refer(tagged, "tagged")
-        source.add(["at = read_tags(data, at, room, tagged, message) if data[at] else at + 1"])
+        source.add(["at = read_tags(data, at, budget, tagged, message) if data[at] else at + 1"])
     source.add(["return message, at"])
     return source.function()
 
 
 def _tagged_reader(field: Field, version: int) -> Reader:
-    source = Source("read_field", "data, at, room")
-    source.add(_Form(source, version, True).field(field, "value"))
+    source = Source("read_field", "data, at, budget")
+    source.add(_ReaderLines(source, version, True).field(field, "value"))
     source.add(["return value, at"])
     return source.function()
 
 
-class _Form:
-    """Writes the lines that read the fields of one version; they move `at` on."""
+class _ReaderLines:
+    """Generates the lines that read the fields of one version; the lines move `at` forward."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self._source = source
         self._version = version
         self._flexible = flexible
-        for value in (nothing, overfull, uvarint, struct.unpack_from):
+        for value in (read_null, raise_too_many, uvarint, struct.unpack_from):
             source.refer(value, value.__name__)
 
     def run(self, run: list[Field]) -> Lines:
-        """Fields of fixed size with one call."""
+        """Returns lines that read neighbouring fields of fixed size with one call."""
         targets = [f"message.{field.name}" for field in run]
         ids = [target for field, target in zip(run, targets, strict=True) if field.type == "uuid"]
         return [*self._unpack(layout(run), ", ".join(targets)), *map(self._as_id, ids)]
 
     def field(self, field: Field, target: str) -> Lines:
-        """One field of any type."""
+        """Returns lines that read one field of any type."""
         nullable = field.is_nullable(self._version)
         if field.array:
             return self._array(field, target, nullable)
         if field.struct is not None and nullable:
             return [
                 "at += 1",
-                "if data[at - 1] >= 0x80:",  # a negative number
+                "if data[at - 1] >= 0x80:",  # a negative number: null
                 f"    {target} = None",
                 "else:",
                 *indented(self._item(field, target)),
@@ -142,7 +147,7 @@ class _Form:
     def _item(self, field: Field, target: str, nullable: bool = False) -> Lines:
         if field.struct is not None:
             reader = struct_reader(field.struct, self._version, flexible=self._flexible)
-            return [f"{target}, at = {self._source.refer(reader, 'read_struct')}(data, at, room)"]
+            return [f"{target}, at = {self._source.refer(reader, 'read_struct')}(data, at, budget)"]
         if field.type in FORMATS:
             lines = self._unpack(f">{FORMATS[field.type]}", target)
             return [*lines, self._as_id(target)] if field.type == "uuid" else lines
@@ -153,19 +158,19 @@ class _Form:
             f"    {target} = data[at : at + n]{convert}",
             "    at += n",
             "else:",
-            f"    {target} = nothing(n, len(data) - at, {nullable})",
+            f"    {target} = read_null(n, len(data) - at, {nullable})",
         ]
 
     def _array(self, field: Field, target: str, nullable: bool) -> Lines:
         return [
             *self._size("i"),
             "if 0 <= n <= len(data) - at:",
-            "    room.left -= n // 16" if _is_number(field) else "    room.left -= n",
-            "    if room.left < 0:",
-            "        overfull()",
+            "    budget.remaining -= n // 16" if _is_number(field) else "    budget.remaining -= n",
+            "    if budget.remaining < 0:",
+            "        raise_too_many()",
             *indented(self._items(field, target)),
             "else:",
-            f"    {target} = nothing(n, len(data) - at, {nullable})",
+            f"    {target} = read_null(n, len(data) - at, {nullable})",
         ]
 
     def _items(self, field: Field, target: str) -> Lines:
@@ -207,35 +212,35 @@ def _is_number(field: Field) -> bool:
     return field.type in FORMATS and field.type != "uuid"
 
 
-def nothing(size: int, left: int, nullable: bool) -> None:
-    """None where a length stands for it. Raises BadMessage."""
+def read_null(size: int, remaining: int, nullable: bool) -> None:
+    """Returns None for the length that means null. Raises BadMessage for any other invalid length."""
     if size != -1 or not nullable:
-        raise BadMessage(f"A length of {size} where {left} bytes are left.")
+        raise BadMessage(f"A length of {size} with {remaining} bytes remaining.")
 
 
-def overfull() -> NoReturn:
-    """Raises BadMessage."""
-    raise BadMessage(f"More than {MOST_ENTRIES} entries.")
+def raise_too_many() -> NoReturn:
+    """Raises BadMessage: the message has too many entries."""
+    raise BadMessage(f"More than {MAX_ENTRIES} entries.")
 
 
 def _read_tags(
-    data: bytes, at: int, room: Room, known: dict[int, tuple[str, Reader]], message: Message | None
+    data: bytes, at: int, budget: EntryBudget, known: dict[int, tuple[str, Reader]], message: Message | None
 ) -> int:
     count, at = uvarint(data, at)
-    room.left -= count
-    if room.left < 0:
-        overfull()
+    budget.remaining -= count
+    if budget.remaining < 0:
+        raise_too_many()
     for _ in range(count):
         tag, at = uvarint(data, at)
         size, at = uvarint(data, at)
         end = at + size
         if end > len(data):
-            nothing(size, len(data) - at, False)
+            read_null(size, len(data) - at, False)
         if tag in known:
             name, reader = known[tag]
-            value, stop = reader(data, at, room)
+            value, stop = reader(data, at, budget)
             setattr(message, name, value)
             if stop != end:
-                raise BadMessage(f"The tagged field {name} is not as long as it says.")
+                raise BadMessage(f"The tagged field {name} has another length than it declares.")
         at = end
     return at

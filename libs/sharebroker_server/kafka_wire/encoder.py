@@ -1,6 +1,7 @@
 """Writes Kafka's messages.
 
-A field that the object does not set goes out as its default, a null in a version that has none as empty.
+A field that was not set is written as its default. A null is written as empty in a version without nulls.
+`struct_writer` compiles one function per struct and version (see codegen).
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from sharebroker_server.kafka_wire.codegen import FORMATS, Lines, Source, indented, is_fixed, layout, runs
-from sharebroker_server.kafka_wire.message_classes import same, shape
+from sharebroker_server.kafka_wire.message_classes import equal_values, message_class
 from sharebroker_server.kafka_wire.schema import Field, Struct
 from sharebroker_server.kafka_wire.topic_ids import id_bytes
 
 Writer = Callable[[bytearray, Any], None]
-"""Appends a value to the bytes. Raises ValueError, TypeError, struct.error for what the field cannot hold."""
+"""Appends a value to the bytes.
+
+Raises ValueError, TypeError, struct.error for a value outside the field's type.
+"""
 
 
 class _Tagged(NamedTuple):
@@ -27,7 +31,7 @@ class _Tagged(NamedTuple):
 
 
 def put_uvarint(out: bytearray, value: int) -> None:
-    """An unsigned integer in groups of seven bits."""
+    """Appends an unsigned integer in groups of seven bits."""
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -36,14 +40,16 @@ def put_uvarint(out: bytearray, value: int) -> None:
 
 @cache
 def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
-    """Writes a struct as a version has it."""
+    """Returns the function that writes a struct in one version."""
     fields = struct.of(version)
     source = Source(f"write_{struct.name}", "out, message")
-    form = _Form(source, version, flexible)
+    lines = _WriterLines(source, version, flexible)
     for run in runs(field for field in fields if field.tag is None):
-        source.add(form.run(run) if is_fixed(run[0]) else form.field(run[0], f"message.{run[0].name}"))
+        source.add(lines.run(run) if is_fixed(run[0]) else lines.field(run[0], f"message.{run[0].name}"))
     tagged = sorted(
-        _Tagged(field.tag, field.name, _tagged_writer(field, version), getattr(shape(struct), field.name))
+        _Tagged(
+            field.tag, field.name, _tagged_writer(field, version), getattr(message_class(struct), field.name)
+        )
         for field in fields
         if field.tag is not None
     )
@@ -59,12 +65,12 @@ def struct_writer(struct: Struct, version: int, *, flexible: bool) -> Writer:
 
 def _tagged_writer(field: Field, version: int) -> Writer:
     source = Source("write_field", "out, value")
-    source.add(_Form(source, version, True).field(field, "value"))
+    source.add(_WriterLines(source, version, True).field(field, "value"))
     return source.function()
 
 
-class _Form:
-    """Writes the lines that write the fields of one version."""
+class _WriterLines:
+    """Generates the lines that write the fields of one version."""
 
     def __init__(self, source: Source, version: int, flexible: bool) -> None:
         self._source = source
@@ -74,12 +80,12 @@ class _Form:
         source.refer(struct.pack, "pack_all")
 
     def run(self, run: list[Field]) -> Lines:
-        """Fields of fixed size with one call."""
+        """Returns the line that writes neighbouring fields of fixed size with one call."""
         values = (self._plain(field, f"message.{field.name}") for field in run)
         return [self._pack(layout(run), ", ".join(values))]
 
     def field(self, field: Field, value: str) -> Lines:
-        """One field of any type."""
+        """Returns lines that write one field of any type."""
         nullable = field.is_nullable(self._version)
         if field.array:
             return self._array(field, value, nullable)
@@ -141,7 +147,7 @@ class _Form:
         return f"out += {self._source.refer(struct.Struct(layout).pack, 'pack')}({values})"
 
     def _plain(self, field: Field, value: str) -> str:
-        """What `pack` takes for a value of fixed size."""
+        """Returns the expression that `pack` receives for a value of fixed size."""
         return f"{self._source.refer(id_bytes, 'id_bytes')}({value})" if field.type == "uuid" else value
 
 
@@ -149,7 +155,7 @@ def _write_tags(out: bytearray, message: Any, tagged: list[_Tagged]) -> None:
     present = []
     for tag, name, writer, default in tagged:
         value = getattr(message, name)
-        if value is not default and not same(value, default):
+        if value is not default and not equal_values(value, default):
             content = bytearray()
             writer(content, value)
             present.append((tag, content))

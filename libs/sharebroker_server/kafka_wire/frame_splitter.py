@@ -1,4 +1,4 @@
-"""Cuts a stream of bytes into frames, whatever pieces it comes in."""
+"""Splits a stream of bytes into frames."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _OTHER_PROTOCOLS: Final = {
 }
 
 
-class Cutter:
-    """Keeps what has come of the frame that is not whole yet. A frame has at most `most` bytes."""
+class FrameSplitter:
+    """Keeps the received part of the frame that is not complete. A frame has at most `max_bytes` bytes."""
 
-    __slots__ = ("_length", "_loose", "_missing", "_most", "_pieces", "size")
+    __slots__ = ("_length", "_loose", "_max_bytes", "_missing", "_pieces", "size")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_bytes: int) -> None:
         self.size = 0
-        """The size of the frame that has begun; 0 where none has, or not all of its length is there."""
-        self._most = most
+        """The size of the incomplete frame; 0 without one, or before all of its length has arrived."""
+        self._max_bytes = max_bytes
         self._length = b""
         self._missing = 0
         self._pieces: list[bytes] = []
@@ -35,28 +35,28 @@ class Cutter:
 
     @property
     def begun(self) -> bool:
-        """Whether there is a part of a frame."""
+        """Whether a frame has begun and is not complete."""
         return self.size > 0 or bool(self._length)
 
-    def cut(self, data: bytes, frames: list[bytes]) -> None:
-        """Append the frames, without their lengths, that `data` completes.
+    def split(self, data: bytes, frames: list[bytes]) -> None:
+        """Appends the frames that `data` completes, without their lengths, to `frames`.
 
-        Raises BadMessage for a length that cannot be; what came before it is in `frames`.
+        Raises BadMessage for an invalid length; the frames before it are in `frames`.
         """
         at = 0
         while at < len(data):
             if not self.size:
-                taken = data[at : at + _LENGTH - len(self._length)]
-                self._length += taken
+                piece = data[at : at + _LENGTH - len(self._length)]
+                self._length += piece
                 if len(self._length) == _LENGTH:
                     self._begin(self._checked(self._length))
             else:
-                taken = data[at : at + self._missing]
-                self._keep(taken)
+                piece = data[at : at + self._missing]
+                self._keep(piece)
                 if not self._missing:
                     frames.append(b"".join(self._pieces))
                     self._begin(0)
-            at += len(taken)
+            at += len(piece)
 
     def _begin(self, size: int) -> None:
         self.size = self._missing = size
@@ -68,15 +68,15 @@ class Cutter:
         self._pieces.append(piece)
         self._missing -= len(piece)
         self._loose += 1
-        if self._loose == _MANY:  # who sends byte by byte shall not cost an object a byte
+        if self._loose == _MANY:  # a client that sends single bytes must not cost one object per byte
             self._pieces[-_MANY:] = [b"".join(self._pieces[-_MANY:])]
             self._loose = 0
 
     def _checked(self, length: bytes) -> int:
         size = int.from_bytes(length, signed=True)
-        if 0 < size <= self._most:
+        if 0 < size <= self._max_bytes:
             return size
-        speaks = next((name for start, name in _OTHER_PROTOCOLS.items() if length.startswith(start)), None)
-        if speaks is not None:
-            raise BadMessage(f"The client speaks {speaks}; this is the port for Kafka's protocol.")
-        raise BadMessage(f"A request of {size} bytes; 1 to {self._most} are taken.")
+        protocol = next((name for start, name in _OTHER_PROTOCOLS.items() if length.startswith(start)), None)
+        if protocol is not None:
+            raise BadMessage(f"The client speaks {protocol}; this is the port for Kafka's protocol.")
+        raise BadMessage(f"A request of {size} bytes; 1 to {self._max_bytes} are allowed.")

@@ -1,4 +1,4 @@
-"""Requests and answers as frames: a length of four bytes, a header, a message."""
+"""Requests and responses as frames: a length of four bytes, a header, a message."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ API_VERSIONS: Final = 18
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what; `end` is where the header's parts that all versions share end."""
+    """The header of a request. `end` is the index after the part of it that all versions share."""
 
     api_key: int
     version: int
@@ -30,7 +30,7 @@ class RequestHeader(NamedTuple):
 
 @dataclass(frozen=True)
 class Codec:
-    """One API in one version; what reads and writes is made when it is first needed."""
+    """One API in one version. Readers and writers are compiled when they are first used."""
 
     api: ApiSchema
     version: int
@@ -41,8 +41,8 @@ class Codec:
         return self.version >= self.api.flexible
 
     @cached_property
-    def tagged_answer(self) -> bool:
-        """Whether the header of an answer ends with tagged fields; that of ApiVersions never does."""
+    def tagged_response_header(self) -> bool:
+        """Whether the response header ends with tagged fields; the one of ApiVersions never does."""
         return self.flexible and self.api.key != API_VERSIONS
 
     @cached_property
@@ -57,18 +57,18 @@ class Codec:
 
     @cached_property
     def read_response(self) -> Reader:
-        """Reads the message of an answer."""
+        """Reads the message of a response."""
         return struct_reader(self.api.response, self.version, flexible=self.flexible)
 
     @cached_property
     def write_response(self) -> Writer:
-        """Writes the message of an answer."""
+        """Writes the message of a response."""
         return struct_writer(self.api.response, self.version, flexible=self.flexible)
 
 
 @cache
-def codec(key: int, version: int) -> Codec:
-    """How to speak an API in a version of its schema. Raises KeyError where there is none."""
+def codec_of(key: int, version: int) -> Codec:
+    """Returns the codec of an API in a version of its schema. Raises KeyError for an unknown one."""
     api = api_schema(key)
     if not api.versions[0] <= version <= api.versions[1]:
         raise KeyError(version)
@@ -76,7 +76,7 @@ def codec(key: int, version: int) -> Codec:
 
 
 def read_header(frame: bytes) -> RequestHeader:
-    """The header of a request, as far as every version has it. Raises BadMessage."""
+    """Returns the part of a request's header that every version has. Raises BadMessage."""
     try:
         key, version, correlation, length = _HEAD.unpack_from(frame)
     except struct.error as error:
@@ -91,43 +91,48 @@ def read_header(frame: bytes) -> RequestHeader:
     return RequestHeader(key, version, correlation, client_id, end)
 
 
-def read_request(frame: bytes, header: RequestHeader, how: Codec) -> Message:
-    """The message of a request. Raises BadMessage."""
+def read_request(frame: bytes, header: RequestHeader, codec: Codec) -> Message:
+    """Returns the message of a request. Raises BadMessage."""
     try:
-        start = skip_tags(frame, header.end) if how.flexible else header.end
+        start = skip_tags(frame, header.end) if codec.flexible else header.end
     except IndexError as error:
         raise BadMessage("The header ends too early.") from error
-    return read_message(how.read_request, frame, start)
+    return read_message(codec.read_request, frame, start)
 
 
-def response_frame(correlation_id: int, how: Codec, message: Message) -> bytearray:
-    """An answer, its length in front."""
+def response_frame(correlation_id: int, codec: Codec, message: Message) -> bytearray:
+    """Returns a response as bytes, with its length prefix."""
     out = bytearray(4)
     out += _NUMBER.pack(correlation_id)
-    if how.tagged_answer:
+    if codec.tagged_response_header:
         out.append(0)
-    how.write_response(out, message)
+    codec.write_response(out, message)
     _NUMBER.pack_into(out, 0, len(out) - 4)
     return out
 
 
-def request_frame(correlation_id: int, client_id: str | None, how: Codec, message: Message) -> bytearray:
-    """A request, its length in front."""
+def request_frame(correlation_id: int, client_id: str | None, codec: Codec, message: Message) -> bytearray:
+    """Returns a request as bytes, with its length prefix."""
     raw = b"" if client_id is None else client_id.encode()
     out = bytearray(4)
-    out += _HEAD.pack(how.api.key, how.version, correlation_id, -1 if client_id is None else len(raw)) + raw
-    if how.flexible:
+    out += (
+        _HEAD.pack(codec.api.key, codec.version, correlation_id, -1 if client_id is None else len(raw)) + raw
+    )
+    if codec.flexible:
         out.append(0)
-    how.write_request(out, message)
+    codec.write_request(out, message)
     _NUMBER.pack_into(out, 0, len(out) - 4)
     return out
 
 
-def read_response(frame: bytes, how: Codec) -> tuple[int, Message]:
-    """The correlation id and the message of an answer without its length. Raises BadMessage."""
+def read_response(frame: bytes, codec: Codec) -> tuple[int, Message]:
+    """Returns the correlation id and the message of a response without its length prefix.
+
+    Raises BadMessage.
+    """
     try:
         (correlation_id,) = _NUMBER.unpack_from(frame)
-        start = skip_tags(frame, 4) if how.tagged_answer else 4
+        start = skip_tags(frame, 4) if codec.tagged_response_header else 4
     except (struct.error, IndexError) as error:
-        raise BadMessage("The answer ends too early.") from error
-    return correlation_id, read_message(how.read_response, frame, start)
+        raise BadMessage("The response ends too early.") from error
+    return correlation_id, read_message(codec.read_response, frame, start)

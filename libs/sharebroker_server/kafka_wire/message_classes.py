@@ -1,85 +1,67 @@
-"""Messages as objects: one class a struct, for all its versions; a field that was not set has its default."""
+"""Kafka messages as objects.
+
+Each struct of the schemas has one class for all its versions. A field that was not set has its default. The
+classes are made from messages.json when they are first needed; `messages.pyi` declares them for type
+checkers.
+"""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
-from sharebroker_server.kafka_wire.schema import Struct, api_schema
+from typing_extensions import dataclass_transform
+
+from sharebroker_server.kafka_wire.schema import Struct
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False)
 class Message:
-    """Base of all messages: attributes are the fields of every version, by Kafka's names in snake case.
+    """Base class of all messages and their structs.
 
-    Times are milliseconds, ids are Kafka's text of 22 characters ("" for none), errors are their numbers.
+    Attributes are the fields of every version, by Kafka's names in snake case. Times are milliseconds, ids
+    are Kafka's text of 22 characters ("" for none), errors are their numbers. The classes of the structs
+    inside a message are attributes of the message's class, by Kafka's names.
     """
 
-    _fields: frozenset[str] = frozenset()
+    struct: ClassVar[Struct]
+    field_names: ClassVar[frozenset[str]]
 
     def __init__(self, **fields: Any) -> None:
-        if not self._fields.issuperset(fields):
-            raise TypeError(f"{type(self).__name__} has no {sorted({*fields} - self._fields)}")
+        if not self.field_names.issuperset(fields):
+            raise TypeError(f"{type(self).__name__} has no {sorted({*fields} - self.field_names)}")
         self.__dict__ = fields
-
-    def __getattr__(self, name: str) -> Any:
-        """Only for fields that no version of the struct has."""
-        raise AttributeError(f"{type(self).__name__} has no field {name}")
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and all(
-            same(getattr(self, name), getattr(other, name)) for name in self._fields
+            equal_values(getattr(self, name), getattr(other, name)) for name in self.field_names
         )
 
-    __hash__ = None  # type: ignore[assignment]  # its fields may be changed
+    __hash__ = None  # type: ignore[assignment]  # messages are mutable
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
 
 
-class Shapes:
-    """The classes of one message and its parts, by the names in Kafka's schemas."""
-
-    def __init__(self, struct: Struct) -> None:
-        self._add(struct)
-
-    def __getattr__(self, name: str) -> type[Message]:
-        """The class of a struct."""
-        raise AttributeError(f"no struct {name}")
-
-    def _add(self, struct: Struct) -> None:
-        setattr(self, struct.name, shape(struct))
-        for field in struct.fields:
-            if field.struct is not None:
-                self._add(field.struct)
-
-
-def request_shapes(key: int) -> Shapes:
-    """The classes of an API's request."""
-    return Shapes(api_schema(key).request)
-
-
-def response_shapes(key: int) -> Shapes:
-    """The classes of an API's response."""
-    return Shapes(api_schema(key).response)
-
-
 @cache
-def shape(struct: Struct) -> type[Message]:
-    """The class of a struct."""
+def message_class(struct: Struct) -> type[Message]:
+    """Returns the class of a struct."""
     defaults = {field.name: _default(field.default, field.struct) for field in struct.fields}
-    return type(struct.name, (Message,), {**defaults, "_fields": frozenset(defaults)})
+    parts = {part.name: message_class(part) for part in struct.descendants()}
+    members = {**parts, **defaults, "struct": struct, "field_names": frozenset(defaults)}
+    return type(struct.name, (Message,), members)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two values of a field are alike: an array may be any sequence."""
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
+def equal_values(first: Any, second: Any) -> bool:
+    """Returns whether two values of a field are equal; an array may be any sequence."""
+    if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+        return len(first) == len(second) and all(map(equal_values, first, second))
+    return bool(first == second)
 
 
 def _default(value: Any, struct: Struct | None) -> Any:
     if isinstance(value, list):
         return tuple(value)
     if struct is not None and isinstance(value, dict):
-        return shape(struct)(**value)
+        return message_class(struct)(**value)
     return value

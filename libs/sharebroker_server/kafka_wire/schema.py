@@ -1,7 +1,8 @@
-"""The schemas of Kafka's messages: which fields, in which order, in which versions."""
+"""The schemas of Kafka's messages: fields, their order on the wire, and their versions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any, Final
 import orjson
 
 _TABLE: Final = Path(__file__).parent / "messages.json"
-_EVERY: Final = (-1, 1 << 15)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """One field over all versions; `versions` and `nullable` are first and last (none: 1, 0)."""
+    """One field over all versions.
+
+    `versions` and `nullable` are first and last version; (1, 0) means none.
+    """
 
     name: str
     type: str
@@ -27,25 +30,34 @@ class Field:
     struct: Struct | None
 
     def is_nullable(self, version: int) -> bool:
-        """Whether it may be null in a version."""
+        """Returns whether the field may be null in a version."""
         return self.nullable[0] <= version <= self.nullable[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Struct:
-    """A message or a part of one."""
+    """A message, or a struct inside one."""
 
     name: str
     fields: tuple[Field, ...]
 
     def of(self, version: int) -> list[Field]:
-        """The fields of one version, in the order of the wire."""
+        """Returns the fields of one version, in the order of the wire."""
         return [field for field in self.fields if field.versions[0] <= version <= field.versions[1]]
+
+    def descendants(self) -> Iterator[Struct]:
+        """Yields the structs inside this one, at every depth."""
+        for field in self.fields:
+            if field.struct is not None:
+                yield field.struct
+                yield from field.struct.descendants()
 
 
 @dataclass(frozen=True, slots=True)
 class ApiSchema:
-    """An API: `versions` are the first and last known, `flexible` the first with compact forms."""
+    """An API. `versions` are the first and the last; `flexible` is the first with compact lengths and
+    tags.
+    """
 
     key: int
     name: str
@@ -57,12 +69,25 @@ class ApiSchema:
 
 @cache
 def api_schema(key: int) -> ApiSchema:
-    """The schema of an API. Raises KeyError for a key that is not in the table."""
+    """Returns the schema of an API. Raises KeyError for a key that is not in the table."""
     api = _table()[str(key)]
     first, last = api["versions"]
     return ApiSchema(
         key, api["name"], (first, last), api["flexible"], _struct(api["request"]), _struct(api["response"])
     )
+
+
+def message_struct(name: str) -> Struct:
+    """Returns the struct of a request or a response by its name. Raises KeyError for an unknown name."""
+    key, part = _messages()[name]
+    struct: Struct = getattr(api_schema(key), part)
+    return struct
+
+
+@cache
+def _messages() -> dict[str, tuple[int, str]]:
+    parts = ("request", "response")
+    return {api[part]["name"]: (int(key), part) for key, api in _table().items() for part in parts}
 
 
 @cache
@@ -85,13 +110,13 @@ def _field(data: dict[str, Any]) -> Field:
         (null_first, null_last),
         data.get("array", False),
         data.get("tag"),
-        data["default"] if "default" in data else _nothing(data),
+        data["default"] if "default" in data else _zero(data),
         struct,
     )
 
 
-def _nothing(data: dict[str, Any]) -> Any:
-    """What stands for a field that nobody set (Kafka's generated messages: the type's zero)."""
+def _zero(data: dict[str, Any]) -> Any:
+    """Returns the value of a field that was not set (as in Kafka's generated messages: the type's zero)."""
     if data.get("array"):
         return ()
     if "nullable" in data and data["type"] != "records":
@@ -105,5 +130,5 @@ _ZERO: Final[dict[str, Any]] = {
     "records": b"",
     "uuid": "",
     "bool": False,
-    "struct": {},  # one whose fields have their defaults
+    "struct": {},  # every field of it has its default
 }

@@ -1,4 +1,4 @@
-"""Topic ids on the wire: 16 bytes, Kafka's text of 22 characters everywhere else; "" stands for none."""
+"""Topic ids: 16 bytes on the wire, Kafka's text of 22 characters elsewhere; "" means no id."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ ZERO: Final = bytes(16)
 
 @lru_cache(4096)
 def id_text(raw: bytes) -> str:
-    """The text of 16 bytes; "" for zeros."""
+    """Returns the text of 16 bytes; "" for zeros."""
     return "" if raw == ZERO else urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 @lru_cache(4096)
 def id_bytes(text: str) -> bytes:
-    """The 16 bytes of a text; zeros for "". Raises ValueError where it is no id."""
+    """Returns the 16 bytes of a text; zeros for "". Raises ValueError for a text that is not an id."""
     if not text:
         return ZERO
     raw = b64decode(f"{text}==", b"-_", validate=True)

@@ -25,8 +25,9 @@ from sharebroker_server.gateway.grpc.plan_servicer import PlanServicer
 from sharebroker_server.gateway.grpc.produce_servicer import ProduceServicer
 from sharebroker_server.gateway.grpc.share_servicer import ShareServicer
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers
-from sharebroker_server.gateway.kafka.cluster_view.live_members import Announced
-from sharebroker_server.gateway.kafka.dispatch.call import Door
+from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
+from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
+from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
 from sharebroker_server.gateway.metrics import gateway_families
 from sharebroker_server.gateway.share.session_reaper import SessionReaper
 from sharebroker_server.group_coordinator.clients.group_markers import AllMarkers, GroupMarkers
@@ -187,9 +188,9 @@ async def gateway(base: BrokerContext, stack: AsyncExitStack) -> list[Service]:
         def partitions(topic_id: str) -> int:
             return internal.get(topic_id) or base.catalog.partitions(topic_id)
 
-        announced = Announced(lambda: router.members, PortProbe().is_refused)
-        brokers = Brokers(announced, me, base.leases, router.group_shard, partitions)
-        kafka = Door(door, brokers, base.settings.features)
+        live_members = LiveMembers(lambda: router.members, PortProbe().is_refused)
+        brokers = Brokers(live_members, me, base.leases, router.group_shard, partitions)
+        kafka = KafkaListener(door, brokers, base.settings.features, APIS)
         base.kafka.open(kafka, base.settings.config)
         base.observability.metrics.add(kafka.families)
         base.observability.metrics.add(base.kafka.families)

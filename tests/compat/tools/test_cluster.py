@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from sharebroker_server.gateway.kafka.api.api_versions import first_told
-from sharebroker_server.gateway.kafka.dispatch.api_table import served
+from sharebroker_server.gateway.kafka.api.api_versions import first_listed
+from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
 from tests.compat.tools.conftest import Tools
 
 
@@ -42,5 +42,5 @@ def test_api_versions_are_those_that_are_served(tools: Tools) -> None:
     assert re.fullmatch(r"127\.0\.0\.1:\d+ \(id: \d+ rack: null isFenced: false\) -> \(", head)
     found = re.findall(r"\t\w+\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\]", "\n".join(lines))
     shown = {int(key): (int(first), int(last or first)) for key, first, last, _ in found}
-    assert shown == {api.key: (first_told(api), api.versions[1]) for api in served().values()}
+    assert shown == {api.key: (first_listed(api), api.versions[1]) for api in APIS.values()}
     assert all(usable == (last or first) for _, first, last, usable in found)

@@ -100,13 +100,13 @@ async def test_a_topic_that_is_deleted_is_told(idle: Idle, world: World) -> None
     waiting = idle.start(max_wait_ms=500)
     await world.client.delete(idle.at.topic)
 
-    async def told() -> bool:
+    async def unknown_topic_reported() -> bool:
         nonlocal waiting
         found = answered(await waiting).get((idle.at.topic_id, 0))
         waiting = idle.start(max_wait_ms=500)
         return found is not None and found.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
-    await eventually(told)
+    await eventually(unknown_topic_reported)
     await waiting
 
 

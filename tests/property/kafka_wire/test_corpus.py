@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frames import codec, read_header, read_request, request_frame
+from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request, request_frame
 from tests.property.kafka_wire.test_hostile_bytes import LENGTHS
 from tests.support.kafka_corpus import Recorded, corpus
 
@@ -26,7 +26,7 @@ def test_the_corpus_has_clients_of_three_makers() -> None:
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: " ".join(one.line.split(" ")[:3]))
 def test_a_request_is_written_as_it_came(one: Recorded) -> None:
     header = read_header(one.frame)
-    how = codec(header.api_key, header.version)
+    how = codec_of(header.api_key, header.version)
     message = read_request(one.frame, header, how)
     written = bytes(request_frame(header.correlation_id, header.client_id, how, message))
     assert written[4:] == one.frame
@@ -55,4 +55,4 @@ def take(frame: bytes) -> None:
     """As the door does; it knows fewer APIs."""
     with suppress(BadMessage, KeyError):
         header = read_header(frame)
-        read_request(frame, header, codec(header.api_key, header.version))
+        read_request(frame, header, codec_of(header.api_key, header.version))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.frame_splitter import Cutter
+from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
 
 MOST = 300
 
@@ -24,10 +24,10 @@ def test_frames_are_cut_alike_from_any_pieces(
         stream += lie.to_bytes(4, signed=True)
     cuts = sorted(data.draw(st.sets(st.integers(0, len(stream)), max_size=12)))
     pieces = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    cutter, frames, lied = Cutter(MOST), list[bytes](), False
+    cutter, frames, lied = FrameSplitter(MOST), list[bytes](), False
     for piece in pieces:
         try:
-            cutter.cut(piece, frames)
+            cutter.split(piece, frames)
         except BadMessage:
             lied = True
     assert frames == wanted

@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
 from sharebroker_server.kafka_wire.decoder import read_message
-from sharebroker_server.kafka_wire.frames import codec
+from sharebroker_server.kafka_wire.frames import codec_of
 from sharebroker_server.kafka_wire.schema import api_schema
 from sharebroker_server.kafka_wire.topic_ids import id_bytes
 from tests.support.kafka_messages import VERSIONS, requests, responses
@@ -27,7 +27,7 @@ from tests.support.kafka_messages import VERSIONS, requests, responses
 @given(data=st.data())
 @settings(max_examples=6)
 def test_requests_and_answers_are_as_kio_has_them(key: int, version: int, data: st.DataObject) -> None:
-    how = codec(key, version)
+    how = codec_of(key, version)
     for messages, write, read, load in (
         (requests(key, version), how.write_request, how.read_request, load_request_schema),
         (responses(key, version), how.write_response, how.read_response, load_response_schema),
@@ -44,7 +44,7 @@ def test_requests_and_answers_are_as_kio_has_them(key: int, version: int, data: 
 def test_the_table_has_the_versions_that_kio_knows() -> None:
     for key, version in VERSIONS:
         kind = load_request_schema(key, version)
-        assert kind.__flexible__ == codec(key, version).flexible
+        assert kind.__flexible__ == codec_of(key, version).flexible
         assert kind.__name__ == f"{api_schema(key).name}Request"
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sharebroker_server.kafka_wire.decoder import MOST_ENTRIES, BadMessage, Reader, read_message
-from sharebroker_server.kafka_wire.frames import codec, read_header, read_request
+from sharebroker_server.kafka_wire.decoder import MAX_ENTRIES, BadMessage, Reader, read_message
+from sharebroker_server.kafka_wire.frames import codec_of, read_header, read_request
 from sharebroker_server.kafka_wire.generate import APIS
 from sharebroker_server.kafka_wire.message_classes import Message
 from tests.support.kafka_messages import VERSIONS, requests, responses
@@ -51,7 +51,7 @@ def test_a_message_with_lies_in_it(version: tuple[int, int], data: st.DataObject
 
 @given(data=st.binary(max_size=2000), version=st.sampled_from(VERSIONS), answer=st.booleans())
 def test_garbage(data: bytes, version: tuple[int, int], answer: bool) -> None:
-    how = codec(*version)
+    how = codec_of(*version)
     take(how.read_response if answer else how.read_request, data)
 
 
@@ -63,14 +63,14 @@ def test_garbage_as_a_frame(data: bytes) -> None:
         frame = key.to_bytes(2) + data
         with suppress(BadMessage, KeyError):
             header = read_header(frame)
-            read_request(frame, header, codec(header.api_key, header.version))
+            read_request(frame, header, codec_of(header.api_key, header.version))
 
 
-@pytest.mark.parametrize("size", [1, 100, MOST_ENTRIES])
+@pytest.mark.parametrize("size", [1, 100, MAX_ENTRIES])
 def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> None:
     """Topics of two bytes each are what a message can make the most of."""
-    names = size.to_bytes(4) + b"\0\0" * MOST_ENTRIES * 2
-    reader = codec(3, 1).read_request
+    names = size.to_bytes(4) + b"\0\0" * MAX_ENTRIES * 2
+    reader = codec_of(3, 1).read_request
     read_message(reader, b"\0\0\0\0", 0)
     tracemalloc.start()
     try:
@@ -83,7 +83,7 @@ def test_memory_is_bounded_by_entries_not_by_what_a_length_says(size: int) -> No
 
 
 def _written(version: tuple[int, int]) -> st.SearchStrategy[tuple[Reader, bytes]]:
-    how = codec(*version)
+    how = codec_of(*version)
     asked = requests(*version).map(lambda message: (how.read_request, _bytes(how.write_request, message)))
     told = responses(*version).map(lambda message: (how.read_response, _bytes(how.write_response, message)))
     return asked | told

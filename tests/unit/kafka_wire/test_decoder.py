@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 
 from sharebroker_server.kafka_wire.decoder import (
-    MOST_ENTRIES,
+    MAX_ENTRIES,
     BadMessage,
-    Room,
+    EntryBudget,
     read_message,
     skip_tags,
     uvarint,
 )
-from sharebroker_server.kafka_wire.frames import codec
+from sharebroker_server.kafka_wire.frames import codec_of
 
 METADATA, API_VERSIONS, DESCRIBE_TOPIC_PARTITIONS, FETCH, DESCRIBE_LOG_DIRS = 3, 18, 75, 1, 35
 
 
 def read(key: int, version: int, data: bytes) -> Any:
     """A request."""
-    return read_message(codec(key, version).read_request, data, 0)
+    return read_message(codec_of(key, version).read_request, data, 0)
 
 
 def answer(key: int, version: int, data: bytes) -> Any:
     """An answer."""
-    return read_message(codec(key, version).read_response, data, 0)
+    return read_message(codec_of(key, version).read_response, data, 0)
 
 
 def compact(text: str | bytes) -> bytes:
@@ -66,19 +66,19 @@ def test_a_uvarint_ends(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "end"), [(b"\0", 1), (b"\x01\x05\x02ab", 5), (b"\x02\x05\0\x99\x01\x01x!", 7)]
 )
-def test_unknown_tags_are_passed_over(data: bytes, end: int) -> None:
+def test_unknown_tags_are_skipped(data: bytes, end: int) -> None:
     assert skip_tags(data, 0) == end
 
 
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"\x01\x05\x03ab", "A length of 3 where 2 bytes are left"),
-        (b"\x01\x05\xff\xff\xff\xff\x0fab", "A length of 4294967295 where 2 bytes are left"),
-        (b"\xff\xff\xff\xff\x0f", f"More than {MOST_ENTRIES} entries"),
+        (b"\x01\x05\x03ab", "A length of 3 with 2 bytes remaining"),
+        (b"\x01\x05\xff\xff\xff\xff\x0fab", "A length of 4294967295 with 2 bytes remaining"),
+        (b"\xff\xff\xff\xff\x0f", f"More than {MAX_ENTRIES} entries"),
     ],
 )
-def test_tags_that_lie(data: bytes, reason: str) -> None:
+def test_invalid_tags_are_rejected(data: bytes, reason: str) -> None:
     with pytest.raises(BadMessage, match=reason):
         skip_tags(data, 0)
 
@@ -122,11 +122,11 @@ def test_ids_are_text() -> None:
     assert request.topics[0].topic_id == "AAECAwQFBgcICQoLDA0ODw"
 
 
-def test_what_follows_a_message_is_not_looked_at() -> None:
+def test_bytes_after_a_message_are_ignored() -> None:
     assert read(METADATA, 0, b"\0\0\0\0more").topics == []
 
 
-def test_a_struct_that_may_be_null() -> None:
+def test_a_nullable_struct() -> None:
     rest = b"\0\0\0\x0a"  # most partitions of an answer
     assert read(DESCRIBE_TOPIC_PARTITIONS, 0, b"\1" + rest + b"\xff" + b"\0").cursor is None
     cursor = b"\1" + compact("topic") + b"\0\0\0\7" + b"\0"
@@ -134,7 +134,7 @@ def test_a_struct_that_may_be_null() -> None:
     assert (request.cursor.topic_name, request.cursor.partition_index) == ("topic", 7)
 
 
-def test_tagged_fields_are_read_and_unknown_ones_are_not() -> None:
+def test_known_tagged_fields_are_read_and_unknown_ones_skipped() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"  # no error, no APIs, not throttled
     epoch = b"\1\x08" + struct.pack(">q", 42)
     unknown = b"\x63\2xy"
@@ -144,9 +144,9 @@ def test_tagged_fields_are_read_and_unknown_ones_are_not() -> None:
     assert not response.zk_migration_ready
 
 
-def test_a_tagged_field_ends_where_it_says() -> None:
+def test_a_tagged_field_has_its_declared_length() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"
-    with pytest.raises(BadMessage, match="finalized_features_epoch is not as long as it says"):
+    with pytest.raises(BadMessage, match="finalized_features_epoch has another length than it declares"):
         answer(API_VERSIONS, 3, plain + b"\1" + b"\1\x09" + bytes(9))
 
 
@@ -156,26 +156,26 @@ def test_a_tagged_field_ends_where_it_says() -> None:
         (1, b"", "too early"),
         (1, b"\0\0\0", "too early"),
         (1, b"\0\0\0\1\0", "too early"),
-        (1, b"\0\0\0\1\0\5name", "A length of 5 where 4 bytes are left"),
+        (1, b"\0\0\0\1\0\5name", "A length of 5 with 4 bytes remaining"),
         (1, b"\0\0\0\1\xff\xff", "A length of -1"),
         (1, b"\0\0\0\1\x80\0", "A length of -32768"),
         (1, b"\xff\xff\xff\xfe", "A length of -2"),
         (0, b"\xff\xff\xff\xff", "A length of -1"),
-        (1, b"\x7f\xff\xff\xff" + bytes(99), "A length of 2147483647 where 99 bytes are left"),
+        (1, b"\x7f\xff\xff\xff" + bytes(99), "A length of 2147483647 with 99 bytes remaining"),
         (1, b"\0\0\0\1\0\2\xff\xfe", "not UTF-8"),
         (9, b"", "too early"),
-        (9, b"\x02\x05nam", "A length of 4 where 3 bytes are left"),
+        (9, b"\x02\x05nam", "A length of 4 with 3 bytes remaining"),
         (9, b"\x02\x00\0", "A length of -1"),
         (9, b"\xff\xff\xff\xff\xff\x01", "five bytes"),
-        (9, b"\xff\xff\xff\xff\x0f" + bytes(99), "A length of 4294967294 where 99 bytes are left"),
+        (9, b"\xff\xff\xff\xff\x0f" + bytes(99), "A length of 4294967294 with 99 bytes remaining"),
         (9, b"\x02\x03\xc3\x28\0", "not UTF-8"),
         (9, b"\x01\0\0\0", "too early"),
         (9, b"\x01\0\0\0\1", "too early"),
-        (9, b"\x01\0\0\0\1\1\1", "A length of 1 where 0 bytes are left"),
+        (9, b"\x01\0\0\0\1\1\1", "A length of 1 with 0 bytes remaining"),
         (12, b"\x02" + bytes(9), "too early"),
     ],
 )
-def test_bytes_that_lie(version: int, data: bytes, reason: str) -> None:
+def test_invalid_bytes_are_rejected(version: int, data: bytes, reason: str) -> None:
     with pytest.raises(BadMessage, match=reason):
         read(METADATA, version, data)
 
@@ -189,33 +189,33 @@ def test_arrays_of_numbers() -> None:
         read(FETCH, 7, head + b"\0\0\0\0" + b"\0\0\0\1" + topic[:-1])
 
 
-def test_a_message_has_as_many_entries_as_it_may() -> None:
-    names = b"\0\0" * MOST_ENTRIES
-    assert len(read(METADATA, 1, struct.pack(">i", MOST_ENTRIES) + names).topics) == MOST_ENTRIES
-    with pytest.raises(BadMessage, match=f"More than {MOST_ENTRIES} entries"):
-        read(METADATA, 1, struct.pack(">i", MOST_ENTRIES + 1) + names + b"\0\0")
+def test_entries_of_an_array_are_bounded() -> None:
+    names = b"\0\0" * MAX_ENTRIES
+    assert len(read(METADATA, 1, struct.pack(">i", MAX_ENTRIES) + names).topics) == MAX_ENTRIES
+    with pytest.raises(BadMessage, match=f"More than {MAX_ENTRIES} entries"):
+        read(METADATA, 1, struct.pack(">i", MAX_ENTRIES + 1) + names + b"\0\0")
 
 
-def test_all_arrays_of_a_message_together_have_as_many_entries_as_it_may() -> None:
+def test_entries_of_all_arrays_together_are_bounded() -> None:
     """Sixteen numbers count as one."""
     each = 1 + 1600 // 16
     topic = b"\0\0" + struct.pack(">i", 1600) + bytes(4 * 1600)
     head = struct.pack(">iiii", -1, 500, 1, 1) + b"\0" + struct.pack(">ii", 0, -1) + bytes(4)
-    most = MOST_ENTRIES // each
-    room = Room()
-    codec(FETCH, 7).read_request(head + struct.pack(">i", most) + topic * most, 0, room)
-    assert room.left == MOST_ENTRIES - most * each
+    most = MAX_ENTRIES // each
+    room = EntryBudget()
+    codec_of(FETCH, 7).read_request(head + struct.pack(">i", most) + topic * most, 0, room)
+    assert room.remaining == MAX_ENTRIES - most * each
     with pytest.raises(BadMessage, match="More than"):
         read(FETCH, 7, head + struct.pack(">i", most + 1) + topic * (most + 1))
 
 
-def test_arrays_that_are_null_make_no_room_for_others() -> None:
+def test_null_arrays_do_not_raise_the_entry_budget() -> None:
     topics = 100
     names = b"\0\1t" + b"\xff\xff\xff\xff"  # a topic with a null for its partitions
-    room = Room()
-    codec(DESCRIBE_LOG_DIRS, 1).read_request(
+    room = EntryBudget()
+    codec_of(DESCRIBE_LOG_DIRS, 1).read_request(
         struct.pack(">i", topics) + (b"\0\1t" + bytes(4)) * topics, 0, room
     )
-    assert room.left == MOST_ENTRIES - topics
+    assert room.remaining == MAX_ENTRIES - topics
     with pytest.raises(BadMessage, match="A length of -1"):
         read(DESCRIBE_LOG_DIRS, 1, struct.pack(">i", 1) + names)

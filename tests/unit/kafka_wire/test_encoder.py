@@ -8,15 +8,22 @@ from typing import Any
 import pytest
 
 from sharebroker_server.kafka_wire.encoder import put_uvarint
-from sharebroker_server.kafka_wire.frames import codec
-from sharebroker_server.kafka_wire.message_classes import request_shapes, response_shapes
+from sharebroker_server.kafka_wire.frames import codec_of
+from sharebroker_server.kafka_wire.messages import (
+    ApiVersionsResponse,
+    DescribeTopicPartitionsRequest,
+    FetchRequest,
+    MetadataRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 METADATA, API_VERSIONS, PRODUCE, DESCRIBE_TOPIC_PARTITIONS, FETCH = 3, 18, 0, 75, 1
 
 
 def written(key: int, version: int, message: Any, *, answer: bool = False) -> bytes:
     """A message as bytes."""
-    how = codec(key, version)
+    how = codec_of(key, version)
     out = bytearray()
     (how.write_response if answer else how.write_request)(out, message)
     return bytes(out)
@@ -31,71 +38,67 @@ def test_uvarint(value: int, data: bytes) -> None:
     assert out == data
 
 
-def test_what_is_not_set_goes_out_as_its_default() -> None:
-    fetch = request_shapes(FETCH).FetchRequest()
+def test_unset_fields_are_written_as_defaults() -> None:
+    fetch = FetchRequest()
     assert written(FETCH, 4, fetch) == struct.pack(">iiiibi", -1, 0, 0, 0x7FFFFFFF, 0, 0)
 
 
-def test_a_null_in_a_version_that_has_none_is_empty() -> None:
-    metadata = request_shapes(METADATA)
-    everything = metadata.MetadataRequest(topics=None)
+def test_null_is_written_as_empty_in_versions_without_null() -> None:
+    everything = MetadataRequest(topics=None)
     assert written(METADATA, 1, everything) == b"\xff\xff\xff\xff"
     assert written(METADATA, 0, everything) == b"\0\0\0\0"
     assert written(METADATA, 9, everything) == b"\0" + b"\1\0\0" + b"\0"
-    nameless = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=None)])
+    nameless = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=None)])
     assert written(METADATA, 1, nameless) == b"\0\0\0\1" + b"\0\0"
     assert written(METADATA, 9, nameless)[:3] == b"\2" + b"\1" + b"\0"
     assert written(METADATA, 12, nameless)[:19] == b"\2" + bytes(16) + b"\0" + b"\0"
-    data = request_shapes(PRODUCE)
-    records = data.PartitionProduceData(records=None)
-    topic = data.TopicProduceData(name="t", partition_data=[records])
+    records = ProduceRequest.PartitionProduceData(records=None)
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[records])
     head = b"\xff\xff" + struct.pack(">hi", 0, 0)
-    produce = data.ProduceRequest(topic_data=[topic])
+    produce = ProduceRequest(topic_data=[topic])
     assert written(PRODUCE, 3, produce) == head + b"\0\0\0\1\0\1t\0\0\0\1" + bytes(4) + b"\xff\xff\xff\xff"
 
 
 def test_long_strings_have_longer_lengths() -> None:
-    metadata = request_shapes(METADATA)
-    request = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="n" * 300)])
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="n" * 300)])
     assert written(METADATA, 9, request)[:6] == b"\2" + b"\xad\2" + b"nnn"
     assert written(METADATA, 1, request)[4:9] == b"\x01\x2c" + b"nnn"
 
 
-def test_a_struct_that_may_be_null() -> None:
-    shapes = request_shapes(DESCRIBE_TOPIC_PARTITIONS)
-    request: Any = shapes.DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
+def test_a_nullable_struct() -> None:
+    request: Any = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=10)
     assert written(DESCRIBE_TOPIC_PARTITIONS, 0, request) == b"\1" + b"\0\0\0\x0a" + b"\xff" + b"\0"
-    request.cursor = shapes.Cursor(topic_name="t", partition_index=7)
+    request.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=7)
     data = b"\1" + b"\0\0\0\x0a" + b"\1" + b"\2t\0\0\0\7\0" + b"\0"
     assert written(DESCRIBE_TOPIC_PARTITIONS, 0, request) == data
 
 
-def test_tagged_fields_are_written_where_they_are_not_as_always() -> None:
-    shapes = response_shapes(API_VERSIONS)
+def test_tagged_fields_are_written_unless_default() -> None:
     plain = b"\0\0" + b"\1" + b"\0\0\0\0"
-    response = shapes.ApiVersionsResponse()
+    response = ApiVersionsResponse()
     assert written(API_VERSIONS, 3, response, answer=True) == plain + b"\0"
-    response = shapes.ApiVersionsResponse(supported_features=[], finalized_features_epoch=-1)
+    response = ApiVersionsResponse(supported_features=[], finalized_features_epoch=-1)
     assert written(API_VERSIONS, 3, response, answer=True) == plain + b"\0"
-    response = shapes.ApiVersionsResponse(finalized_features_epoch=42, zk_migration_ready=True)
+    response = ApiVersionsResponse(finalized_features_epoch=42, zk_migration_ready=True)
     tags = b"\2" + b"\1\x08" + struct.pack(">q", 42) + b"\3\1\1"
     assert written(API_VERSIONS, 3, response, answer=True) == plain + tags
-    feature = shapes.SupportedFeatureKey(name="f", min_version=1, max_version=2)
-    response = shapes.ApiVersionsResponse(supported_features=(feature,))
+    feature = ApiVersionsResponse.SupportedFeatureKey(name="f", min_version=1, max_version=2)
+    response = ApiVersionsResponse(supported_features=(feature,))
     assert written(API_VERSIONS, 3, response, answer=True) == plain + b"\1" + b"\0\x08" + b"\2\2f\0\1\0\2\0"
 
 
-def test_a_tagged_struct_that_is_as_always_is_not_written() -> None:
-    shapes = response_shapes(PRODUCE)
-    unset = shapes.PartitionProduceResponse(index=1)
-    same = shapes.PartitionProduceResponse(
-        index=1, current_leader=shapes.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
+def test_a_default_tagged_struct_is_not_written() -> None:
+    unset = ProduceResponse.PartitionProduceResponse(index=1)
+    same = ProduceResponse.PartitionProduceResponse(
+        index=1, current_leader=ProduceResponse.LeaderIdAndEpoch(leader_id=-1, leader_epoch=-1)
     )
-    other = shapes.PartitionProduceResponse(index=1, current_leader=shapes.LeaderIdAndEpoch(leader_id=3))
+    other = ProduceResponse.PartitionProduceResponse(
+        index=1, current_leader=ProduceResponse.LeaderIdAndEpoch(leader_id=3)
+    )
     lengths = []
     for part in (unset, same, other):
-        topic = shapes.TopicProduceResponse(name="t", partition_responses=[part])
-        lengths.append(len(written(PRODUCE, 10, shapes.ProduceResponse(responses=[topic]), answer=True)))
+        topic = ProduceResponse.TopicProduceResponse(name="t", partition_responses=[part])
+        lengths.append(len(written(PRODUCE, 10, ProduceResponse(responses=[topic]), answer=True)))
     assert lengths[0] == lengths[1] == lengths[2] - 11
 
 
@@ -111,14 +114,13 @@ def test_a_tagged_struct_that_is_as_always_is_not_written() -> None:
         {"rack_id": "r" * 40_000},
     ],
 )
-def test_what_a_field_cannot_hold_is_refused(fields: dict[str, Any]) -> None:
-    fetch = request_shapes(FETCH).FetchRequest(**fields)
+def test_values_outside_the_type_are_rejected(fields: dict[str, Any]) -> None:
+    fetch = FetchRequest(**fields)
     with pytest.raises((struct.error, TypeError, AttributeError)):
         written(FETCH, 11, fetch)
 
 
-def test_an_id_must_be_one() -> None:
-    metadata = request_shapes(METADATA)
-    request = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(topic_id="nonsense")])
+def test_an_invalid_id_is_rejected() -> None:
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(topic_id="nonsense")])
     with pytest.raises(ValueError, match="nonsense"):
         written(METADATA, 12, request)

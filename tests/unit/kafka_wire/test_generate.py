@@ -14,13 +14,13 @@ def test_the_table_is_current(monkeypatch: pytest.MonkeyPatch) -> None:
     assert generate.main() == 0
 
 
-def test_a_table_that_is_not_current_is_told(
+def test_an_outdated_table_fails_the_check(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "messages.json"
-    current = generate.TARGET.read_bytes()
+    current = generate.TABLE.read_bytes()
     table.write_bytes(current + b" ")
-    monkeypatch.setattr(generate, "TARGET", table)
+    monkeypatch.setattr(generate, "TABLE", table)
     monkeypatch.setattr("sys.argv", ["generate", "--check"])
     assert generate.main() == 1
     assert "not current" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""The second door of the gateway: Kafka's protocol over TCP, onto the same handlers as gRPC."""
+"""The Kafka listener: Kafka's protocol over TCP, onto the same functions as the gRPC listener."""

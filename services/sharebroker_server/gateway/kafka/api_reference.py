@@ -1,4 +1,7 @@
-"""Renews the API table of docs/kafka-compatibility.md: `python -m services.gateway.kafka.readme`."""
+"""Renews the API table of docs/kafka-compatibility.md.
+
+Run `python -m sharebroker_server.gateway.kafka.api_reference`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from sharebroker_server.gateway.kafka.dispatch.api_table import served
+from sharebroker_server.gateway.kafka.dispatch.api_table import APIS
 from sharebroker_server.gateway.kafka.dispatch.call import Api
 from sharebroker_server.kafka_wire.schema import api_schema
 
@@ -17,17 +20,19 @@ _TABLE: Final = re.compile(r"(?<=<!-- what is served -->\n).*?(?=<!-- end -->)",
 
 def with_table(text: str) -> str:
     """Returns the document with the table of the APIs that are served."""
-    rows = [_row(key, one) for key, one in sorted(served().items())]
+    rows = [_row(key, api) for key, api in sorted(APIS.items())]
     table = "\n".join(["| Key | API | Versions | |", "|---|---|---|---|", *rows])
     return _TABLE.sub(lambda _: f"{table}\n", text)
 
 
-def _row(key: int, one: Api) -> str:
-    first, last = one.versions
-    # Each module begins with the API's name, its key, and what it is for.
-    says = (sys.modules[one.handle.__module__].__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+def _row(key: int, api: Api) -> str:
+    first, last = api.versions
+    # The docstring of each module begins with the name of the API, its key, and its purpose.
+    purpose = (
+        (sys.modules[api.handle.__module__].__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
+    )
     versions = str(last) if first == last else f"{first}–{last}"
-    return f"| {key} | {api_schema(key).name} | {versions} | {says} |"
+    return f"| {key} | {api_schema(key).name} | {versions} | {purpose} |"
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""One module an API key; its `API` says how it is served, and ApiVersions tells clients of it."""
+"""One module per API key. Its `API` declares how dispatch serves it; ApiVersions lists it."""

@@ -1,94 +1,91 @@
-"""AddPartitionsToTxn (24): makes partitions part of a transaction before a producer writes to them."""
+"""AddPartitionsToTxn (24): adds partitions to a transaction before a producer writes to them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
-from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as Part
+from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as ProtoPartition
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import told
+from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import to_proto
 from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, known_partitions
 from sharebroker_server.gateway.produce.transactions import add_partitions_to_txn
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
-_R = response_shapes(24)
-_MANY: Final = 4
-"""From here on a request has several transactions."""
+_FIRST_WITH_SEVERAL: Final = 4
+"""The first version whose requests name several transactions."""
 
-_Named = Mapping[tuple[str, int], TopicIdPartition]
+_BEFORE_SEVERAL: Final = {
+    "v3_and_below_transactional_id": "transactional_id",
+    "v3_and_below_producer_id": "producer_id",
+    "v3_and_below_producer_epoch": "producer_epoch",
+}
+
+_Topics = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+_TopicResult = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_Codes = Mapping[tuple[str, int], int]
+
+_request = to_proto(AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction, pb.AddPartitionsToTxnRequest)
+_request_before_several = to_proto(AddPartitionsToTxnRequest, pb.AddPartitionsToTxnRequest, _BEFORE_SEVERAL)
 
 
-async def handle(call: Call) -> Message:
-    """All partitions of a transaction are added, or none is."""
-    asked = call.request
-    if call.version >= _MANY:
-        return _R.AddPartitionsToTxnResponse(
+async def handle(call: Call[AddPartitionsToTxnRequest]) -> AddPartitionsToTxnResponse:
+    """Adds either all partitions of a transaction or none."""
+    if call.version >= _FIRST_WITH_SEVERAL:
+        return AddPartitionsToTxnResponse(
             results_by_transaction=[
-                _R.AddPartitionsToTxnResult(
-                    transactional_id=one.transactional_id,
-                    topic_results=await _add(
-                        call,
-                        _request(one.transactional_id, one.producer_id, one.producer_epoch, one.verify_only),
-                        one.topics,
-                    ),
+                AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id,
+                    topic_results=await _add(call, _request(transaction), transaction.topics),
                 )
-                for one in asked.transactions
+                for transaction in call.request.transactions
             ]
         )
-    request = _request(
-        asked.v3_and_below_transactional_id,
-        asked.v3_and_below_producer_id,
-        asked.v3_and_below_producer_epoch,
-        verify_only=False,
-    )
-    return _R.AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=await _add(call, request, asked.v3_and_below_topics)
-    )
+    request = _request_before_several(call.request)
+    results = await _add(call, request, call.request.v3_and_below_topics)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-def _request(name: str, producer_id: int, epoch: int, verify_only: bool) -> pb.AddPartitionsToTxnRequest:
-    return pb.AddPartitionsToTxnRequest(
-        transactional_id=name, producer_id=producer_id, producer_epoch=epoch, verify_only=verify_only
-    )
-
-
-async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: Any) -> list[Message]:
+async def _add(call: Call, request: pb.AddPartitionsToTxnRequest, topics: _Topics) -> list[_TopicResult]:
     codes: dict[tuple[str, int], int] = {}
-    named: dict[tuple[str, int], TopicIdPartition] = {}
+    known: dict[tuple[str, int], TopicIdPartition] = {}
     for topic in topics:
         for index in topic.partitions:
             try:
-                (named[topic.name, index],) = known_partitions(call, topic.name, [index])
+                (known[topic.name, index],) = known_partitions(call, topic.name, [index])
             except KafkaError as error:
                 codes[topic.name, index] = error.code
-    if codes:  # Kafka: the others are not tried
-        codes |= dict.fromkeys(named, int(ErrorCode.OPERATION_NOT_ATTEMPTED))
+    if codes:  # as in Kafka: one unknown partition prevents all others
+        codes |= dict.fromkeys(known, int(ErrorCode.OPERATION_NOT_ATTEMPTED))
     else:
-        codes = await _try(call, request, named)
-    return [_topic(topic, codes) for topic in topics]
+        codes = await _send(call, request, known)
+    return [_result(topic, codes) for topic in topics]
 
 
-async def _try(
-    call: Call, request: pb.AddPartitionsToTxnRequest, named: _Named
+async def _send(
+    call: Call, request: pb.AddPartitionsToTxnRequest, known: Mapping[tuple[str, int], TopicIdPartition]
 ) -> dict[tuple[str, int], int]:
-    request.partitions.extend(Part(topic_id=p.topic_id, partition=p.partition) for p in named.values())
+    request.partitions.extend(
+        ProtoPartition(topic_id=one.topic_id, partition=one.partition) for one in known.values()
+    )
     try:
         check_transactional_id(call, request.transactional_id)
-        answer = await add_partitions_to_txn(call.gateway, request, call.deadline())
+        response = await add_partitions_to_txn(call.gateway, request, call.deadline())
     except KafkaError as error:
-        return dict.fromkeys(named, int(told(API.key, call.version, error.code)))
-    return {key: one.error_code for key, one in zip(named, answer.partitions, strict=True)}
+        return dict.fromkeys(known, int(for_version(API.key, call.version, error.code)))
+    return {key: result.error_code for key, result in zip(known, response.partitions, strict=True)}
 
 
-def _topic(topic: Any, codes: Mapping[tuple[str, int], int]) -> Message:
-    return _R.AddPartitionsToTxnTopicResult(
+def _result(topic: AddPartitionsToTxnRequest.AddPartitionsToTxnTopic, codes: _Codes) -> _TopicResult:
+    return _TopicResult(
         name=topic.name,
         results_by_partition=[
-            _R.AddPartitionsToTxnPartitionResult(
+            AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
                 partition_index=index, partition_error_code=codes[topic.name, index]
             )
             for index in topic.partitions
@@ -96,17 +93,12 @@ def _topic(topic: Any, codes: Mapping[tuple[str, int], int]) -> Message:
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    asked = call.request
-    failed = {
-        (topic.name, index): int(error.code)
-        for topic in asked.v3_and_below_topics
-        for index in topic.partitions
-    }
-    return _R.AddPartitionsToTxnResponse(
-        error_code=error.code,
-        results_by_topic_v3_and_below=[_topic(topic, failed) for topic in asked.v3_and_below_topics],
-    )
-
-
+_refuse = refusal(
+    AddPartitionsToTxnResponse,
+    {
+        "results_by_topic_v3_and_below": "v3_and_below_topics",
+        "results_by_topic_v3_and_below.results_by_partition": "partitions",
+        "results_by_topic_v3_and_below.results_by_partition.partition_index": int,
+    },
+)
 API = Api(24, (0, 5), handle, _refuse)

@@ -1,28 +1,29 @@
-"""AlterConfigs (33): a resource gets these settings and no others; what clients used before key 44."""
+"""AlterConfigs (33): replaces all configs of a resource; clients used it before IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.alter_configs import Outcomes, alter, results
-from sharebroker_server.gateway.kafka.helpers.configs import replacing
-from sharebroker_server.gateway.kafka.helpers.per_item import refusal
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
+from sharebroker_server.gateway.kafka.helpers.configs import replacements
+from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
+from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, AlterConfigsResponse
 
-_R = response_shapes(33)
-
-
-async def handle(call: Call) -> Message:
-    """Each resource has its own result."""
-    return _response(call, await alter(call, replacing, replace=True))
+_Result = AlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def _response(call: Call, outcomes: Outcomes) -> Message:
-    return _R.AlterConfigsResponse(responses=results(_R.AlterConfigsResourceResponse, call, outcomes))
+async def handle(call: Call[AlterConfigsRequest]) -> AlterConfigsResponse:
+    """Returns one result per resource."""
+    items, validate_only = call.request.resources, call.request.validate_only
+    results = await alter_resources(call, items, replacements, validate_only=validate_only, replace=True)
+    return AlterConfigsResponse(
+        responses=[
+            _Result(
+                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
+            )
+            for item, result in zip(items, results, strict=True)
+        ]
+    )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _response(call, refusal(error, call.request.resources))
-
-
-API = Api(33, (0, 2), handle, _refuse)
+API = Api(33, (0, 2), handle, refusal(AlterConfigsResponse, {"responses": "resources"}))

@@ -1,4 +1,4 @@
-"""ApiVersions (18): the table that dispatches, told to clients."""
+"""ApiVersions (18): the served APIs, their versions, and the features of the cluster."""
 
 from __future__ import annotations
 
@@ -7,68 +7,74 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.gateway.kafka.dispatch.api_table import available, served
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
 from sharebroker_server.gateway.kafka.dispatch.features import SUPPORTED
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.idle.share_group_heartbeat import HEARTBEAT
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-_R = response_shapes(18)
 _PRODUCE: Final = 0
-"""Told from version 0: older librdkafka compresses nothing otherwise (KAFKA-18659). It never asks in it."""
+"""Listed from version 0: otherwise older librdkafka does not compress (KAFKA-18659).
+
+It never sends version 0.
+"""
+
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-async def handle(call: Call) -> Message:
-    """Which APIs are served in which versions, and the features in force."""
+async def handle(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+    """Stores the client's software name, and returns the served APIs and the finalized features."""
     if call.version >= 3:
         name, number = call.request.client_software_name, call.request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(number):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "The client's software name or version is not legal.")
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "The name or the version of the client software is invalid."
+            )
         call.client.software = f"{name} {number}"
-    return supported(_offered(call), call.door.features, call.version)
+    return supported(_listed(call), call.listener.features, call.version)
 
 
-def _offered(call: Call) -> list[Api]:
-    offered = available(call.door)
-    heartbeat = served()[HEARTBEAT]
-    if heartbeat not in offered and call.client.is_librdkafka:
-        # It asks for ever, in silence, where ShareGroupHeartbeat is missing; refused, it gives up.
-        offered.append(heartbeat)
-    return offered
+def _listed(call: Call) -> list[Api]:
+    apis = call.listener.enabled_apis()
+    heartbeat = call.listener.apis.get(HEARTBEAT)
+    if heartbeat is not None and heartbeat not in apis and call.client.is_librdkafka:
+        # Without ShareGroupHeartbeat in the list librdkafka retries silently and indefinitely. If the API is
+        # listed and rejects the request, librdkafka reports the error.
+        apis.append(heartbeat)
+    return apis
 
 
 def supported(
     apis: Iterable[Api], features: Mapping[str, int], version: int, error: ErrorCode = ErrorCode.NONE
-) -> Message:
-    """The answer; before version 4 features whose lowest level is 0 are left out (KIP-1022)."""
-    return _R.ApiVersionsResponse(
+) -> ApiVersionsResponse:
+    """Returns the response; before version 4 it omits features whose lowest level is 0 (KIP-1022)."""
+    return ApiVersionsResponse(
         error_code=error,
         api_keys=[
-            _R.ApiVersion(api_key=one.key, min_version=first_told(one), max_version=one.versions[1])
-            for one in apis
+            ApiVersionsResponse.ApiVersion(
+                api_key=api.key, min_version=first_listed(api), max_version=api.versions[1]
+            )
+            for api in apis
         ],
         supported_features=[
-            _R.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
             for name, (lowest, highest) in SUPPORTED.items()
             if version >= 4 or lowest > 0
         ],
         finalized_features_epoch=1,
         finalized_features=[
-            _R.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, min_version_level=level, max_version_level=level
+            )
             for name, level in features.items()
             if level > 0
         ],
     )
 
 
-def first_told(one: Api) -> int:
-    """The lowest version of an API that clients are told of."""
-    return 0 if one.key == _PRODUCE else one.versions[0]
+def first_listed(api: Api) -> int:
+    """Returns the lowest version of an API that the response lists."""
+    return 0 if api.key == _PRODUCE else api.versions[0]
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.ApiVersionsResponse(error_code=error.code)
-
-
-API = Api(18, (0, 4), handle, _refuse)
+API = Api(18, (0, 4), handle, refusal(ApiVersionsResponse))

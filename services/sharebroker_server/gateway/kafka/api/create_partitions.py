@@ -1,62 +1,57 @@
-"""CreatePartitions (37): a topic gets more partitions; where they are to be is checked and ignored."""
+"""CreatePartitions (37): adds partitions to a topic; replica assignments are checked and then ignored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.topics import create_partitions
 from sharebroker_server.gateway.kafka.cluster_view.replica_placement import check_assignments
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.per_item import check_once, each, error_fields, refusal
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item, error_fields
+from sharebroker_server.kafka_wire.messages import CreatePartitionsRequest, CreatePartitionsResponse
 
-_R = response_shapes(37)
-_Grown = pb.CreatePartitionsResponse.Topic
+_Topic = CreatePartitionsRequest.CreatePartitionsTopic
 
 
-async def handle(call: Call) -> Message:
-    """Each topic has its own result."""
-    once = check_once((topic.name for topic in call.request.topics), "topic name")
+async def handle(call: Call[CreatePartitionsRequest]) -> CreatePartitionsResponse:
+    """Returns one result per topic."""
+    check = duplicate_check((topic.name for topic in call.request.topics), "topic name")
 
-    def translate(asked: Any) -> pb.CreatePartitionsRequest.Topic:
-        once(asked.name)
-        if asked.assignments is not None:
-            _check_assignments(call, asked)
-        return pb.CreatePartitionsRequest.Topic(name=asked.name, count=asked.count)
+    def translate(topic: _Topic) -> pb.CreatePartitionsRequest.Topic:
+        check(topic.name)
+        _check_assignments(call, topic)
+        return pb.CreatePartitionsRequest.Topic(name=topic.name, count=topic.count)
 
-    async def send(topics: list[pb.CreatePartitionsRequest.Topic]) -> Iterable[_Grown]:
+    async def send(
+        topics: list[pb.CreatePartitionsRequest.Topic],
+    ) -> Iterable[pb.CreatePartitionsResponse.Topic]:
         request = pb.CreatePartitionsRequest(topics=topics, validate_only=call.request.validate_only)
         deadline = call.deadline(call.request.timeout_ms)
         return (await create_partitions(call.gateway, request, deadline)).results
 
-    return _response(call, await each(call.request.topics, translate, send))
-
-
-def _check_assignments(call: Call, asked: Any) -> None:
-    added = asked.count - call.gateway.topic(asked.name).partitions
-    if len(asked.assignments) != added > 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {added} additional partition(s), but only {len(asked.assignments)} "
-            "assignment(s) were specified.",
-        )
-    check_assignments([one.broker_ids for one in asked.assignments], call.view.brokers)
-
-
-def _response(call: Call, outcomes: Sequence[_Grown | KafkaError]) -> Message:
-    return _R.CreatePartitionsResponse(
+    results = await each_item(call.request.topics, translate, send)
+    return CreatePartitionsResponse(
         results=[
-            _R.CreatePartitionsTopicResult(name=asked.name, **error_fields(outcome))
-            for asked, outcome in zip(call.request.topics, outcomes, strict=True)
+            CreatePartitionsResponse.CreatePartitionsTopicResult(name=topic.name, **error_fields(result))
+            for topic, result in zip(call.request.topics, results, strict=True)
         ]
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _response(call, refusal(error, call.request.topics))
+def _check_assignments(call: Call, topic: _Topic) -> None:
+    if topic.assignments is None:
+        return
+    added = topic.count - call.gateway.topic(topic.name).partitions
+    if len(topic.assignments) != added > 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {added} additional partition(s), but only {len(topic.assignments)} "
+            "assignment(s) were specified.",
+        )
+    check_assignments([one.broker_ids for one in topic.assignments], call.view.brokers)
 
 
-API = Api(37, (0, 3), handle, _refuse)
+API = Api(37, (0, 3), handle, refusal(CreatePartitionsResponse, {"results": "topics"}))

@@ -1,4 +1,4 @@
-"""DeleteGroups (42): empty groups with all their state."""
+"""DeleteGroups (42): deletes empty groups and all their state."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_server.gateway.admin.groups import delete_groups
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto
 from sharebroker_server.gateway.kafka.helpers.coordinated_groups import each_group
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DeleteGroupsRequest, DeleteGroupsResponse
 
-_R = response_shapes(42)
+_Result = DeleteGroupsResponse.DeletableGroupResult
+_result = from_proto(pb.DeleteGroupsResponse.DeletableGroupResult, _Result)
 
 
-async def handle(call: Call) -> Message:
-    """Each group has its own result."""
+async def handle(call: Call[DeleteGroupsRequest]) -> DeleteGroupsResponse:
+    """Returns one result per group."""
 
-    async def ask(group_ids: Sequence[str]) -> Iterable[Message]:
+    async def serve(group_ids: Sequence[str]) -> Iterable[_Result]:
         request = pb.DeleteGroupsRequest(group_ids=group_ids)
         return map(_result, (await delete_groups(call.gateway, request, call.deadline())).results)
 
-    return _R.DeleteGroupsResponse(results=await each_group(call, call.request.groups_names, ask, _refused))
+    return DeleteGroupsResponse(results=await each_group(call, call.request.groups_names, serve, _rejected))
 
 
-def _result(result: pb.DeleteGroupsResponse.DeletableGroupResult) -> Message:
-    return _R.DeletableGroupResult(group_id=result.group_id, error_code=result.error_code)
+def _rejected(group_id: str, error: KafkaError) -> _Result:
+    return _Result(group_id=group_id, error_code=error.code)
 
 
-def _refused(group_id: str, error: KafkaError) -> Message:
-    return _R.DeletableGroupResult(group_id=group_id, error_code=error.code)
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DeleteGroupsResponse(results=[_refused(one, error) for one in call.request.groups_names])
-
-
-API = Api(42, (0, 2), handle, _refuse)
+API = Api(
+    42, (0, 2), handle, refusal(DeleteGroupsResponse, {"results": "groups_names", "results.group_id": str})
+)

@@ -2,73 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.cluster import delete_records
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.topics import Part, answers, by_topic, part_of, parts
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import to_proto
+from sharebroker_server.gateway.kafka.helpers.topics import Located, by_topic, each_partition, locate
+from sharebroker_server.kafka_wire.messages import DeleteRecordsRequest, DeleteRecordsResponse
 
-_R = response_shapes(21)
 _NONE: Final = -1
 
+_Item = DeleteRecordsRequest.DeleteRecordsPartition
+_Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
+_partition = to_proto(_Item, pb.DeleteRecordsRequest.Partition, {"partition_index": "partition"})
 
-async def handle(call: Call) -> Message:
-    """Each partition has its own answer."""
+
+async def handle(call: Call[DeleteRecordsRequest]) -> DeleteRecordsResponse:
+    """Returns one result per partition."""
     located = [
-        part_of(call, part, part.partition_index, name=topic.name) for topic, part in parts(call.request)
+        locate(call, item, item.partition_index, name=topic.name)
+        for topic in call.request.topics
+        for item in topic.partitions
     ]
-    given = await answers(
-        located, lambda some: _ordinary(call, some), _internal, lambda one: _error(one.asked, one.error)
+    results = await each_partition(
+        located,
+        lambda items: _ordinary(call, items),
+        _internal,
+        lambda one: _failed(one.item, one.error.code),
     )
-    return _response(call, given)
-
-
-async def _ordinary(call: Call, some: list[Part]) -> list[Message]:
-    partition = pb.DeleteRecordsRequest.Partition
-    request = pb.DeleteRecordsRequest(
-        partitions=[
-            partition(topic_id=topic.topic_id, partition=asked.partition_index, offset=asked.offset)
-            for topic, asked in some
-        ]
-    )
-    answered = await delete_records(call.gateway, request, call.deadline(call.request.timeout_ms))
-    return [
-        _R.DeleteRecordsPartitionResult(
-            partition_index=one.partition,
-            low_watermark=_NONE if one.error_code else one.low_watermark,
-            error_code=one.error_code,
-        )
-        for one in answered.partitions
-    ]
-
-
-async def _internal(some: list[Part]) -> list[Message]:
-    """Kafka: an internal topic's records are not deleted by clients."""
-    refusal = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-    return [_error(asked, refusal) for _, asked in some]
-
-
-def _error(asked: Any, error: KafkaError) -> Message:
-    return _R.DeleteRecordsPartitionResult(
-        partition_index=asked.partition_index, low_watermark=_NONE, error_code=error.code
-    )
-
-
-def _response(call: Call, given: Iterable[Message]) -> Message:
-    return _R.DeleteRecordsResponse(
+    return DeleteRecordsResponse(
         topics=[
-            _R.DeleteRecordsTopicResult(name=topic.name, partitions=some)
-            for topic, some in by_topic(call.request, given)
+            DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=of_topic)
+            for topic, of_topic in by_topic(call.request.topics, results)
         ]
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _response(call, [_error(asked, error) for _, asked in parts(call.request)])
+async def _ordinary(call: Call[DeleteRecordsRequest], items: list[Located[_Item]]) -> list[_Result]:
+    partitions = [_partition(item, topic_id=topic.topic_id) for topic, item in items]
+    request = pb.DeleteRecordsRequest(partitions=partitions)
+    deleted = await delete_records(call.gateway, request, call.deadline(call.request.timeout_ms))
+    return [
+        _Result(
+            partition_index=result.partition,
+            low_watermark=_NONE if result.error_code else result.low_watermark,
+            error_code=result.error_code,
+        )
+        for result in deleted.partitions
+    ]
 
 
+async def _internal(items: list[Located[_Item]]) -> list[_Result]:
+    """Rejects each partition: as in Kafka, clients cannot delete records of internal topics."""
+    return [_failed(item, ErrorCode.INVALID_TOPIC_EXCEPTION) for _, item in items]
+
+
+def _failed(item: _Item, code: ErrorCode) -> _Result:
+    return _Result(partition_index=item.partition_index, low_watermark=_NONE, error_code=code)
+
+
+_refuse = refusal(
+    DeleteRecordsResponse, {"topics": "topics", "topics.partitions": "partitions"}, low_watermark=_NONE
+)
 API = Api(21, (0, 2), handle, _refuse)

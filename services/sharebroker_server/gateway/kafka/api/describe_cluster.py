@@ -1,4 +1,4 @@
-"""DescribeCluster (60): the brokers, and the cluster's id."""
+"""DescribeCluster (60): the brokers and the id of the cluster."""
 
 from __future__ import annotations
 
@@ -7,39 +7,36 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DescribeClusterRequest, DescribeClusterResponse
 
-_R = response_shapes(60)
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(call: Call) -> Message:
-    """Raises MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE for clients that look for something else."""
+async def handle(call: Call[DescribeClusterRequest]) -> DescribeClusterResponse:
+    """Raises MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE for endpoints other than brokers."""
     kind = call.request.endpoint_type
     if kind == _CONTROLLERS:
         raise KafkaError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker; nobody is a controller alone."
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "This is a broker; there are no dedicated controllers."
         )
     if kind != _BROKERS:
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"There are no endpoints of type {kind}.")
-    return _R.DescribeClusterResponse(
+    return DescribeClusterResponse(
         cluster_id=await cluster_id(call.gateway, call.deadline()),
         controller_id=min(call.view.brokers),
         brokers=[
-            _R.DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port)
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=broker.node_id, host=broker.host, port=broker.port
+            )
             for broker in call.view.brokers.values()
         ],
         cluster_authorized_operations=authorized_operations.of_cluster(
-            asked=call.request.include_cluster_authorized_operations
+            requested=call.request.include_cluster_authorized_operations
         ),
     )
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.DescribeClusterResponse(**error_fields(error))
-
-
-API = Api(60, (0, 2), handle, _refuse)
+API = Api(60, (0, 2), handle, refusal(DescribeClusterResponse))

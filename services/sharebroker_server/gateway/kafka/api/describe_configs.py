@@ -1,68 +1,62 @@
-"""DescribeConfigs (32): the settings in force of topics, groups and brokers, and where they come from."""
+"""DescribeConfigs (32): the effective configs of topics, groups and brokers, and their sources."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.catalog.config_views import ConfigEntry, describe
 from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.configs import config_resource
-from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DescribeConfigsRequest, DescribeConfigsResponse
 
-_R = response_shapes(32)
-
-
-async def handle(call: Call) -> Message:
-    """Each resource has its own result."""
-    return _R.DescribeConfigsResponse(results=[_described(call, asked) for asked in call.request.resources])
+_Resource = DescribeConfigsRequest.DescribeConfigsResource
+_Config = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
-def _described(call: Call, asked: Any) -> Message:
+async def handle(call: Call[DescribeConfigsRequest]) -> DescribeConfigsResponse:
+    """Returns one result per resource."""
+    return DescribeConfigsResponse(results=[_result(call, item) for item in call.request.resources])
+
+
+def _result(
+    call: Call[DescribeConfigsRequest], item: _Resource
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    result = DescribeConfigsResponse.DescribeConfigsResult(
+        resource_type=item.resource_type, resource_name=item.resource_name
+    )
     try:
-        return _result(asked, configs=_configs(call, asked))
+        result.configs = _configs(call, item)
     except KafkaError as error:
-        return _result(asked, **error_fields(error))
+        result.error_code, result.error_message = error.code, error.message
+    return result
 
 
-def _configs(call: Call, asked: Any) -> list[Message]:
+def _configs(call: Call[DescribeConfigsRequest], item: _Resource) -> list[_Config]:
     catalog = call.gateway.catalog
-    resource = config_resource(call, asked.resource_type, asked.resource_name)
-    wanted = asked.configuration_keys
+    resource = config_resource(call, item.resource_type, item.resource_name)
+    names = item.configuration_keys
     return [
         _config(call, entry, read_only=resource.type is ResourceType.BROKER and not entry.key.dynamic)
         for entry in describe(catalog.catalog, catalog.static, resource)
-        if not wanted or entry.name in wanted
+        if not names or entry.name in names
     ]
 
 
-def _config(call: Call, entry: ConfigEntry, *, read_only: bool) -> Message:
+def _config(call: Call[DescribeConfigsRequest], entry: ConfigEntry, *, read_only: bool) -> _Config:
     origins = entry.origins if call.request.include_synonyms else ()
-    return _R.DescribeConfigsResourceResult(
+    return _Config(
         name=entry.name,
         value=entry.value,
         read_only=read_only,
         config_source=entry.source,
         synonyms=[
-            _R.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source) for one in origins
+            DescribeConfigsResponse.DescribeConfigsSynonym(name=one.name, value=one.value, source=one.source)
+            for one in origins
         ],
         config_type=entry.type,
         documentation=entry.documentation if call.request.include_documentation else None,
     )
 
 
-def _result(asked: Any, **fields: Any) -> Message:
-    return _R.DescribeConfigsResult(
-        resource_type=asked.resource_type, resource_name=asked.resource_name, **fields
-    )
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DescribeConfigsResponse(
-        results=[_result(asked, **error_fields(error)) for asked in call.request.resources]
-    )
-
-
-API = Api(32, (1, 4), handle, _refuse)
+API = Api(32, (1, 4), handle, refusal(DescribeConfigsResponse, {"results": "resources"}))

@@ -1,4 +1,4 @@
-"""DescribeGroups (15): consumer groups with their members, and what these are assigned."""
+"""DescribeGroups (15): consumer groups with their members and assignments."""
 
 from __future__ import annotations
 
@@ -9,71 +9,51 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers import authorized_operations
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator, instance_of
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto
 from sharebroker_server.gateway.kafka.helpers.coordinated_groups import each_group
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DescribeGroupsRequest, DescribeGroupsResponse
 
-_R = response_shapes(15)
 _FIRST_WITH_ERRORS: Final = 6
-"""Before this version a group that does not exist is dead, and that is no error."""
+"""Before this version an unknown group has the state Dead and no error."""
+
+_Group = DescribeGroupsResponse.DescribedGroup
+_group = from_proto(
+    pb.ConsumerGroupDescribeResponse,
+    _Group,
+    {"protocol_data": "protocol_name", "member_metadata": "metadata", "member_assignment": "assignment"},
+)
 
 
-async def handle(call: Call) -> Message:
-    """A group is dead that does not exist, or is a share group."""
+async def handle(call: Call[DescribeGroupsRequest]) -> DescribeGroupsResponse:
+    """Returns one result per group; unknown groups and share groups have the state Dead."""
 
-    async def ask(group_ids: Sequence[str]) -> Iterable[Message]:
-        return await asyncio.gather(*(_described(call, group_id) for group_id in group_ids))
+    async def serve(group_ids: Sequence[str]) -> Iterable[_Group]:
+        return await asyncio.gather(*(_describe(call, group_id) for group_id in group_ids))
 
-    return _R.DescribeGroupsResponse(groups=await each_group(call, call.request.groups, ask, _refused))
+    return DescribeGroupsResponse(groups=await each_group(call, call.request.groups, serve, _rejected))
 
 
-async def _described(call: Call, group_id: str) -> Message:
+async def _describe(call: Call[DescribeGroupsRequest], group_id: str) -> _Group:
     request = pb.ConsumerGroupDescribeRequest(group_id=group_id)
     try:
-        found = await coordinator(
+        found = await call_coordinator(
             call, group_id, lambda stub: stub.ConsumerGroupDescribe, request, call.deadline()
         )
     except KafkaError as error:
         if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-            return _refused(group_id, error)
-        return _dead(call, group_id, error)
-    return _R.DescribedGroup(
-        group_id=group_id,
-        group_state=found.group_state,
-        protocol_type=found.protocol_type,
-        protocol_data=found.protocol_name,
-        members=[
-            _R.DescribedGroupMember(
-                member_id=one.member_id,
-                group_instance_id=instance_of(one),
-                client_id=one.client_id,
-                client_host=one.client_host,
-                member_metadata=one.metadata,
-                member_assignment=one.assignment,
-            )
-            for one in found.members
-        ],
-        authorized_operations=authorized_operations.of_group(
-            asked=call.request.include_authorized_operations
-        ),
-    )
+            return _rejected(group_id, error)
+        dead = _rejected(group_id, error) if call.version >= _FIRST_WITH_ERRORS else _Group(group_id=group_id)
+        dead.group_state = "Dead"
+        return dead
+    operations = authorized_operations.of_group(requested=call.request.include_authorized_operations)
+    return _group(found, group_id=group_id, authorized_operations=operations)
 
 
-def _dead(call: Call, group_id: str, error: KafkaError) -> Message:
-    if call.version < _FIRST_WITH_ERRORS:
-        return _R.DescribedGroup(group_id=group_id, group_state="Dead")
-    return _R.DescribedGroup(
-        group_id=group_id, group_state="Dead", error_code=error.code, error_message=error.message
-    )
+def _rejected(group_id: str, error: KafkaError) -> _Group:
+    return _Group(group_id=group_id, error_code=error.code, error_message=error.message)
 
 
-def _refused(group_id: str, error: KafkaError) -> Message:
-    return _R.DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DescribeGroupsResponse(groups=[_refused(one, error) for one in call.request.groups])
-
-
-API = Api(15, (0, 6), handle, _refuse)
+API = Api(15, (0, 6), handle, refusal(DescribeGroupsResponse, {"groups": "groups", "groups.group_id": str}))

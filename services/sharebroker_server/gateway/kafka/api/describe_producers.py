@@ -1,87 +1,58 @@
-"""DescribeProducers (61): what partitions remember of the producers that write to them."""
+"""DescribeProducers (61): the active producers of partitions."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition as Part
+from sharebroker_protocol.delivery.v1.delivery_pb2 import TopicPartition
 from sharebroker_protocol.errors import KafkaError
-from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.topics import Refused, is_internal, part_of
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto
+from sharebroker_server.gateway.kafka.helpers.topics import Rejected, is_internal, locate
 from sharebroker_server.gateway.produce.transactions import Producers, describe_producers
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DescribeProducersRequest, DescribeProducersResponse
 
-_R = response_shapes(61)
+_Partition = DescribeProducersResponse.PartitionResponse
+_partition = from_proto(Producers, _Partition, {"partition_index": "partition"})
 
 
-async def handle(call: Call) -> Message:
-    """Each partition has its own result."""
-    return _R.DescribeProducersResponse(
+async def handle(call: Call[DescribeProducersRequest]) -> DescribeProducersResponse:
+    """Returns one result per partition."""
+    return DescribeProducersResponse(
         topics=[
-            _R.TopicResponse(
+            DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[await _one(call, topic.name, index) for index in topic.partition_indexes],
+                partitions=[await _describe(call, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in call.request.topics
         ]
     )
 
 
-async def _one(call: Call, name: str, index: int) -> Message:
-    part = part_of(call, index, index, name=name)
-    if isinstance(part, Refused):
-        return _failed(index, part.error)
-    if is_internal(part.topic):  # nobody's producer writes to it
-        return _R.PartitionResponse(partition_index=index)
+async def _describe(call: Call, name: str, index: int) -> _Partition:
+    located = locate(call, index, index, name=name)
+    if isinstance(located, Rejected):
+        return _failed(index, located.error)
+    if is_internal(located.topic):  # it has no producers
+        return _Partition(partition_index=index)
+    partition = TopicPartition(topic_id=located.topic.topic_id, partition=index)
     try:
-        return _partition(index, await _ask(call, TopicIdPartition(part.topic.topic_id, index)))
+        (found,) = await describe_producers(call.gateway, [partition], call.deadline())
     except KafkaError as error:
         return _failed(index, error)
+    return _partition(found, partition_index=index)
 
 
-def _failed(index: int, error: KafkaError) -> Message:
-    return _R.PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+def _failed(index: int, error: KafkaError) -> _Partition:
+    return _Partition(partition_index=index, error_code=error.code, error_message=error.message)
 
 
-async def _ask(call: Call, partition: TopicIdPartition) -> Producers:
-    part = Part(topic_id=partition.topic_id, partition=partition.partition)
-    (answer,) = await describe_producers(call.gateway, [part], call.deadline())
-    return answer
-
-
-def _partition(index: int, answer: Any) -> Message:
-    return _R.PartitionResponse(
-        partition_index=index,
-        error_code=answer.error_code,
-        error_message=answer.error_message or None,
-        active_producers=[
-            _R.ProducerState(
-                producer_id=one.producer_id,
-                producer_epoch=one.producer_epoch,
-                last_sequence=one.last_sequence,
-                last_timestamp=one.last_timestamp,
-                coordinator_epoch=one.coordinator_epoch,
-                current_txn_start_offset=one.current_txn_start_offset,
-            )
-            for one in answer.active_producers
-        ],
-    )
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DescribeProducersResponse(
-        topics=[
-            _R.TopicResponse(
-                name=topic.name,
-                partitions=[
-                    _R.PartitionResponse(partition_index=index, error_code=error.code)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in call.request.topics
-        ]
-    )
-
-
+_refuse = refusal(
+    DescribeProducersResponse,
+    {
+        "topics": "topics",
+        "topics.partitions": "partition_indexes",
+        "topics.partitions.partition_index": int,
+    },
+    error_message=None,
+)
 API = Api(61, (0, 0), handle, _refuse)

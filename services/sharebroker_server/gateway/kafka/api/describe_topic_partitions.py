@@ -1,37 +1,45 @@
-"""DescribeTopicPartitions (75): topics by name, so many partitions a page, and a cursor for the next."""
+"""DescribeTopicPartitions (75): topics by name, in pages of partitions, with a cursor for the next page."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.core.paging import Position, page
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers import authorized_operations
 from sharebroker_server.gateway.kafka.helpers.topics import is_internal, topic_of, topics
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
 
-_R = response_shapes(75)
-_MOST: Final = 2000
+_MAX_PARTITIONS: Final = 2000
 """Partitions of a page (Kafka: max.request.partition.size.limit)."""
 
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
-async def handle(call: Call) -> Message:
-    """A topic that does not exist has its error in its own entry. Raises INVALID_REQUEST."""
+
+async def handle(call: Call[DescribeTopicPartitionsRequest]) -> DescribeTopicPartitionsResponse:
+    """Returns one page; an unknown topic has its error in its own entry. Raises INVALID_REQUEST."""
     start = _start(call.request.cursor)
-    asked = {name: found for name, found in sorted(_asked(call).items()) if name >= start.topic}
-    counts = ((name, found.partitions if isinstance(found, Topic) else 0) for name, found in asked.items())
-    limit = max(1, min(call.request.response_partition_limit, _MOST))
+    found = {name: topic for name, topic in sorted(_topics(call).items()) if name >= start.topic}
+    counts = ((name, topic.partitions if isinstance(topic, Topic) else 0) for name, topic in found.items())
+    limit = max(1, min(call.request.response_partition_limit, _MAX_PARTITIONS))
     slices, following = page(counts, start, limit)
-    return _R.DescribeTopicPartitionsResponse(
-        topics=[_topic(call, name, asked[name], taken) for name, taken in slices],
-        next_cursor=following and _R.Cursor(topic_name=following.topic, partition_index=following.partition),
+    cursor = following and DescribeTopicPartitionsResponse.Cursor(
+        topic_name=following.topic, partition_index=following.partition
+    )
+    return DescribeTopicPartitionsResponse(
+        topics=[_topic(call, name, found[name], indices) for name, indices in slices], next_cursor=cursor
     )
 
 
-def _start(cursor: Any) -> Position:
+def _start(cursor: DescribeTopicPartitionsRequest.Cursor | None) -> Position:
     if cursor is None:
         return Position("", 0)
     if cursor.partition_index < 0:
@@ -41,13 +49,13 @@ def _start(cursor: Any) -> Position:
     return Position(cursor.topic_name, cursor.partition_index)
 
 
-def _asked(call: Call) -> dict[str, Topic | KafkaError]:
+def _topics(call: Call[DescribeTopicPartitionsRequest]) -> dict[str, Topic | KafkaError]:
     if not call.request.topics:
         return {topic.name: topic for topic in topics(call)}
-    return {asked.name: _found(call, asked.name) for asked in call.request.topics}
+    return {topic.name: _find(call, topic.name) for topic in call.request.topics}
 
 
-def _found(call: Call, name: str) -> Topic | KafkaError:
+def _find(call: Call, name: str) -> Topic | KafkaError:
     try:
         check_topic_name(name)
         return topic_of(call, name)
@@ -55,21 +63,21 @@ def _found(call: Call, name: str) -> Topic | KafkaError:
         return error
 
 
-def _topic(call: Call, name: str, found: Topic | KafkaError, taken: range) -> Message:
-    if isinstance(found, KafkaError):
-        return _R.DescribeTopicPartitionsResponseTopic(name=name, error_code=found.code)
-    return _R.DescribeTopicPartitionsResponseTopic(
+def _topic(call: Call, name: str, topic: Topic | KafkaError, indices: range) -> _Topic:
+    if isinstance(topic, KafkaError):
+        return _Topic(name=name, error_code=topic.code)
+    return _Topic(
         name=name,
-        topic_id=found.topic_id,
-        is_internal=is_internal(found),
-        partitions=[_partition(call, found, index) for index in taken],
-        topic_authorized_operations=authorized_operations.of_topic(asked=True),
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic),
+        partitions=[_partition(call, topic, index) for index in indices],
+        topic_authorized_operations=authorized_operations.of_topic(requested=True),
     )
 
 
-def _partition(call: Call, topic: Topic, index: int) -> Message:
+def _partition(call: Call, topic: Topic, index: int) -> _Partition:
     leader = call.view.leader(topic.topic_id, index)
-    return _R.DescribeTopicPartitionsResponsePartition(
+    return _Partition(
         partition_index=index,
         leader_id=leader,
         leader_epoch=call.view.epoch,
@@ -80,13 +88,4 @@ def _partition(call: Call, topic: Topic, index: int) -> Message:
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DescribeTopicPartitionsResponse(
-        topics=[
-            _R.DescribeTopicPartitionsResponseTopic(name=asked.name, error_code=error.code)
-            for asked in call.request.topics
-        ]
-    )
-
-
-API = Api(75, (0, 0), handle, _refuse)
+API = Api(75, (0, 0), handle, refusal(DescribeTopicPartitionsResponse, {"topics": "topics"}))

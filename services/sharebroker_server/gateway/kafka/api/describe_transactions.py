@@ -1,47 +1,38 @@
-"""DescribeTransactions (65): state, producer and partitions of transactional ids."""
+"""DescribeTransactions (65): the state, producer and partitions of transactional ids."""
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto
 from sharebroker_server.gateway.kafka.helpers.topics import topic_by_id
 from sharebroker_server.gateway.produce.transactions import Described, describe_transactions
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
 
-_R = response_shapes(65)
+_State = DescribeTransactionsResponse.TransactionState
+_Topic = DescribeTransactionsResponse.TopicData
+_state = from_proto(Described, _State)
 
 
-async def handle(call: Call) -> Message:
-    """Each transactional id has its own result."""
+async def handle(call: Call[DescribeTransactionsRequest]) -> DescribeTransactionsResponse:
+    """Returns one result per transactional id."""
     found = await describe_transactions(call.gateway, call.request.transactional_ids, call.deadline())
-    return _R.DescribeTransactionsResponse(transaction_states=[_state(call, one) for one in found])
+    return DescribeTransactionsResponse(
+        transaction_states=[_state(state, topics=_topics(call, state)) for state in found]
+    )
 
 
-def _state(call: Call, one: Described) -> Message:
+def _topics(call: Call, state: Described) -> list[_Topic]:
     topics: dict[str, list[int]] = {}
-    for part in one.partitions:
-        topic = topic_by_id(call, part.topic_id)  # __consumer_offsets where offsets are part of it
+    for partition in state.partitions:
+        topic = topic_by_id(call, partition.topic_id)  # __consumer_offsets if offsets are part of it
         if topic is not None:
-            topics.setdefault(topic.name, []).append(part.partition)
-    return _R.TransactionState(
-        error_code=one.error_code,
-        transactional_id=one.transactional_id,
-        transaction_state=one.transaction_state,
-        transaction_timeout_ms=one.transaction_timeout_ms,
-        transaction_start_time_ms=one.transaction_start_time_ms,
-        producer_id=one.producer_id,
-        producer_epoch=one.producer_epoch,
-        topics=[_R.TopicData(topic=name, partitions=indexes) for name, indexes in topics.items()],
-    )
+            topics.setdefault(topic.name, []).append(partition.partition)
+    return [_Topic(topic=name, partitions=indexes) for name, indexes in topics.items()]
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.DescribeTransactionsResponse(
-        transaction_states=[
-            _R.TransactionState(error_code=error.code, transactional_id=name)
-            for name in call.request.transactional_ids
-        ]
-    )
-
-
+_refuse = refusal(
+    DescribeTransactionsResponse,
+    {"transaction_states": "transactional_ids", "transaction_states.transactional_id": str},
+)
 API = Api(65, (0, 0), handle, _refuse)

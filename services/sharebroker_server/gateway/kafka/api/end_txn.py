@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
+from typing import Final
+
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import told
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
 from sharebroker_server.gateway.kafka.helpers.transactional import check_transactional_id, transaction_version
 from sharebroker_server.gateway.produce.transactions import end_txn
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import EndTxnRequest, EndTxnResponse
 
-_R = response_shapes(26)
-_RAISES_EPOCH = 5
+_RAISES_EPOCH: Final = 5
+"""From this version on the response has the producer epoch of the next transaction (KIP-890)."""
 
-
-async def handle(call: Call) -> Message:
-    """From version 5 on the answer has the epoch that the next transaction is to be written with."""
-    asked = call.request
-    check_transactional_id(call, asked.transactional_id)
-    request = pb.EndTxnRequest(
-        transactional_id=asked.transactional_id,
-        producer_id=asked.producer_id,
-        producer_epoch=asked.producer_epoch,
-        committed=asked.committed,
-        transaction_version=transaction_version(call, implied=call.version >= _RAISES_EPOCH),
-    )
-    ended = await end_txn(call.gateway, request, call.deadline())
-    return _R.EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)
+_request = to_proto(EndTxnRequest, pb.EndTxnRequest)
+_response = from_proto(pb.EndTxnResponse, EndTxnResponse)
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _R.EndTxnResponse(error_code=told(API.key, call.version, error.code))
+async def handle(call: Call[EndTxnRequest]) -> EndTxnResponse:
+    """Returns the producer's id and epoch."""
+    check_transactional_id(call, call.request.transactional_id)
+    version = transaction_version(call, implied=call.version >= _RAISES_EPOCH)
+    request = _request(call.request, transaction_version=version)
+    return _response(await end_txn(call.gateway, request, call.deadline()))
 
 
-API = Api(26, (0, 5), handle, _refuse)
+API = Api(26, (0, 5), handle, refusal(EndTxnResponse))

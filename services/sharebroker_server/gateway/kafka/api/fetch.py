@@ -1,12 +1,12 @@
-"""Fetch (1): record batches as they lie in the logs, for consumers without a share group.
+"""Fetch (1): record batches from the logs, for consumers without a share group.
 
-Every fetch is a full one: no fetch session is ever opened, which KIP-227 leaves to the broker.
+Every fetch is a full one: this broker never opens a fetch session, which KIP-227 permits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
@@ -16,72 +16,84 @@ from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     node_endpoints,
 )
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.partition_fetch import LogReading, failed
-from sharebroker_server.gateway.kafka.helpers.topics import Part, Refused, answers, by_topic, part_of, parts
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
-
-_R = response_shapes(1)
+from sharebroker_server.gateway.kafka.helpers.partition_fetch import FetchReader, Partition, failed
+from sharebroker_server.gateway.kafka.helpers.topics import (
+    Located,
+    Rejected,
+    by_topic,
+    each_partition,
+    locate,
+)
+from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 
 _FULL: Final = (0, -1)
-"""Session epochs of full fetches: one that asks for a session, and one that wants none any more."""
+"""Session epochs of full fetches: one requests a session, the other one closes it."""
 
 _BY_ID: Final = 13
-"""From this version on topics have ids, no names."""
+"""From this version on requests name topics by id."""
+
+_ERROR_OF_REQUEST: Final = 7
+"""From this version on the response has an error for the whole request."""
 
 
-async def handle(call: Call) -> Message:
-    """Each partition has its own answer; the first one's records come however large they are."""
+async def handle(call: Call[FetchRequest]) -> FetchResponse:
+    """Returns one result per partition; the first one has records whatever their size."""
     if call.request.session_epoch not in _FULL:
         raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     located = [
-        part_of(
+        locate(
             call,
-            part,
-            part.partition,
-            part.current_leader_epoch,
+            item,
+            item.partition,
+            item.current_leader_epoch,
             name=topic.topic if call.version < _BY_ID else None,
             topic_id=topic.topic_id,
         )
-        for topic, part in parts(call.request)
+        for topic in call.request.topics
+        for item in topic.partitions
     ]
-    reading = LogReading(call, located)
-    given = await answers(located, reading.ordinary, reading.internal, lambda one: _refused(call, one))
-    elsewhere = filter(None, map(_elsewhere, located))
-    return _response(call, given, node_endpoints=node_endpoints(call.view, elsewhere, _R.NodeEndpoint))
+    reader = FetchReader(call, located)
+    results = await each_partition(
+        located, reader.ordinary, reader.internal, lambda rejected: _rejected(call, rejected)
+    )
+    moved = filter(None, map(_moved, located))
+    response = _response(call, results)
+    response.node_endpoints = node_endpoints(call.view, moved, FetchResponse.NodeEndpoint)
+    return response
 
 
-def _refused(call: Call, one: Refused) -> Message:
-    elsewhere = _elsewhere(one)
-    if elsewhere is None:
-        return failed(one.asked.partition, one.error.code, call.version)
-    leader = current_leader(call.view, elsewhere, _R.LeaderIdAndEpoch)
-    return failed(one.asked.partition, one.error.code, call.version, current_leader=leader)
+def _rejected(call: Call[FetchRequest], rejected: Rejected[Partition]) -> FetchResponse.PartitionData:
+    result = failed(rejected.item.partition, rejected.error.code, call.version)
+    moved = _moved(rejected)
+    if moved is not None:
+        result.current_leader = current_leader(call.view, moved, FetchResponse.LeaderIdAndEpoch)
+    return result
 
 
-def _elsewhere(one: Part | Refused) -> TopicIdPartition | None:
-    """The partition, where it was asked for at the wrong broker."""
-    if isinstance(one, Part) or one.topic is None or one.error.code not in LED_ELSEWHERE:
+def _moved(one: Located[Partition] | Rejected[Partition]) -> TopicIdPartition | None:
+    """Returns the partition if another broker leads it."""
+    if isinstance(one, Located) or one.topic is None or one.error.code not in LED_ELSEWHERE:
         return None
-    return TopicIdPartition(one.topic.topic_id, one.asked.partition)
+    return TopicIdPartition(one.topic.topic_id, one.item.partition)
 
 
-def _response(call: Call, given: Iterable[Message], **more: Any) -> Message:
-    return _R.FetchResponse(
+def _response(call: Call[FetchRequest], results: Iterable[FetchResponse.PartitionData]) -> FetchResponse:
+    return FetchResponse(
         responses=[
-            _R.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=some)
-            for topic, some in by_topic(call.request, given)
-        ],
-        **more,
+            FetchResponse.FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
+            )
+            for topic, partitions in by_topic(call.request.topics, results)
+        ]
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    """Kafka: before version 7 there is no error for all; each partition has it."""
-    if call.version >= 7:
-        return _R.FetchResponse(error_code=error.code)
-    return _response(
-        call, [failed(asked.partition, error.code, call.version) for _, asked in parts(call.request)]
-    )
+def _refuse(call: Call[FetchRequest], error: KafkaError) -> FetchResponse:
+    """Returns the error of the request; before version 7 each partition has it, as in Kafka."""
+    if call.version >= _ERROR_OF_REQUEST:
+        return FetchResponse(error_code=error.code)
+    items = (item for topic in call.request.topics for item in topic.partitions)
+    return _response(call, [failed(item.partition, error.code, call.version) for item in items])
 
 
 API = Api(1, (4, 18), handle, _refuse, waits=True)

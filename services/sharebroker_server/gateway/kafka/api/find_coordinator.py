@@ -1,4 +1,4 @@
-"""FindCoordinator (10): the broker to ask about a group, a transactional id or a share-partition's state."""
+"""FindCoordinator (10): the broker that coordinates a group, a transactional id or a share-partition."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.kafka_wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
-_R = response_shapes(10)
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
-_KNOWS_SHARE: Final = 6
+_FIRST_WITH_SEVERAL: Final = 4
+_FIRST_WITH_SHARE: Final = 6
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:[0-9]+", re.DOTALL)
-"""Group id, topic id, partition; a group id may have colons."""
+"""Group id, topic id, partition; a group id may contain colons."""
 
 
-async def handle(call: Call) -> Message:
-    """One key in the form up to version 3, many from version 4 on."""
-    call = replace(call, view=await call.door.brokers.checked())
-    if call.version >= 4:
-        return _R.FindCoordinatorResponse(
+async def handle(call: Call[FindCoordinatorRequest]) -> FindCoordinatorResponse:
+    """Returns the coordinator of one key up to version 3, of several keys from version 4 on."""
+    call = replace(call, view=await call.listener.brokers.checked())
+    if call.version >= _FIRST_WITH_SEVERAL:
+        return FindCoordinatorResponse(
             coordinators=[_coordinator(call, key) for key in call.request.coordinator_keys]
         )
     found = _coordinator(call, call.request.key)
-    return _R.FindCoordinatorResponse(
+    return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=found.error_message,
         node_id=found.node_id,
@@ -36,28 +37,26 @@ async def handle(call: Call) -> Message:
     )
 
 
-def _coordinator(call: Call, key: str) -> Message:
+def _coordinator(call: Call[FindCoordinatorRequest], key: str) -> FindCoordinatorResponse.Coordinator:
     try:
-        broker = call.view.brokers[call.view.coordinator(_coordinated(call, key))]
+        _check(call, key)
     except KafkaError as error:
-        return _R.Coordinator(
+        return FindCoordinatorResponse.Coordinator(
             key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
         )
-    return _R.Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port)
+    broker = call.view.brokers[call.view.coordinator(key)]
+    return FindCoordinatorResponse.Coordinator(
+        key=key, node_id=broker.node_id, host=broker.host, port=broker.port
+    )
 
 
-def _coordinated(call: Call, key: str) -> str:
+def _check(call: Call[FindCoordinatorRequest], key: str) -> None:
     key_type = call.request.key_type
-    shared = key_type == _SHARE and call.version >= _KNOWS_SHARE and _SHARE_KEY.fullmatch(key)
+    shared = key_type == _SHARE and call.version >= _FIRST_WITH_SHARE and _SHARE_KEY.fullmatch(key)
     if not shared and key_type not in (_GROUP, _TRANSACTION):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"There is no coordinator for {key!r} of type {key_type}."
         )
-    return key
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.FindCoordinatorResponse(error_code=error.code, error_message=error.message)
-
-
-API = Api(10, (0, 6), handle, _refuse)
+API = Api(10, (0, 6), handle, refusal(FindCoordinatorResponse))

@@ -1,31 +1,22 @@
-"""Heartbeat (12): a consumer stays in its group, or hears that it is to join again."""
+"""Heartbeat (12): keeps a consumer in its group, and reports a rebalance."""
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
+from sharebroker_server.gateway.kafka.helpers.convert import to_proto
+from sharebroker_server.kafka_wire.messages import HeartbeatRequest, HeartbeatResponse
 
-_R = response_shapes(12)
-
-
-async def handle(call: Call) -> Message:
-    """Raises REBALANCE_IN_PROGRESS where others came or went."""
-    asked = call.request
-    request = pb.HeartbeatRequest(
-        group_id=asked.group_id,
-        generation_id=asked.generation_id,
-        member_id=asked.member_id,
-        group_instance_id=asked.group_instance_id,
-    )
-    await coordinator(call, asked.group_id, lambda stub: stub.Heartbeat, request, call.deadline())
-    return _R.HeartbeatResponse()
+_request = to_proto(HeartbeatRequest, pb.HeartbeatRequest)
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.HeartbeatResponse(error_code=error.code)
+async def handle(call: Call[HeartbeatRequest]) -> HeartbeatResponse:
+    """Raises REBALANCE_IN_PROGRESS after members joined or left."""
+    group_id, request = call.request.group_id, _request(call.request)
+    await call_coordinator(call, group_id, lambda stub: stub.Heartbeat, request, call.deadline())
+    return HeartbeatResponse()
 
 
-API = Api(12, (0, 4), handle, _refuse)
+API = Api(12, (0, 4), handle, refusal(HeartbeatResponse))

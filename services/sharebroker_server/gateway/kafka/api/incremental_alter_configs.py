@@ -1,29 +1,32 @@
-"""IncrementalAlterConfigs (44): single properties are set, put back, appended to, subtracted from."""
+"""IncrementalAlterConfigs (44): sets, resets, appends to or subtracts from single properties."""
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.alter_configs import Outcomes, alter, results
-from sharebroker_server.gateway.kafka.helpers.configs import changing
-from sharebroker_server.gateway.kafka.helpers.per_item import refusal
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.alter_configs import alter_resources
+from sharebroker_server.gateway.kafka.helpers.configs import changes
+from sharebroker_server.gateway.kafka.helpers.per_item import error_fields
+from sharebroker_server.kafka_wire.messages import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
-_R = response_shapes(44)
-
-
-async def handle(call: Call) -> Message:
-    """Each resource has its own result."""
-    return _response(call, await alter(call, changing))
-
-
-def _response(call: Call, outcomes: Outcomes) -> Message:
-    responses = results(_R.AlterConfigsResourceResponse, call, outcomes)
-    return _R.IncrementalAlterConfigsResponse(responses=responses)
+_Result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _response(call, refusal(error, call.request.resources))
+async def handle(call: Call[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
+    """Returns one result per resource."""
+    items = call.request.resources
+    results = await alter_resources(call, items, changes, validate_only=call.request.validate_only)
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            _Result(
+                resource_type=item.resource_type, resource_name=item.resource_name, **error_fields(result)
+            )
+            for item, result in zip(items, results, strict=True)
+        ]
+    )
 
 
-API = Api(44, (0, 1), handle, _refuse)
+API = Api(44, (0, 1), handle, refusal(IncrementalAlterConfigsResponse, {"responses": "resources"}))

@@ -1,69 +1,48 @@
-"""JoinGroup (11): a consumer becomes a member of its group, and of the group's next generation."""
+"""JoinGroup (11): makes a consumer a member of its group and of the group's next generation."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator, instance_of, patience
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, rebalance_deadline
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
+from sharebroker_server.kafka_wire.messages import JoinGroupRequest, JoinGroupResponse
 
-_R = response_shapes(11)
-_ID_FIRST = 4
-"""From this version on a member without an id is given one, and comes again with it."""
+_ID_FIRST: Final = 4
+"""From this version on a member without an id receives one, and joins again with it."""
 
-_NO_NAME = 7
-"""From this version on a refusal names no protocol."""
+_NULL_PROTOCOL: Final = 7
+"""From this version on the protocol of a refusal is null."""
 
-
-async def handle(call: Call) -> Message:
-    """Waits until all members of the group have joined; the leader learns who they are."""
-    asked = call.request
-    waits = patience(max(asked.rebalance_timeout_ms, asked.session_timeout_ms))
-    joined = await coordinator(call, asked.group_id, lambda stub: stub.JoinGroup, _request(call), waits)
-    return _R.JoinGroupResponse(
-        generation_id=joined.generation_id,
-        protocol_type=joined.protocol_type,
-        protocol_name=joined.protocol_name,
-        leader=joined.leader,
-        member_id=joined.member_id,
-        members=[
-            _R.JoinGroupResponseMember(
-                member_id=one.member_id,
-                group_instance_id=instance_of(one),
-                metadata=one.metadata,
-            )
-            for one in joined.members
-        ],
-    )
+_request = to_proto(JoinGroupRequest, pb.JoinGroupRequest)
+_response = from_proto(pb.JoinGroupResponse, JoinGroupResponse)
 
 
-def _request(call: Call) -> pb.JoinGroupRequest:
-    asked = call.request
-    return pb.JoinGroupRequest(
-        group_id=asked.group_id,
-        member_id=asked.member_id,
-        group_instance_id=asked.group_instance_id,
-        session_timeout_ms=asked.session_timeout_ms,
-        rebalance_timeout_ms=asked.rebalance_timeout_ms,
-        protocol_type=asked.protocol_type,
-        protocols=[
-            pb.JoinGroupRequest.Protocol(name=one.name, metadata=bytes(one.metadata))
-            for one in asked.protocols
-        ],
+async def handle(call: Call[JoinGroupRequest]) -> JoinGroupResponse:
+    """Waits until all members of the group have joined; the group's leader receives the members."""
+    member = call.request
+    request = _request(
+        member,
         client_id=call.client_id,
         client_host=call.client.host,
         require_known_member_id=call.version >= _ID_FIRST,
     )
+    deadline = rebalance_deadline(max(member.rebalance_timeout_ms, member.session_timeout_ms))
+    return _response(
+        await call_coordinator(call, member.group_id, lambda stub: stub.JoinGroup, request, deadline)
+    )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    given = error.metadata.get("member_id") if error.code is ErrorCode.MEMBER_ID_REQUIRED else None
-    return _R.JoinGroupResponse(
+def _refuse(call: Call[JoinGroupRequest], error: KafkaError) -> JoinGroupResponse:
+    assigned = error.metadata.get("member_id") if error.code is ErrorCode.MEMBER_ID_REQUIRED else None
+    return JoinGroupResponse(
         error_code=error.code,
-        protocol_name="" if call.version < _NO_NAME else None,
+        protocol_name="" if call.version < _NULL_PROTOCOL else None,
         leader="",
-        member_id=given or call.request.member_id,
+        member_id=assigned or call.request.member_id,
         members=[],
     )
 

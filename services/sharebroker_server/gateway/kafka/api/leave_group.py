@@ -1,51 +1,50 @@
-"""LeaveGroup (13): consumers leave their group, and the others share what they had."""
+"""LeaveGroup (13): removes consumers from their group; the remaining members receive their partitions."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator, instance_of
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
+from sharebroker_server.kafka_wire.messages import LeaveGroupRequest, LeaveGroupResponse
 
-_R = response_shapes(13)
-_MANY = 3
+_FIRST_WITH_SEVERAL: Final = 3
 """From this version on one request names several members, each with its own result."""
 
+_request = to_proto(LeaveGroupRequest, pb.LeaveGroupRequest)
+_response = from_proto(pb.LeaveGroupResponse, LeaveGroupResponse)
 
-async def handle(call: Call) -> Message:
-    """An administrator may name fixed members by their instance ids alone."""
-    asked = call.request
-    many = call.version >= _MANY
-    request = pb.LeaveGroupRequest(group_id=asked.group_id)
-    for one in asked.members if many else (asked,):
-        instance_id = one.group_instance_id if many else None
-        request.members.add(member_id=one.member_id, group_instance_id=instance_id)
-    left = await coordinator(call, asked.group_id, lambda stub: stub.LeaveGroup, request, call.deadline())
-    if not many:
-        return _R.LeaveGroupResponse(error_code=left.members[0].error_code)
-    return _R.LeaveGroupResponse(
-        members=[
-            _R.MemberResponse(
-                member_id=one.member_id,
-                group_instance_id=instance_of(one),
-                error_code=one.error_code,
-            )
-            for one in left.members
-        ]
+
+async def handle(call: Call[LeaveGroupRequest]) -> LeaveGroupResponse:
+    """Removes members by their ids, or static members by their instance ids."""
+    several, group_id, request = (
+        call.version >= _FIRST_WITH_SEVERAL,
+        call.request.group_id,
+        _request(call.request),
     )
+    if not several:
+        request.members.add(member_id=call.request.member_id)
+    result = await call_coordinator(call, group_id, lambda stub: stub.LeaveGroup, request, call.deadline())
+    if not several:
+        return LeaveGroupResponse(error_code=result.members[0].error_code)
+    return _response(result)
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    """A group that is not there knows none of those who are named."""
-    if call.version < _MANY or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
-        return _R.LeaveGroupResponse(error_code=error.code, members=[])
-    return _R.LeaveGroupResponse(
+def _refuse(call: Call[LeaveGroupRequest], error: KafkaError) -> LeaveGroupResponse:
+    """Returns the error; if the group is unknown, each named member has the error."""
+    if call.version < _FIRST_WITH_SEVERAL or error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+        return LeaveGroupResponse(error_code=error.code, members=[])
+    return LeaveGroupResponse(
         members=[
-            _R.MemberResponse(
-                member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error.code
+            LeaveGroupResponse.MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=error.code,
             )
-            for one in call.request.members
+            for member in call.request.members
         ]
     )
 

@@ -1,4 +1,4 @@
-"""ListConfigResources (74): what has settings; in version 0 subscriptions to clients' metrics alone."""
+"""ListConfigResources (74): the resources that have configs; version 0 lists client metrics only."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.records import ResourceType
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.topics import topics
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-_R = response_shapes(74)
 _BROKER_LOGGER: Final = 8
 _CLIENT_METRICS: Final = 16
 _KINDS: Final = (ResourceType.TOPIC, ResourceType.BROKER, _BROKER_LOGGER, _CLIENT_METRICS, ResourceType.GROUP)
 
 
-async def handle(call: Call) -> Message:
-    """Raises UNSUPPORTED_VERSION for a kind that is not known."""
-    asked = [_CLIENT_METRICS] if call.version == 0 else call.request.resource_types or _KINDS
-    if unknown := set(asked) - set(_KINDS):
+async def handle(call: Call[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
+    """Raises UNSUPPORTED_VERSION for an unknown type."""
+    kinds = [_CLIENT_METRICS] if call.version == 0 else call.request.resource_types or _KINDS
+    if unknown := set(kinds) - set(_KINDS):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unknown types of resources: {sorted(unknown)}.")
-    return _R.ListConfigResourcesResponse(
+    return ListConfigResourcesResponse(
         config_resources=[
-            _R.ConfigResource(resource_name=name, resource_type=kind)
-            for kind in dict.fromkeys(asked)
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
+            for kind in dict.fromkeys(kinds)
             for name in _names(call, kind)
         ]
     )
@@ -41,8 +41,4 @@ def _names(call: Call, kind: int) -> Iterable[str]:
     return ()
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.ListConfigResourcesResponse(error_code=error.code)
-
-
-API = Api(74, (0, 1), handle, _refuse)
+API = Api(74, (0, 1), handle, refusal(ListConfigResourcesResponse))

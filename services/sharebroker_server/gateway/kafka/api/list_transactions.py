@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
 from sharebroker_server.gateway.produce.transactions import list_transactions
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import ListTransactionsRequest, ListTransactionsResponse
 
-_R = response_shapes(66)
+_State = ListTransactionsResponse.TransactionState
+_request = to_proto(ListTransactionsRequest, pb.ListTransactionsRequest, omit=("duration_filter",))
+_state = from_proto(pb.ListTransactionsResponse.TransactionState, _State)
 
 
-async def handle(call: Call) -> Message:
-    """Clients ask every broker; each tells of those it coordinates, so that none is told twice."""
-    asked = call.request
-    request = pb.ListTransactionsRequest(
-        state_filters=asked.state_filters,
-        producer_id_filters=asked.producer_id_filters,
-        duration_filter=asked.duration_filter if asked.duration_filter >= 0 else None,
-    )
+async def handle(call: Call[ListTransactionsRequest]) -> ListTransactionsResponse:
+    """Clients send the request to every broker; each returns its own transactions, so that each is listed
+    once.
+    """
+    request = _request(call.request)
+    if call.request.duration_filter >= 0:
+        request.duration_filter = call.request.duration_filter
     found = await list_transactions(call.gateway, request, call.deadline())
-    return _R.ListTransactionsResponse(
+    return ListTransactionsResponse(
         unknown_state_filters=found.unknown_state_filters,
         transaction_states=[
-            _R.TransactionState(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.transaction_state,
-            )
-            for one in found.transaction_states
-            if call.view.coordinator(one.transactional_id) == call.view.me
+            _state(state)
+            for state in found.transaction_states
+            if call.view.coordinator(state.transactional_id) == call.view.local_id
         ],
     )
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.ListTransactionsResponse(error_code=error.code)
-
-
-# Version 2 brings regular expressions: Python's can be made to run for ever by who writes them.
-API = Api(66, (0, 1), handle, _refuse)
+# Version 2 adds regular expressions, which a client could write such that Python's engine never ends.
+API = Api(66, (0, 1), handle, refusal(ListTransactionsResponse))

@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, topics, and which broker leads which partition."""
+"""Metadata (3): brokers, topics, and the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -12,49 +12,53 @@ from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.admin.cluster import cluster_id
 from sharebroker_server.gateway.admin.topics import create_on_demand
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers import authorized_operations
 from sharebroker_server.gateway.kafka.helpers.topics import is_internal, topic_of, topics
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import MetadataRequest, MetadataResponse
 
-_R = response_shapes(3)
-_KNOWS_IDS: Final = 12
-"""Versions 10 and 11 have ids in their messages, which brokers do not look at."""
+_BY_ID: Final = 12
+"""Versions 10 and 11 have topic ids in their messages, which brokers ignore."""
+
+_Topic = MetadataResponse.MetadataResponseTopic
 
 
-async def handle(call: Call) -> Message:
-    """A topic that does not exist has its error in its own entry."""
-    _check_named(call)
-    call = replace(call, view=await call.door.brokers.checked())
-    return _R.MetadataResponse(
+async def handle(call: Call[MetadataRequest]) -> MetadataResponse:
+    """Returns one entry per topic; an unknown topic has its error in its own entry."""
+    _check_names(call)
+    call = replace(call, view=await call.listener.brokers.checked())
+    return MetadataResponse(
         brokers=[
-            _R.MetadataResponseBroker(node_id=broker.node_id, host=broker.host, port=broker.port)
+            MetadataResponse.MetadataResponseBroker(
+                node_id=broker.node_id, host=broker.host, port=broker.port
+            )
             for broker in call.view.listed.values()
         ],
         cluster_id=await cluster_id(call.gateway, call.deadline()) or None,
         controller_id=min(call.view.brokers),
         topics=await _topics(call),
         cluster_authorized_operations=authorized_operations.of_cluster(
-            asked=call.request.include_cluster_authorized_operations
+            requested=call.request.include_cluster_authorized_operations
         ),
     )
 
 
-def _check_named(call: Call) -> None:
-    if call.version < _KNOWS_IDS and any(
-        one.name is None or one.topic_id for one in call.request.topics or ()
+def _check_names(call: Call[MetadataRequest]) -> None:
+    if call.version < _BY_ID and any(
+        topic.name is None or topic.topic_id for topic in call.request.topics or ()
     ):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Version {call.version} knows topics by name.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Version {call.version} requires topic names.")
 
 
-async def _topics(call: Call) -> list[Message]:
-    asked = call.request.topics
-    # Before version 1 an empty list means all, from then on null does.
-    if asked is None or (call.version == 0 and not asked):
+async def _topics(call: Call[MetadataRequest]) -> list[_Topic]:
+    requested = call.request.topics
+    # Before version 1 an empty list means all topics, from then on null does.
+    if requested is None or (call.version == 0 and not requested):
         return [_topic(call, topic) for topic in topics(call)]
-    return [await _asked(call, one.name, one.topic_id) for one in asked]
+    return [await _find(call, topic.name, topic.topic_id) for topic in requested]
 
 
-async def _asked(call: Call, name: str | None, topic_id: str) -> Message:
+async def _find(call: Call[MetadataRequest], name: str | None, topic_id: str) -> _Topic:
     try:
         if not topic_id:
             check_topic_name(name or "")
@@ -62,26 +66,24 @@ async def _asked(call: Call, name: str | None, topic_id: str) -> Message:
                 await create_on_demand(call.gateway, name or "", call.deadline())
         return _topic(call, topic_of(call, name or "", topic_id))
     except KafkaError as error:
-        return _R.MetadataResponseTopic(
-            error_code=error.code, name=None if topic_id else name, topic_id=topic_id
-        )
+        return _Topic(error_code=error.code, name=None if topic_id else name, topic_id=topic_id)
 
 
-def _topic(call: Call, topic: Topic) -> Message:
-    return _R.MetadataResponseTopic(
+def _topic(call: Call[MetadataRequest], topic: Topic) -> _Topic:
+    return _Topic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic),
         partitions=[_partition(call, topic, index) for index in range(topic.partitions)],
         topic_authorized_operations=authorized_operations.of_topic(
-            asked=call.request.include_topic_authorized_operations
+            requested=call.request.include_topic_authorized_operations
         ),
     )
 
 
-def _partition(call: Call, topic: Topic, index: int) -> Message:
+def _partition(call: Call, topic: Topic, index: int) -> MetadataResponse.MetadataResponsePartition:
     leader = call.view.leader(topic.topic_id, index)
-    return _R.MetadataResponsePartition(
+    return MetadataResponse.MetadataResponsePartition(
         partition_index=index,
         leader_id=leader,
         leader_epoch=call.view.epoch,
@@ -90,15 +92,5 @@ def _partition(call: Call, topic: Topic, index: int) -> Message:
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    """Before version 13 there is no error for all; each topic has it."""
-    return _R.MetadataResponse(
-        error_code=error.code,
-        topics=[
-            _R.MetadataResponseTopic(error_code=error.code, name=one.name or "", topic_id=one.topic_id)
-            for one in call.request.topics or ()
-        ],
-    )
-
-
+_refuse = refusal(MetadataResponse, {"topics": "topics", "topics.name": lambda topic: topic.name or ""})
 API = Api(3, (0, 13), handle, _refuse)

@@ -1,54 +1,41 @@
-"""OffsetCommit (8): how far a consumer group has come, kept for whoever reads on."""
+"""OffsetCommit (8): stores the offsets of a consumer group."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import committed, coordinator, not_committed
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, commit_offsets
+from sharebroker_server.gateway.kafka.helpers.convert import to_proto
+from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, OffsetCommitResponse
 
-_R = response_shapes(8)
+_request = to_proto(
+    OffsetCommitRequest, pb.OffsetCommitRequest, {"generation_id_or_member_epoch": "generation_id"}
+)
 
 
-async def handle(call: Call) -> Message:
-    """Each partition has its own result."""
-    asked = call.request
-    request = pb.OffsetCommitRequest(
-        group_id=asked.group_id,
-        generation_id=asked.generation_id_or_member_epoch,
-        member_id=asked.member_id,
-        group_instance_id=asked.group_instance_id,
-    )
+async def handle(call: Call[OffsetCommitRequest]) -> OffsetCommitResponse:
+    """Returns one result per partition."""
+    request, group_id, deadline = _request(call.request), call.request.group_id, call.deadline()
 
     async def send() -> pb.OffsetCommitResponse:
-        return await coordinator(
-            call, asked.group_id, lambda stub: stub.OffsetCommit, request, call.deadline()
-        )
+        return await call_coordinator(call, group_id, lambda stub: stub.OffsetCommit, request, deadline)
 
-    return _answer(await committed(call, request, send))
-
-
-def _answer(topics: list[tuple[Any, list[tuple[int, int]]]]) -> Message:
-    return _R.OffsetCommitResponse(
+    return OffsetCommitResponse(
         topics=[
-            _R.OffsetCommitResponseTopic(
+            OffsetCommitResponse.OffsetCommitResponseTopic(
                 name=topic.name,
-                topic_id=topic.topic_id,
+                topic_id=getattr(topic, "topic_id", ""),
                 partitions=[
-                    _R.OffsetCommitResponsePartition(partition_index=index, error_code=code)
-                    for index, code in some
+                    OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+                    for index, code in results
                 ],
             )
-            for topic, some in topics
+            for topic, results in await commit_offsets(call, request, send)
         ]
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _answer(not_committed(call, error.code))
-
-
-API = Api(8, (2, 10), handle, _refuse)
+API = Api(
+    8, (2, 10), handle, refusal(OffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
+)

@@ -1,49 +1,44 @@
-"""OffsetDelete (47): offsets that a consumer group without members forgets."""
+"""OffsetDelete (47): deletes committed offsets of a consumer group without members."""
 
 from __future__ import annotations
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator, known_partition
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, known_partition
+from sharebroker_server.kafka_wire.messages import OffsetDeleteRequest, OffsetDeleteResponse
 
-_R = response_shapes(47)
 
-
-async def handle(call: Call) -> Message:
-    """What had no offset is fine; a partition that is not there has its own result."""
-    asked = call.request
-    request = pb.OffsetDeleteRequest(group_id=asked.group_id)
+async def handle(call: Call[OffsetDeleteRequest]) -> OffsetDeleteResponse:
+    """Returns one result per partition; a partition without an offset is not an error."""
+    group_id = call.request.group_id
+    request = pb.OffsetDeleteRequest(group_id=group_id)
     errors: dict[tuple[str, int], ErrorCode] = {}
-    for topic in asked.topics:
-        for one in topic.partitions:
+    for topic in call.request.topics:
+        for partition in topic.partitions:
             try:
-                topic_id = known_partition(call, topic.name, "", one.partition_index)
+                topic_id = known_partition(call, topic.name, "", partition.partition_index)
             except KafkaError as error:
-                errors[topic.name, one.partition_index] = error.code
+                errors[topic.name, partition.partition_index] = error.code
             else:
-                request.partitions.add(topic_id=topic_id, partition=one.partition_index)
-    await coordinator(call, asked.group_id, lambda stub: stub.OffsetDelete, request, call.deadline())
-    return _R.OffsetDeleteResponse(
+                request.partitions.add(topic_id=topic_id, partition=partition.partition_index)
+    await call_coordinator(call, group_id, lambda stub: stub.OffsetDelete, request, call.deadline())
+    return OffsetDeleteResponse(
         topics=[
-            _R.OffsetDeleteResponseTopic(
+            OffsetDeleteResponse.OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
-                    _R.OffsetDeleteResponsePartition(
-                        partition_index=one.partition_index,
-                        error_code=errors.get((topic.name, one.partition_index), ErrorCode.NONE),
+                    OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=errors.get((topic.name, partition.partition_index), ErrorCode.NONE),
                     )
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
-            for topic in asked.topics
+            for topic in call.request.topics
         ]
     )
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.OffsetDeleteResponse(error_code=error.code)
-
-
-API = Api(47, (0, 0), handle, _refuse)
+API = Api(47, (0, 0), handle, refusal(OffsetDeleteResponse))

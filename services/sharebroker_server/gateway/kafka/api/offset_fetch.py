@@ -1,131 +1,127 @@
-"""OffsetFetch (9): the offsets that consumer groups have committed."""
+"""OffsetFetch (9): the committed offsets of consumer groups."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
-from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import coordinator
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator
 from sharebroker_server.gateway.kafka.helpers.topics import topic_by_id, topic_of
-from sharebroker_server.kafka_wire.message_classes import Message, Shapes, response_shapes
+from sharebroker_server.kafka_wire.messages import OffsetFetchRequest, OffsetFetchResponse
 
-_R: Final[Shapes] = response_shapes(9)
 _NONE: Final = -1
-_FIRST_OF_MANY_GROUPS: Final = 8
+_FIRST_WITH_SEVERAL: Final = 8
+"""The first version whose requests name several groups."""
 
-Kept = dict[tuple[str, int], pb.OffsetFetchResponse.Partition]
+_Topics = Sequence[OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics]
+_Committed = dict[tuple[str, int], pb.OffsetFetchResponse.Partition]
+P = TypeVar(
+    "P", OffsetFetchResponse.OffsetFetchResponsePartition, OffsetFetchResponse.OffsetFetchResponsePartitions
+)
 
 
-async def handle(call: Call) -> Message:
-    """One group in the form up to version 7, many from version 8 on; -1 where nothing is committed."""
-    if call.version >= _FIRST_OF_MANY_GROUPS:
-        return _R.OffsetFetchResponse(
-            groups=await asyncio.gather(*(_group(call, asked) for asked in call.request.groups))
+async def handle(call: Call[OffsetFetchRequest]) -> OffsetFetchResponse:
+    """Returns one group up to version 7, several from version 8 on; -1 means that no offset is committed."""
+    if call.version >= _FIRST_WITH_SEVERAL:
+        return OffsetFetchResponse(
+            groups=await asyncio.gather(*(_group(call, group) for group in call.request.groups))
         )
-    kept = await _kept(call, call.request.group_id)
-    asked = _asked(call, call.request.topics, kept)
-    return _R.OffsetFetchResponse(
+    committed = await _fetch(call, call.request.group_id)
+    shape = OffsetFetchResponse.OffsetFetchResponsePartition
+    return OffsetFetchResponse(
         topics=[
-            _R.OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    _row(_R.OffsetFetchResponsePartition, index, kept.get((topic_id, index)))
-                    for index in some
-                ],
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=name, partitions=_partitions(shape, topic_id, indexes, committed)
             )
-            for name, topic_id, some in asked
+            for name, topic_id, indexes in _requested(call, call.request.topics, committed)
         ]
     )
 
 
-async def _group(call: Call, group: Any) -> Message:
+async def _group(
+    call: Call[OffsetFetchRequest], group: OffsetFetchRequest.OffsetFetchRequestGroup
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     try:
-        kept = await _kept(call, group.group_id)
+        committed = await _fetch(call, group.group_id)
     except KafkaError as error:
-        return _R.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    return _R.OffsetFetchResponseGroup(
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+    shape = OffsetFetchResponse.OffsetFetchResponsePartitions
+    return OffsetFetchResponse.OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
-            _R.OffsetFetchResponseTopics(
+            OffsetFetchResponse.OffsetFetchResponseTopics(
                 name=name,
                 topic_id=topic_id,
-                partitions=[
-                    _row(_R.OffsetFetchResponsePartitions, index, kept.get((topic_id, index)))
-                    for index in some
-                ],
+                partitions=_partitions(shape, topic_id, indexes, committed),
             )
-            for name, topic_id, some in _asked(call, group.topics, kept)
+            for name, topic_id, indexes in _requested(call, group.topics, committed)
         ],
     )
 
 
-async def _kept(call: Call, group_id: str) -> Kept:
-    stable = getattr(call.request, "require_stable", False)
-    request = pb.OffsetFetchRequest(group_id=group_id, require_stable=stable)
-    found = await coordinator(call, group_id, lambda stub: stub.OffsetFetch, request, call.deadline())
+async def _fetch(call: Call[OffsetFetchRequest], group_id: str) -> _Committed:
+    request = pb.OffsetFetchRequest(group_id=group_id, require_stable=call.request.require_stable)
+    found = await call_coordinator(call, group_id, lambda stub: stub.OffsetFetch, request, call.deadline())
     return {(one.topic_id, one.partition): one for one in found.partitions}
 
 
-def _asked(call: Call, topics: Any, kept: Kept) -> list[tuple[str, str, list[int]]]:
-    """Name, id and partitions of each topic that is asked for; without any, of all that have offsets."""
+def _requested(
+    call: Call, topics: _Topics | None, committed: _Committed
+) -> list[tuple[str, str, Sequence[int]]]:
+    """Returns name, id and partitions of each requested topic; for null, of all topics with offsets."""
     if topics is not None:
-        return [(one.name, _id(call, one), one.partition_indexes) for one in topics]
+        return [(topic.name, _topic_id(call, topic), topic.partition_indexes) for topic in topics]
     found: dict[str, list[int]] = {}
-    for (topic_id, index), one in kept.items():
+    for (topic_id, index), one in committed.items():
         if one.committed_offset != _NONE:
             found.setdefault(topic_id, []).append(index)
-    known = ((topic_by_id(call, topic_id), some) for topic_id, some in found.items())
-    return [(topic.name, topic.topic_id, some) for topic, some in known if topic is not None]
+    known = ((topic_by_id(call, topic_id), indexes) for topic_id, indexes in found.items())
+    return [(topic.name, topic.topic_id, indexes) for topic, indexes in known if topic is not None]
 
 
-def _id(call: Call, asked: Any) -> str:
-    given: str = getattr(asked, "topic_id", "")
+def _topic_id(
+    call: Call,
+    topic: OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics,
+) -> str:
+    topic_id: str = getattr(topic, "topic_id", "")
     try:
-        return topic_of(call, asked.name, given).topic_id
+        return topic_of(call, topic.name, topic_id).topic_id
     except KafkaError:
-        return given  # nothing is committed of a topic that is not there
+        return topic_id  # an unknown topic has no offsets
 
 
-def _row(shape: type[Message], index: int, kept: pb.OffsetFetchResponse.Partition | None) -> Message:
-    if kept is None or kept.error_code:
-        code = kept.error_code if kept else ErrorCode.NONE
-        return shape(partition_index=index, committed_offset=_NONE, metadata="", error_code=code)
-    return shape(
-        partition_index=index,
-        committed_offset=kept.committed_offset,
-        committed_leader_epoch=kept.committed_leader_epoch,
-        metadata=kept.metadata,
-        error_code=ErrorCode.NONE,
-    )
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    if call.version >= _FIRST_OF_MANY_GROUPS:
-        return _R.OffsetFetchResponse(
-            groups=[
-                _R.OffsetFetchResponseGroup(group_id=one.group_id, error_code=error.code)
-                for one in call.request.groups
-            ]
-        )
-    # The oldest form has no error but those of partitions.
-    return _R.OffsetFetchResponse(
-        error_code=error.code,
-        topics=[
-            _R.OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=[
-                    _R.OffsetFetchResponsePartition(
-                        partition_index=index, committed_offset=_NONE, metadata="", error_code=error.code
-                    )
-                    for index in topic.partition_indexes
-                ],
+def _partitions(shape: type[P], topic_id: str, indexes: Sequence[int], committed: _Committed) -> list[P]:
+    partitions = []
+    for index in indexes:
+        found = committed.get((topic_id, index))
+        if found is None or found.error_code:
+            code = found.error_code if found else 0
+            partition = shape(partition_index=index, committed_offset=_NONE, metadata="", error_code=code)
+        else:
+            partition = shape(
+                partition_index=index,
+                committed_offset=found.committed_offset,
+                committed_leader_epoch=found.committed_leader_epoch,
+                metadata=found.metadata,
             )
-            for topic in call.request.topics or ()
-        ],
-    )
+        partitions.append(partition)
+    return partitions
 
 
+_refuse = refusal(
+    OffsetFetchResponse,
+    {
+        "topics": "topics",
+        "topics.partitions": "partition_indexes",
+        "topics.partitions.partition_index": int,
+        "groups": "groups",
+    },
+    committed_offset=_NONE,
+    metadata="",
+)
 API = Api(9, (1, 10), handle, _refuse)

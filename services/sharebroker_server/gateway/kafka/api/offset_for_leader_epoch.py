@@ -1,88 +1,86 @@
-"""OffsetForLeaderEpoch (23): how far a leader epoch reaches; tells consumers whether a log was cut off."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, with which consumers detect truncation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin.cluster import list_offsets
 from sharebroker_server.gateway.admin.internal_topics import find_offset
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.helpers.topics import Part, answers, by_topic, part_of, parts
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.topics import Located, by_topic, each_partition, locate
+from sharebroker_server.kafka_wire.messages import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
-_R = response_shapes(23)
 _LATEST: Final = -1
-_NO_EPOCH: Final = -1
+_NONE: Final = -1
+
+_Item = OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+_Result = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-async def handle(call: Call) -> Message:
-    """No log is ever cut off at its end, so every epoch reaches to the end of the log."""
+async def handle(call: Call[OffsetForLeaderEpochRequest]) -> OffsetForLeaderEpochResponse:
+    """Returns the log end offset for every epoch, since logs are never truncated at their end."""
     located = [
-        part_of(call, part, part.partition, part.current_leader_epoch, name=topic.topic)
-        for topic, part in parts(call.request)
+        locate(call, item, item.partition, item.current_leader_epoch, name=topic.topic)
+        for topic in call.request.topics
+        for item in topic.partitions
     ]
-    given = await answers(
+    results = await each_partition(
         located,
-        lambda some: _ordinary(call, some),
-        lambda some: _internal(call, some),
-        lambda one: _error(one.asked, one.error),
+        lambda items: _ordinary(call, items),
+        lambda items: _internal(call, items),
+        lambda rejected: _failed(rejected.item, rejected.error.code),
     )
-    return _response(call, given)
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions)
+            for topic, partitions in by_topic(call.request.topics, results)
+        ]
+    )
 
 
-async def _ordinary(call: Call, some: list[Part]) -> list[Message]:
+async def _ordinary(call: Call, items: list[Located[_Item]]) -> list[_Result]:
     partition = pb.ListOffsetsRequest.Partition
     request = pb.ListOffsetsRequest(
         partitions=[
-            partition(topic_id=topic.topic_id, partition=asked.partition, timestamp=_LATEST)
-            for topic, asked in some
+            partition(topic_id=topic.topic_id, partition=item.partition, timestamp=_LATEST)
+            for topic, item in items
         ]
     )
     found = await list_offsets(call.gateway, request, call.deadline())
     return [
-        _answer(asked, one.offset, ErrorCode(one.error_code))
-        for (_, asked), one in zip(some, found.partitions, strict=True)
+        _result(item, one.offset, ErrorCode(one.error_code))
+        for (_, item), one in zip(items, found.partitions, strict=True)
     ]
 
 
-async def _internal(call: Call, some: list[Part]) -> list[Message]:
-    return await asyncio.gather(*(_of_internal(call, one) for one in some))
+async def _internal(call: Call, items: list[Located[_Item]]) -> list[_Result]:
+    return await asyncio.gather(*(_internal_end(call, located) for located in items))
 
 
-async def _of_internal(call: Call, part: Part) -> Message:
-    topic, asked = part
+async def _internal_end(call: Call, located: Located[_Item]) -> _Result:
+    topic, item = located
     try:
-        end = await find_offset(call.gateway, topic.topic_id, asked.partition, _LATEST)
-        return _answer(asked, end.offset)
+        end = await find_offset(call.gateway, topic.topic_id, item.partition, _LATEST)
+        return _result(item, end.offset)
     except KafkaError as error:
-        return _error(asked, error)
+        return _failed(item, error.code)
 
 
-def _answer(asked: Any, end: int, error: ErrorCode = ErrorCode.NONE) -> Message:
-    if error or asked.leader_epoch == _NO_EPOCH:
-        return _R.EpochEndOffset(partition=asked.partition, error_code=error)
-    return _R.EpochEndOffset(partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=end)
+def _result(item: _Item, end: int, error: ErrorCode = ErrorCode.NONE) -> _Result:
+    if error or item.leader_epoch == _NONE:
+        return _failed(item, error)
+    return _Result(partition=item.partition, leader_epoch=item.leader_epoch, end_offset=end)
 
 
-def _error(asked: Any, error: KafkaError) -> Message:
-    return _R.EpochEndOffset(partition=asked.partition, error_code=error.code)
+def _failed(item: _Item, code: ErrorCode) -> _Result:
+    return _Result(partition=item.partition, error_code=code)
 
 
-def _response(call: Call, given: Iterable[Message]) -> Message:
-    return _R.OffsetForLeaderEpochResponse(
-        topics=[
-            _R.OffsetForLeaderTopicResult(topic=topic.topic, partitions=some)
-            for topic, some in by_topic(call.request, given)
-        ]
-    )
-
-
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _response(call, [_error(asked, error) for _, asked in parts(call.request)])
-
-
+_refuse = refusal(
+    OffsetForLeaderEpochResponse, {"topics": "topics", "topics.partitions": "partitions"}, leader_epoch=_NONE
+)
 API = Api(23, (2, 4), handle, _refuse)

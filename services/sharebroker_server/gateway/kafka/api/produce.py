@@ -1,111 +1,122 @@
-"""Produce (0): record batches to their partitions' leaders, bytes as they came."""
+"""Produce (0): appends record batches to the logs of partitions, without changing their bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.gateway.kafka.cluster_view.leader_hints import current_leader, node_endpoints
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Joined
-from sharebroker_server.gateway.kafka.dispatch.error_versions import told
+from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Coalescing
+from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
 from sharebroker_server.kafka_wire.decoder import BadMessage
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import ProduceRequest, ProduceResponse
 from sharebroker_server.record_log.core.batch import HEADER_SIZE, header_of
 from sharebroker_server.share_calls.values import AppendCall, AppendPart, AppendResult
 
-_R = response_shapes(0)
 _ACKS: Final = (-1, 0, 1)
 _ZSTD: Final = 4
-_KNOWS_ZSTD: Final = 7
+_FIRST_WITH_ZSTD: Final = 7
 _ADDS_PARTITIONS: Final = 12
-"""From this version on partitions become part of a transaction by being written to (KIP-890)."""
+"""From this version on a write adds the partition to the transaction (KIP-890)."""
 
 _BY_ID: Final = 13
-"""From this version on topics have ids, no names."""
+"""From this version on requests name topics by id."""
+
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """One partition of the request, and why it is refused before anything is appended."""
+class _Item:
+    """One partition of the request, with the error of the checks before the append."""
 
     topic: Topic | None
     index: int
     records: bytes | None
-    refused: KafkaError | None
+    error: KafkaError | None
 
     @property
     def moved(self) -> TopicIdPartition | None:
-        """The partition where the client has to ask another broker for it."""
-        if self.topic is None or self.refused is None:
+        """The partition, if another broker leads it."""
+        if self.topic is None or self.error is None:
             return None
-        if self.refused.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if self.error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return None
         return TopicIdPartition(self.topic.topic_id, self.index)
 
 
-async def handle(call: Call) -> Message | None:
-    """Each partition's batches are durable when it is answered, also with acks=1; acks=0 gets no answer."""
-    (answer,) = await _handle_joined([call])
-    return answer
+async def handle(call: Call[ProduceRequest]) -> ProduceResponse | None:
+    """Appends the batches; they are durable before the response, also with acks=1. acks=0 has no response."""
+    (response,) = await _handle_several([call])
+    return response
 
 
-async def _handle_joined(calls: Sequence[Call]) -> list[Message | None]:
-    """Batches of all the requests leave for their leaders together: a producer's next ones do not wait."""
-    every = [
-        [[_asked(call, topic, part) for part in topic.partition_data] for topic in call.request.topic_data]
+async def _handle_several(calls: Sequence[Call[ProduceRequest]]) -> list[ProduceResponse | None]:
+    """Appends the batches of all requests together, so that a producer's next requests do not wait."""
+    requests = [
+        [[_item(call, topic, part) for part in topic.partition_data] for topic in call.request.topic_data]
         for call in calls
     ]
     first = calls[0]
     parts = [
-        AppendPart(one.topic.topic_id, one.index, one.records or b"")
-        for asked in every
-        for topic in asked
-        for one in topic
-        if one.topic is not None and one.refused is None
+        AppendPart(item.topic.topic_id, item.index, item.records or b"")
+        for topics in requests
+        for items in topics
+        for item in items
+        if item.topic is not None and item.error is None
     ]
-    call = AppendCall(
+    append = AppendCall(
         parts,
         first.request.transactional_id or "",
         transaction_version(first, implied=first.version >= _ADDS_PARTITIONS) > 0,
     )
-    deadline = first.deadline(first.request.timeout_ms)
-    answers = iter(await first.gateway.leaders.append(call, deadline))
-    return [_answer(call, asked, answers) for call, asked in zip(calls, every, strict=True)]
+    appended = iter(await first.gateway.leaders.append(append, first.deadline(first.request.timeout_ms)))
+    return [_response(call, topics, appended) for call, topics in zip(calls, requests, strict=True)]
 
 
-def _fit(call: Call, before: Call) -> bool:
-    """A transaction's requests stay by themselves: the first one may have to make room for the others."""
-    one, other = call.request, before.request
-    if one.transactional_id is not None or other.transactional_id is not None:
+def _fits(call: Call[ProduceRequest], earlier: Call[ProduceRequest]) -> bool:
+    """Returns whether two requests may be appended together.
+
+    Requests of a transaction are appended alone: the first one may have to add partitions to the transaction.
+    """
+    this, other = call.request, earlier.request
+    if this.transactional_id is not None or other.transactional_id is not None:
         return False
-    return bool(one.acks == other.acks and one.timeout_ms == other.timeout_ms)
+    return this.acks == other.acks and this.timeout_ms == other.timeout_ms
 
 
-def _answer(call: Call, asked: list[list[_Asked]], answers: Iterator[AppendResult]) -> Message | None:
+def _response(
+    call: Call[ProduceRequest], topics: list[list[_Item]], appended: Iterator[AppendResult]
+) -> ProduceResponse | None:
     responses = [
-        _R.TopicProduceResponse(
+        _Topic(
             name=data.name,
             topic_id=data.topic_id,
-            partition_responses=[_response(call, one, answers) for one in topic],
+            partition_responses=[_result(call, item, appended) for item in items],
         )
-        for data, topic in zip(call.request.topic_data, asked, strict=True)
+        for data, items in zip(call.request.topic_data, topics, strict=True)
     ]
     if call.request.acks == 0:
-        _hang_up_after_failure(responses)
+        _close_after_failure(responses)
         return None
-    moved = [one.moved for topic in asked for one in topic if one.moved is not None]
-    return _R.ProduceResponse(
-        responses=responses, node_endpoints=node_endpoints(call.view, moved, _R.NodeEndpoint)
+    moved = [item.moved for items in topics for item in items if item.moved is not None]
+    return ProduceResponse(
+        responses=responses, node_endpoints=node_endpoints(call.view, moved, ProduceResponse.NodeEndpoint)
     )
 
 
-def _asked(call: Call, data: Any, part: Any) -> _Asked:
+def _item(
+    call: Call[ProduceRequest],
+    data: ProduceRequest.TopicProduceData,
+    part: ProduceRequest.PartitionProduceData,
+) -> _Item:
     topic = None
     try:
         if call.request.acks not in _ACKS:
@@ -117,25 +128,25 @@ def _asked(call: Call, data: Any, part: Any) -> _Asked:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _check_batch(part.records or b"", call.version)
     except KafkaError as error:
-        return _Asked(topic, part.index, None, error)
-    return _Asked(topic, part.index, part.records, None)
+        return _Item(topic, part.index, None, error)
+    return _Item(topic, part.index, part.records, None)
 
 
 def _check_batch(records: bytes, version: int) -> None:
-    """Kafka: `ProduceRequest.validateRecords`. What else may be wrong with the bytes is the log's to say."""
-    room = len(records) - HEADER_SIZE
-    if room < 0:
+    """Checks what Kafka's `ProduceRequest.validateRecords` checks; the record log validates the rest."""
+    rest = len(records) - HEADER_SIZE
+    if rest < 0:
         return
     header = header_of(records)
-    if header.codec == _ZSTD and version < _KNOWS_ZSTD:
+    if header.codec == _ZSTD and version < _FIRST_WITH_ZSTD:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Produce of version {version} does not know zstd."
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Version {version} of Produce does not support zstd."
         )
-    if room >= HEADER_SIZE and HEADER_SIZE <= header.size <= room:
+    if rest >= HEADER_SIZE and HEADER_SIZE <= header.size <= rest:
         raise KafkaError(ErrorCode.INVALID_RECORD, "A request has one record batch for a partition.")
 
 
-def _topic(call: Call, data: Any) -> Topic:
+def _topic(call: Call, data: ProduceRequest.TopicProduceData) -> Topic:
     check_not_internal(data.name, data.topic_id)
     if call.version < _BY_ID:
         return call.gateway.topic(data.name)
@@ -145,53 +156,37 @@ def _topic(call: Call, data: Any) -> Topic:
     return topic
 
 
-def _response(call: Call, one: _Asked, answers: Iterator[AppendResult]) -> Message:
-    if one.refused is not None:
-        more: dict[str, Any] = {}
-        if one.moved is not None:
-            more["current_leader"] = current_leader(call.view, one.moved, _R.LeaderIdAndEpoch)
-        return _R.PartitionProduceResponse(
-            index=one.index,
-            error_code=one.refused.code,
-            error_message=one.refused.message,
-            base_offset=-1,
-            **more,
+def _result(call: Call, item: _Item, appended: Iterator[AppendResult]) -> _Partition:
+    if item.error is not None:
+        failed = _Partition(
+            index=item.index, error_code=item.error.code, error_message=item.error.message, base_offset=-1
         )
-    answer = next(answers)
-    return _R.PartitionProduceResponse(
-        index=one.index,
-        error_code=told(API.key, call.version, answer.error_code),
-        error_message=answer.error_message or None,
-        base_offset=-1 if answer.error_code else answer.base_offset,
-        log_append_time_ms=-1 if answer.error_code else answer.log_append_time,
-        log_start_offset=answer.log_start_offset,
+        if item.moved is not None:
+            failed.current_leader = current_leader(call.view, item.moved, ProduceResponse.LeaderIdAndEpoch)
+        return failed
+    result = next(appended)
+    return _Partition(
+        index=item.index,
+        error_code=for_version(API.key, call.version, result.error_code),
+        error_message=result.error_message or None,
+        base_offset=-1 if result.error_code else result.base_offset,
+        log_append_time_ms=-1 if result.error_code else result.log_append_time,
+        log_start_offset=result.log_start_offset,
     )
 
 
-def _hang_up_after_failure(responses: list[Any]) -> None:
-    """Kafka: closing the connection is all that tells a producer with acks=0 of a failure."""
+def _close_after_failure(responses: list[_Topic]) -> None:
+    """Raises BadMessage after a failure: as in Kafka, a closed connection is the only error with acks=0."""
     for topic in responses:
         for part in topic.partition_responses:
             if part.error_code:
                 raise BadMessage(f"A Produce with acks=0 failed with error {part.error_code}.")
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    """Kafka: every partition has the error."""
-    code = told(API.key, call.version, error.code)
-    return _R.ProduceResponse(
-        responses=[
-            _R.TopicProduceResponse(
-                name=data.name,
-                topic_id=data.topic_id,
-                partition_responses=[
-                    _R.PartitionProduceResponse(index=part.index, error_code=code, base_offset=-1)
-                    for part in data.partition_data
-                ],
-            )
-            for data in call.request.topic_data
-        ]
-    )
-
-
-API = Api(0, (3, 13), handle, _refuse, joined=Joined(_handle_joined, _fit))
+_refuse = refusal(
+    ProduceResponse,
+    {"responses": "topic_data", "responses.partition_responses": "partition_data"},
+    base_offset=-1,
+    error_message=None,
+)
+API = Api(0, (3, 13), handle, _refuse, coalescing=Coalescing(_handle_several, _fits))

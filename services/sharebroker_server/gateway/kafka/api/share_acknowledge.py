@@ -1,8 +1,6 @@
-"""ShareAcknowledge (79): a member's decisions on the records it holds."""
+"""ShareAcknowledge (79): acknowledges records that a member holds."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicIdPartition
@@ -13,15 +11,17 @@ from sharebroker_server.gateway.kafka.cluster_view.leader_hints import (
     node_endpoints,
 )
 from sharebroker_server.gateway.kafka.dispatch.call import SHARE, Api, Call
-from sharebroker_server.gateway.kafka.helpers.share_session import acks_of, caller
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.share_session import ack_batches, caller
 from sharebroker_server.gateway.share.acknowledge import AckResults, ShareAcknowledge, share_acknowledge
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import ShareAcknowledgeRequest, ShareAcknowledgeResponse
 
-_R = response_shapes(79)
+_Topic = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+_Partition = ShareAcknowledgeResponse.PartitionData
 
 
-async def handle(call: Call) -> Message:
-    """Every partition that was sent comes back, durable or refused."""
+async def handle(call: Call[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    """Returns every partition of the request, after its acknowledgements are durable or rejected."""
     request = call.request
     results = await share_acknowledge(
         call.gateway,
@@ -29,45 +29,38 @@ async def handle(call: Call) -> Message:
             caller(call),
             SessionKey(request.group_id or "", request.member_id or ""),
             request.share_session_epoch,
-            acks_of(request.topics),
+            ack_batches(request.topics),
             request.is_renew_ack,
         ),
         call.deadline(),
     )
-    moved = [part for part, error in results.items() if _moved(error)]
-    return _R.ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=call.gateway.lock_timeout_ms(request.group_id),
+    moved = [partition for partition, error in results.items() if _moved(error)]
+    return ShareAcknowledgeResponse(
+        acquisition_lock_timeout_ms=call.gateway.lock_timeout_ms(request.group_id or ""),
         responses=_topics(call, results),
-        node_endpoints=node_endpoints(call.view, moved, _R.NodeEndpoint),
+        node_endpoints=node_endpoints(call.view, moved, ShareAcknowledgeResponse.NodeEndpoint),
     )
 
 
-def _topics(call: Call, results: AckResults) -> list[Message]:
-    topics: dict[str, Any] = {}
-    for part, error in results.items():
-        if part.topic_id not in topics:
-            topics[part.topic_id] = _R.ShareAcknowledgeTopicResponse(topic_id=part.topic_id, partitions=[])
-        topics[part.topic_id].partitions.append(_partition(call, part, error))
-    return list(topics.values())
+def _topics(call: Call, results: AckResults) -> list[_Topic]:
+    topics: dict[str, list[_Partition]] = {}
+    for partition, error in results.items():
+        topics.setdefault(partition.topic_id, []).append(_partition(call, partition, error))
+    return [_Topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()]
 
 
-def _partition(call: Call, part: TopicIdPartition, error: KafkaError | None) -> Message:
-    if error is None:
-        return _R.PartitionData(partition_index=part.partition)
-    more: dict[str, Any] = {}
+def _partition(call: Call, partition: TopicIdPartition, error: KafkaError | None) -> _Partition:
+    result = _Partition(partition_index=partition.partition)
+    if error is not None:
+        result.error_code, result.error_message = error.code, error.message
     if _moved(error):
-        more["current_leader"] = current_leader(call.view, part, _R.LeaderIdAndEpoch)
-    return _R.PartitionData(
-        partition_index=part.partition, error_code=error.code, error_message=error.message, **more
-    )
+        make = ShareAcknowledgeResponse.LeaderIdAndEpoch
+        result.current_leader = current_leader(call.view, partition, make)
+    return result
 
 
 def _moved(error: KafkaError | None) -> bool:
     return error is not None and error.code in LED_ELSEWHERE
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
-
-
-API = Api(79, (1, 2), handle, _refuse, feature=SHARE)
+API = Api(79, (1, 2), handle, refusal(ShareAcknowledgeResponse), feature=SHARE)

@@ -1,48 +1,38 @@
-"""SyncGroup (14): what a consumer is assigned; the leader says it for all."""
+"""SyncGroup (14): the assignment of a consumer; the group's leader sends the assignments of all members."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
 from sharebroker_server.gateway.kafka.helpers.consumer_groups import (
     LONGEST_REBALANCE_MS,
-    coordinator,
-    patience,
+    call_coordinator,
+    rebalance_deadline,
 )
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.gateway.kafka.helpers.convert import from_proto, to_proto
+from sharebroker_server.kafka_wire.messages import SyncGroupRequest, SyncGroupResponse
 
-_R = response_shapes(14)
-_TELLS_PROTOCOL = 5
-"""From this version on members have to tell the protocol they agreed on."""
+_REQUIRES_PROTOCOL: Final = 5
+"""From this version on requests must have the protocol that the members agreed on."""
+
+_request = to_proto(SyncGroupRequest, pb.SyncGroupRequest)
+_response = from_proto(pb.SyncGroupResponse, SyncGroupResponse)
 
 
-async def handle(call: Call) -> Message:
-    """Waits for the leader. Raises INCONSISTENT_GROUP_PROTOCOL where its protocol is not told."""
-    asked = call.request
-    if call.version >= _TELLS_PROTOCOL and None in (asked.protocol_type, asked.protocol_name):
+async def handle(call: Call[SyncGroupRequest]) -> SyncGroupResponse:
+    """Waits for the group's leader. Raises INCONSISTENT_GROUP_PROTOCOL for a request without a protocol."""
+    if call.version >= _REQUIRES_PROTOCOL and None in (
+        call.request.protocol_type,
+        call.request.protocol_name,
+    ):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    request = pb.SyncGroupRequest(
-        group_id=asked.group_id,
-        generation_id=asked.generation_id,
-        member_id=asked.member_id,
-        group_instance_id=asked.group_instance_id,
-        protocol_type=asked.protocol_type,
-        protocol_name=asked.protocol_name,
-        assignments=[
-            pb.SyncGroupRequest.Assignment(member_id=one.member_id, assignment=bytes(one.assignment))
-            for one in asked.assignments
-        ],
-    )
-    waits = patience(LONGEST_REBALANCE_MS)
-    synced = await coordinator(call, asked.group_id, lambda stub: stub.SyncGroup, request, waits)
-    return _R.SyncGroupResponse(
-        protocol_type=synced.protocol_type, protocol_name=synced.protocol_name, assignment=synced.assignment
-    )
+    group_id, request = call.request.group_id, _request(call.request)
+    deadline = rebalance_deadline(LONGEST_REBALANCE_MS)
+    return _response(await call_coordinator(call, group_id, lambda stub: stub.SyncGroup, request, deadline))
 
 
-def _refuse(_call: Call, error: KafkaError) -> Message:
-    return _R.SyncGroupResponse(error_code=error.code, assignment=b"")
-
-
-API = Api(14, (0, 5), handle, _refuse, waits=True)
+API = Api(14, (0, 5), handle, refusal(SyncGroupResponse, assignment=b""), waits=True)

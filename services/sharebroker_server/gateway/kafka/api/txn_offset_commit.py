@@ -1,67 +1,52 @@
-"""TxnOffsetCommit (28): how far a consumer group has come, if a transaction is committed."""
+"""TxnOffsetCommit (28): stores the offsets of a consumer group if a transaction commits."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
 from sharebroker_server.gateway.kafka.dispatch.call import Api, Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import told
-from sharebroker_server.gateway.kafka.helpers.consumer_groups import committed, coordinator, not_committed
+from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
+from sharebroker_server.gateway.kafka.dispatch.refusal import refusal
+from sharebroker_server.gateway.kafka.helpers.consumer_groups import call_coordinator, commit_offsets
+from sharebroker_server.gateway.kafka.helpers.convert import to_proto
 from sharebroker_server.gateway.kafka.helpers.transactional import transaction_version
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
-_R = response_shapes(28)
-_ADDS: Final = 5
-"""From here on the group becomes part of the transaction with its first offsets."""
+_ADDS_GROUP: Final = 5
+"""From this version on the first offsets add the group to the transaction."""
+
+_request = to_proto(TxnOffsetCommitRequest, pb.TxnOffsetCommitRequest)
+_commit = to_proto(TxnOffsetCommitRequest, pb.OffsetCommitRequest)
 
 
-async def handle(call: Call) -> Message:
-    """Each partition has its own result."""
-    asked = call.request
-    if not asked.transactional_id:
+async def handle(call: Call[TxnOffsetCommitRequest]) -> TxnOffsetCommitResponse:
+    """Returns one result per partition."""
+    if not call.request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
-    request = pb.TxnOffsetCommitRequest(
-        transactional_id=asked.transactional_id,
-        producer_id=asked.producer_id,
-        producer_epoch=asked.producer_epoch,
-        transaction_version=transaction_version(call, implied=call.version >= _ADDS),
-        commit=pb.OffsetCommitRequest(
-            group_id=asked.group_id,
-            generation_id=asked.generation_id,
-            member_id=asked.member_id,
-            group_instance_id=asked.group_instance_id,
-        ),
-    )
+    version = transaction_version(call, implied=call.version >= _ADDS_GROUP)
+    request = _request(call.request, transaction_version=version, commit=_commit(call.request))
+    group_id, deadline = call.request.group_id, call.deadline()
 
     async def send() -> pb.OffsetCommitResponse:
-        return await coordinator(
-            call, asked.group_id, lambda stub: stub.TxnOffsetCommit, request, call.deadline()
-        )
+        return await call_coordinator(call, group_id, lambda stub: stub.TxnOffsetCommit, request, deadline)
 
-    return _answer(call, await committed(call, request.commit, send))
-
-
-def _answer(call: Call, topics: list[tuple[Any, list[tuple[int, int]]]]) -> Message:
-    return _R.TxnOffsetCommitResponse(
+    return TxnOffsetCommitResponse(
         topics=[
-            _R.TxnOffsetCommitResponseTopic(
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
                 name=topic.name,
                 partitions=[
-                    _R.TxnOffsetCommitResponsePartition(
-                        partition_index=index, error_code=told(API.key, call.version, ErrorCode(code))
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                        partition_index=index, error_code=for_version(API.key, call.version, ErrorCode(code))
                     )
-                    for index, code in some
+                    for index, code in results
                 ],
             )
-            for topic, some in topics
+            for topic, results in await commit_offsets(call, request.commit, send)
         ]
     )
 
 
-def _refuse(call: Call, error: KafkaError) -> Message:
-    return _answer(call, not_committed(call, error.code))
-
-
+_refuse = refusal(TxnOffsetCommitResponse, {"topics": "topics", "topics.partitions": "partitions"})
 API = Api(28, (0, 5), handle, _refuse)

@@ -1,9 +1,26 @@
-"""The gateways as a Kafka client sees them: brokers, each the leader of its share of the partitions."""
+"""The brokers as a Kafka client sees them: each leads its share of the partitions.
+
+Theory of operation. Every gateway with a Kafka listener is a broker for clients. Metadata must be
+consistent: two brokers must not return different leaders with the same leader epoch, and epochs must never
+fall, since clients ignore older ones.
+
+* `LiveMembers` returns the processes that are announced and not suspected. `Brokers` sorts them and caches a
+  `ClusterView`, which maps partitions to brokers by rendezvous hashing (`spread`).
+* The view's `epoch` is the version of the list of brokers in the lease store: it increases with every change
+  of the
+  list, and it is every partition's leader epoch. It is read again after `_EPOCH_INTERVAL` and after every
+  change.
+* A view without a number (`epoch` 0) is never returned while the store can be read. While it cannot, the
+  previous view
+  stays valid.
+* A broker that leaves stays in its own view for `_LEAVE_DELAY`, and in the others' list for
+  `_LISTED_AFTER_LEAVING`
+  without leading anything. Both delays let clients move without an error.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,48 +28,57 @@ from hashlib import blake2b
 from time import monotonic
 from typing import Final, Protocol
 
+import structlog
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_TOPIC_ID
 from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
-from sharebroker_server.gateway.kafka.cluster_view.live_members import Announced
+from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.leases import names
 from sharebroker_server.leases.port import LeasesUnavailable, Member
 from sharebroker_server.leases.rules import preferred, spread
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 _GENERATION: Final = "brokers"
 
-_REMEMBERED: Final = 10_000
-"""Topics whose leaders are looked up once."""
+_CACHED_TOPICS: Final = 10_000
+"""Topics whose leaders a view caches."""
 
-_ASKED_AGAIN: Final = 1.0
-"""Seconds. Processes hear of each other at different times: one that saw the present brokers before another
-still told of those before has a number that clients, who never go back, would take for an old one."""
+_EPOCH_INTERVAL: Final = 1.0
+"""Seconds after which the epoch is read again. Processes learn of each other at different times. A process
+that still announces the previous brokers may raise the epoch; with an older epoch this broker's leaders
+would be
+ignored."""
 
-_HEARD: Final = 0.4
-"""Seconds after which the others have heard of a leave. Until then who leaves goes on as before: a client
-that it sent away would be sent back, and a number asked for the brokers of before would rise above theirs."""
+_LEAVE_DELAY: Final = 0.4
+"""Seconds after which all brokers have received a leave notice. Until then the leaving broker's view is
+unchanged. A client that it sent away earlier would be sent back, and its epoch of the previous brokers would
+exceed the
+others'."""
 
-_LISTED: Final = 5.0
-"""Seconds for which a broker that took leave is listed and leads nothing. librdkafka drops who is not, with
-partitions that are on their way from there, and looks for their leaders a second later. Who vanished is not:
-clients have tried to reach it for a while, and would be slow to when it is back."""
+_LISTED_AFTER_LEAVING: Final = 5.0
+"""Seconds for which a broker that left is listed and leads nothing. librdkafka closes connections to brokers
+that are not listed, discards their responses in flight, and looks up leaders only a second later. A broker
+that crashed is not
+listed: clients already tried to reconnect to it, and their back-off would delay them after its restart."""
 
 _COORDINATORS: Final = {STATE_TOPIC_ID: SHARE_COORDINATOR, OFFSETS_TOPIC_ID: GROUP_COORDINATOR}
-"""Internal topics' partitions are shards of a role."""
+"""The role whose shards are the partitions of an internal topic."""
 
 
 class Generations(Protocol):
     """Versions that increase when shared state changes (see `sharebroker_server.leases.port`)."""
 
     async def generation(self, name: str, digest: str) -> int:
-        """The number of what `digest` stands for; one more than the last when it differs from it."""
+        """Returns the version of the state with this digest: the last one, or one more if the digest
+        changed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A gateway with a Kafka door."""
+    """A gateway with a Kafka listener."""
 
     node_id: int
     host: str
@@ -60,117 +86,118 @@ class Broker:
 
 
 @dataclass(frozen=True)
-class View:
-    """The brokers at one time. `epoch` rises with every change: it is every partition's leader epoch here.
+class ClusterView:
+    """The brokers at one time. `epoch` increases with every change and is every partition's leader epoch.
 
-    `went` are brokers that are none any more, since a moment ago; `partitions` knows internal topics too.
+    `local_id` is the node id of this process. `departed` are brokers that left a moment ago. `partitions`
+    returns the number of partitions of a topic id, also for internal topics.
     """
 
     members: tuple[Member, ...]
-    me: int
+    local_id: int
     epoch: int
     group_shard: Callable[[str], int]
     partitions: Callable[[str], int]
-    went: tuple[Member, ...] = ()
+    departed: tuple[Member, ...] = ()
     _leaders: dict[str, list[int]] = field(default_factory=dict)
 
     @cached_property
     def brokers(self) -> dict[int, Broker]:
-        """By node id."""
+        """The brokers by node id."""
         return {member.node_id: _broker(member) for member in self.members}
 
     @property
     def leaving(self) -> bool:
-        """Whether this very process is none of them any more: clients are to go elsewhere."""
-        return self.me not in self.brokers
+        """Whether this process is no longer one of the brokers, so that clients must use others."""
+        return self.local_id not in self.brokers
 
     @cached_property
     def listed(self) -> dict[int, Broker]:
-        """Those that clients are to know, by node id: the brokers, and those that went."""
-        return {member.node_id: _broker(member) for member in self.went} | self.brokers
+        """The brokers that responses list, by node id: the brokers and the departed ones."""
+        return {member.node_id: _broker(member) for member in self.departed} | self.brokers
 
     def leader(self, topic_id: str, partition: int) -> int:
-        """The node that clients are to ask for a partition.
+        """Returns the node that leads a partition, as far as clients are concerned.
 
-        The same rule spreads the partitions over the processes that really lead them, and shards over their
-        coordinators, so that where each process has all roles no request is passed on.
+        The same rule places the real leaders of partitions and the shards of coordinators. If each process
+        has all roles, no request is forwarded.
         """
         size = self.partitions(topic_id)
-        if not 0 <= partition < size:  # clients may ask for what does not exist
+        if not 0 <= partition < size:  # clients may request a partition that does not exist
             return self._preferred(names.partition(topic_id, partition))
         leaders = self._leaders.get(topic_id)
         if leaders is None or len(leaders) != size:
-            if len(self._leaders) == _REMEMBERED:
+            if len(self._leaders) == _CACHED_TOPICS:
                 self._leaders.clear()
             leaders = self._leaders[topic_id] = self._spread(topic_id, size)
         return leaders[partition]
 
     def leads(self, topic_id: str, partition: int) -> bool:
-        """Whether clients are to ask this very process."""
-        return self._alone or self.leader(topic_id, partition) == self.me
+        """Returns whether this process leads a partition."""
+        return self._alone or self.leader(topic_id, partition) == self.local_id
 
     def coordinator(self, group_id: str) -> int:
-        """The node that clients are to ask about a group, or a transactional id."""
+        """Returns the node that coordinates a group or a transactional id."""
         return self.leader(OFFSETS_TOPIC_ID, self.group_shard(group_id))
 
     def check_coordinates(self, group_id: str) -> None:
-        """Raises NOT_COORDINATOR where clients are to ask another process."""
-        if not self._alone and self.coordinator(group_id) != self.me:
+        """Raises NOT_COORDINATOR if another process coordinates the group."""
+        if not self._alone and self.coordinator(group_id) != self.local_id:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"Another broker coordinates {group_id!r}.")
 
     @cached_property
     def _alone(self) -> bool:
-        return [member.node_id for member in self.members] == [self.me]
+        return [member.node_id for member in self.members] == [self.local_id]
 
     def _spread(self, topic_id: str, size: int) -> list[int]:
         role = _COORDINATORS.get(topic_id)
         resources = names.shards(role, size) if role else names.partitions(topic_id, size)
-        # shards in the order of their leases, which decides who gets which (leases/holder.py)
+        # Shards in the order of their leases, which determines their owners (leases/holder.py).
         owners = spread(sorted(resources) if role else resources, GATEWAY, self.members)
-        return [owners[resource].node_id if owners else self.me for resource in resources]
+        return [owners[resource].node_id if owners else self.local_id for resource in resources]
 
     def _preferred(self, resource: str) -> int:
         member = preferred(resource, GATEWAY, self.members)
-        return member.node_id if member is not None else self.me
+        return member.node_id if member is not None else self.local_id
 
 
 class Brokers:
-    """Follows which gateways there are."""
+    """Keeps the current view of the brokers."""
 
     def __init__(
         self,
-        announced: Announced,
-        me: Member,
+        live_members: LiveMembers,
+        local: Member,
         generations: Generations,
         group_shard: Callable[[str], int],
         partitions: Callable[[str], int],
         now: Callable[[], float] = monotonic,
     ) -> None:
-        self._announced = announced
-        self._me = me
+        self._live_members = live_members
+        self._local = local
         self._generations = generations
-        self._view = View((me,), me.node_id, 0, group_shard, partitions)
-        self._seen: tuple[Member, ...] = ()
-        self._sorted: tuple[Member, ...] = (me,)
-        self._others: tuple[Member, ...] = ()
+        self._view = ClusterView((local,), local.node_id, 0, group_shard, partitions)
+        self._last_live: tuple[Member, ...] = ()
+        self._sorted: tuple[Member, ...] = (local,)
+        self._peers: tuple[Member, ...] = ()
         self._unlisted_at = 0.0
         self._leaves_at: float | None = None
         self._changing = asyncio.Lock()
         self._now = now
-        self._ask_at = now()
+        self._epoch_due_at = now()
 
-    def unchanged(self, view: View) -> bool:
-        """Whether these still are the brokers, as far as this process has heard."""
-        return view is self._view and self._present() == view.members
+    def unchanged(self, view: ClusterView) -> bool:
+        """Returns whether a view is still the current one, as far as this process knows."""
+        return view is self._view and self._current_members() == view.members
 
-    async def view(self) -> View:
-        """The brokers of now; those of a moment ago while Redis is away."""
-        members = self._present()
-        if self._view.went and self._now() >= self._unlisted_at:
-            self._view = replace(self._view, went=())
-        if self._leaves_at is not None and members != self._others and self._view.epoch:
+    async def view(self) -> ClusterView:
+        """Returns the current view; the previous one while Redis is unavailable."""
+        members = self._current_members()
+        if self._view.departed and self._now() >= self._unlisted_at:
+            self._view = replace(self._view, departed=())
+        if self._leaves_at is not None and members != self._peers and self._view.epoch:
             return self._view
-        due = self._due()
+        due = self._epoch_due()
         if not due and self._view.epoch and members == self._view.members:
             return self._view
         async with self._changing:
@@ -178,17 +205,17 @@ class Brokers:
                 await self._change(members)
         return self._view
 
-    async def checked(self) -> View:
-        """As `view`; who died a moment ago is none of them."""
-        await self._announced.look(m for m in self._view.members if m.node_id != self._me.node_id)
+    async def checked(self) -> ClusterView:
+        """Returns the current view after port probes, so that brokers that just died are not in it."""
+        await self._live_members.probe(m for m in self._view.members if m.node_id != self._local.node_id)
         return await self.view()
 
-    def _due(self) -> bool:
-        """Whether the caller is to ask for the number again; one at a time, the others need not wait."""
+    def _epoch_due(self) -> bool:
+        """Returns True to one caller per interval: that one reads the epoch, and the others need not wait."""
         now = self._now()
-        if now < self._ask_at:
+        if now < self._epoch_due_at:
             return False
-        self._ask_at = now + _ASKED_AGAIN
+        self._epoch_due_at = now + _EPOCH_INTERVAL
         return True
 
     async def _change(self, members: tuple[Member, ...]) -> None:
@@ -196,35 +223,35 @@ class Brokers:
         try:
             epoch = await self._generations.generation(_GENERATION, digest)
         except LeasesUnavailable as error:
-            _log.info("the brokers' generation cannot be read: %s", error)
+            _log.info("broker epoch unavailable", error=str(error))
             return
-        epoch = max(epoch, self._view.epoch)  # a store that lost its last writes may count from before
+        epoch = max(epoch, self._view.epoch)  # a store that lost its last writes may return a lower one
         if epoch != self._view.epoch or members != self._view.members:
-            went = self._gone_from(members)
-            self._view = replace(self._view, members=members, epoch=epoch, went=went, _leaders={})
+            departed = self._departed_from(members)
+            self._view = replace(self._view, members=members, epoch=epoch, departed=departed, _leaders={})
 
-    def _gone_from(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
-        """Who is not among these, and took its leave lately."""
-        here = {member.node_id for member in members}
-        gone = [member for member in self._view.members if member.node_id not in here]
-        leaving = [member for member in gone if self._announced.takes_leave(member)]
-        if leaving:
-            self._unlisted_at = self._now() + _LISTED
-        return tuple(member for member in (*self._view.went, *leaving) if member.node_id not in here)
+    def _departed_from(self, members: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Returns the brokers that are not among these members and left recently."""
+        present = {member.node_id for member in members}
+        missing = [member for member in self._view.members if member.node_id not in present]
+        left = [member for member in missing if self._live_members.is_leaving(member)]
+        if left:
+            self._unlisted_at = self._now() + _LISTED_AFTER_LEAVING
+        return tuple(member for member in (*self._view.departed, *left) if member.node_id not in present)
 
-    def _present(self) -> tuple[Member, ...]:
-        seen = tuple(self._announced.present())
-        if seen != self._seen:  # every request asks
-            self._seen = seen
-            others = [m for m in seen if m.kafka and m.node_id != self._me.node_id]
-            self._others = tuple(sorted(others, key=lambda member: member.node_id))
-            self._sorted = tuple(sorted([*others, self._me], key=lambda member: member.node_id))
-            if not (others and any(m.is_leaving for m in seen if m.node_id == self._me.node_id)):
+    def _current_members(self) -> tuple[Member, ...]:
+        live = tuple(self._live_members.live())
+        if live != self._last_live:  # called for every request, so the lists are made only after a change
+            self._last_live = live
+            peers = [m for m in live if m.kafka and m.node_id != self._local.node_id]
+            self._peers = tuple(sorted(peers, key=lambda member: member.node_id))
+            self._sorted = tuple(sorted([*peers, self._local], key=lambda member: member.node_id))
+            if not (peers and any(m.is_leaving for m in live if m.node_id == self._local.node_id)):
                 self._leaves_at = None
             elif self._leaves_at is None:
-                self._leaves_at = self._now() + _HEARD
+                self._leaves_at = self._now() + _LEAVE_DELAY
         if self._leaves_at is not None and self._now() >= self._leaves_at:
-            return self._others  # where clients are to go
+            return self._peers
         return self._sorted
 
 

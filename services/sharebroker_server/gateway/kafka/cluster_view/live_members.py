@@ -1,8 +1,9 @@
-"""Which processes there are, less those whose machine says that they died before anybody else has noticed.
+"""Live members, minus those whose port already refuses connections (faster than lease expiry).
 
-A client whose connection broke asks for the leaders at once, and librdkafka not again within a second:
-whoever answers then looks whether the brokers still listen. That a process died is for others to say
-(sharebroker_server.leases.failure_detector): who is not gone soon is alive, and not doubted again.
+After a broken connection a client requests the leaders at once, and librdkafka does not repeat that request
+within a second. The broker that receives it therefore probes the ports of the others before it responds. The
+failure detector (`sharebroker_server.leases.failure_detector`) decides whether a process is dead. A member
+that it has not declared dead within `_DETECTION_TIME` is alive, and its refused connection no longer counts.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from typing import Final
 from sharebroker_server.leases.failure_detector import IsRefused
 from sharebroker_server.leases.port import Member
 
-_AGAIN: Final = 0.1
-"""Seconds for which an answer of a machine holds."""
+_PROBE_INTERVAL: Final = 0.1
+"""Seconds for which the result of a port probe is valid."""
 
-_WAIT: Final = 0.1
-"""Seconds that a caller waits for machines to answer; one that is gone as a whole never does."""
+_PROBE_WAIT: Final = 0.1
+"""Seconds that a caller waits for port probes; a host that is down never responds."""
 
-_PATIENCE: Final = 3.0
-"""Seconds within which a process that died is known as gone."""
+_DETECTION_TIME: Final = 3.0
+"""Seconds within which the failure detector declares a dead process dead."""
 
 
-class Announced:
-    """`members` tells who is announced; `refused` asks whether nobody listens at an address any more."""
+class LiveMembers:
+    """The announced members without the suspected ones.
+
+    `members` returns the announced members; `refused` probes whether an address refuses connections.
+    """
 
     def __init__(
         self,
@@ -37,46 +41,48 @@ class Announced:
         self._members = members
         self._refused = refused
         self._now = now
-        self._doubted: dict[str, float] = {}
-        self._asked: dict[str, float] = {}
-        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._suspected: dict[str, float] = {}
+        self._probed: dict[str, float] = {}
+        self._probing: dict[str, asyncio.Task[None]] = {}
 
-    def present(self) -> Sequence[Member]:
-        """Everybody that is announced and not in doubt."""
+    def live(self) -> Sequence[Member]:
+        """Returns the announced members that are not suspected."""
         members = self._members()
-        if not self._doubted:
+        if not self._suspected:
             return members
         owners = {member.owner for member in members}
-        self._doubted = {owner: since for owner, since in self._doubted.items() if owner in owners}
-        return [member for member in members if not self.doubts(member)]
+        self._suspected = {owner: since for owner, since in self._suspected.items() if owner in owners}
+        return [member for member in members if not self.is_suspected(member)]
 
-    def doubts(self, member: Member) -> bool:
-        """Whether its machine says that nobody listens, and has said so only now."""
-        since = self._doubted.get(member.owner)
-        return since is not None and self._now() - since < _PATIENCE
+    def is_suspected(self, member: Member) -> bool:
+        """Returns whether the member's port refused a connection within the detection time."""
+        since = self._suspected.get(member.owner)
+        return since is not None and self._now() - since < _DETECTION_TIME
 
-    def takes_leave(self, member: Member) -> bool:
-        """Whether clients are to leave it in good order: it says so itself, or is in doubt."""
-        return self.doubts(member) or any(
-            one.is_leaving for one in self._members() if one.owner == member.owner
-        )
+    def is_leaving(self, member: Member) -> bool:
+        """Returns whether clients should leave the member: it announced that it leaves, or it is
+        suspected.
+        """
+        announced = (other.is_leaving for other in self._members() if other.owner == member.owner)
+        return self.is_suspected(member) or any(announced)
 
-    async def look(self, members: Iterable[Member]) -> None:
-        """Ask the machines of these, at once, for a moment at most."""
+    async def probe(self, members: Iterable[Member]) -> None:
+        """Probes the ports of these members in parallel, for `_PROBE_WAIT` seconds at most."""
         now = self._now()
         for member in members:
             owner = member.owner
-            if owner not in self._asking and now - self._asked.get(owner, -_AGAIN) >= _AGAIN:
-                self._asking[owner] = asyncio.create_task(self._ask(member))
-        if self._asking:
-            await asyncio.wait(list(self._asking.values()), timeout=_WAIT)
+            due = now - self._probed.get(owner, -_PROBE_INTERVAL) >= _PROBE_INTERVAL
+            if owner not in self._probing and due:
+                self._probing[owner] = asyncio.create_task(self._probe(member))
+        if self._probing:
+            await asyncio.wait(list(self._probing.values()), timeout=_PROBE_WAIT)
 
-    async def _ask(self, member: Member) -> None:
+    async def _probe(self, member: Member) -> None:
         try:
             if await self._refused(member.address):
-                self._doubted.setdefault(member.owner, self._now())
+                self._suspected.setdefault(member.owner, self._now())
         finally:
-            del self._asking[member.owner]
-            announced = {one.owner for one in self._members()}
-            self._asked = {owner: at for owner, at in self._asked.items() if owner in announced}
-            self._asked[member.owner] = self._now()
+            del self._probing[member.owner]
+            announced = {other.owner for other in self._members()}
+            self._probed = {owner: at for owner, at in self._probed.items() if owner in announced}
+            self._probed[member.owner] = self._now()

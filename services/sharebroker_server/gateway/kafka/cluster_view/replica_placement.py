@@ -1,4 +1,4 @@
-"""Where replicas are to be: checked as Kafka checks it, then ignored, for Redis keeps the copies."""
+"""Checks replica assignments as Kafka does. They have no effect, since Redis stores the copies."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 DEFAULT: Final = -1
-"""Stands for the broker's number of partitions or replicas."""
+"""Means the broker's default number of partitions or replicas."""
 
 REPLICAS: Final = 1
-"""How many brokers have a partition, as clients are told."""
+"""The replicas of a partition in responses."""
 
 
 def check_replication_factor(factor: int, brokers: Collection[int]) -> None:
-    """Raises INVALID_REPLICATION_FACTOR unless there are as many brokers."""
+    """Raises INVALID_REPLICATION_FACTOR if there are fewer brokers."""
     if factor != DEFAULT and factor < 1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -30,7 +30,9 @@ def check_replication_factor(factor: int, brokers: Collection[int]) -> None:
 
 
 def check_assignments(assignments: Sequence[Sequence[int]], brokers: Collection[int]) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT unless all name as many brokers, which there are."""
+    """Raises INVALID_REPLICA_ASSIGNMENT unless all assignments have equally many brokers, all of them
+    known.
+    """
     for replicas in assignments:
         if not replicas:
             raise _invalid("The manual partition assignment includes an empty replica list.")
@@ -45,7 +47,7 @@ def check_assignments(assignments: Sequence[Sequence[int]], brokers: Collection[
 
 
 def check_numbering(partitions: Collection[int]) -> None:
-    """Raises INVALID_REPLICA_ASSIGNMENT unless the partitions are those from 0 on, each once."""
+    """Raises INVALID_REPLICA_ASSIGNMENT unless the partitions are 0, 1, 2 and so on, each once."""
     if sorted(partitions) != list(range(len(partitions))):
         raise _invalid("Partitions should be a consecutive 0-based integer sequence.")
 

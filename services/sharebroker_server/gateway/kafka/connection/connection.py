@@ -1,4 +1,26 @@
-"""One client's connection: requests one after the other, answers in their order, every wait bounded."""
+"""One client's connection.
+
+Theory of operation. A connection serves its requests one after the other and sends the responses in the same
+order, as Kafka requires. Data flows
+
+    transport -> RequestBuffer (splits bytes into frames, bounds memory) -> `_serve_all` -> ResponseBuffer ->
+    transport
+
+with three independent kinds of back-pressure: the RequestBuffer pauses reading while requests wait or the
+memory budget is used up; `_serve_all` waits for the ResponseBuffer while the client does not read; `check`
+disconnects a client that stalls either of them.
+
+* There is a task (`task`) only while requests are buffered, so an idle client costs no task. `_advance`
+  starts it and
+  is called after every event: bytes, end of file, loss, close, end of the task.
+* After each response the API may predict the next request (see idle/response_cache.py). Bytes go to the
+  prediction
+  first, but only while nothing else is pending, so that responses keep their order.
+* Closing has steps, each idempotent: `_closing` stops reading and cuts off waits; the running request is
+  finished;
+  then `hang_up` flushes and closes the transport, or the connection stays open until the listener closes it
+  (`_stays_open`); `connection_lost` ends the share sessions and calls `ended` exactly once.
+"""
 
 from __future__ import annotations
 
@@ -8,180 +30,184 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, cast
 
-from sharebroker_server.gateway.kafka.cluster_view.brokers import View
-from sharebroker_server.gateway.kafka.connection.memory_budget import Budget, Untaken
-from sharebroker_server.gateway.kafka.connection.request_buffer import Incoming
-from sharebroker_server.gateway.kafka.connection.response_buffer import Outgoing
-from sharebroker_server.gateway.kafka.dispatch.call import Client, Door, Expected
-from sharebroker_server.gateway.kafka.dispatch.dispatch import Answer, Asked, answer, read
+from sharebroker_server.gateway.kafka.cluster_view.brokers import ClusterView
+from sharebroker_server.gateway.kafka.connection.memory_budget import MemoryBudget, UnreadResponses
+from sharebroker_server.gateway.kafka.connection.request_buffer import RequestBuffer
+from sharebroker_server.gateway.kafka.connection.response_buffer import ResponseBuffer
+from sharebroker_server.gateway.kafka.dispatch.call import Client, KafkaListener, PredictedRequest
+from sharebroker_server.gateway.kafka.dispatch.dispatch import DecodedRequest, EncodedResponse, decode, serve
 from sharebroker_server.gateway.share.acknowledge import end_session
 from sharebroker_server.kafka_wire.decoder import BadMessage
 
 _numbers = count(1)
 
-AT_A_TIME: Final = 16
-"""Requests that one client has served before others get their turn."""
+FAIRNESS: Final = 16
+"""Requests of one client that are served before other clients are served."""
 
-
-JOINED: Final = 32
+MAX_COALESCED: Final = 32
 """Requests that are served in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What connections may use. `patience` (seconds) is for the rest of a request, and for taking an answer.
+    """Limits of connections. `stall_timeout` (seconds) applies to incomplete requests and to unread
+    responses.
 
-    `max_idle` is for a client that wants nothing, None for ever.
+    `max_idle` (seconds) applies to clients without requests; None means no limit.
     """
 
     max_request_bytes: int
-    requests: Budget
-    answers: Untaken
+    requests: MemoryBudget
+    responses: UnreadResponses
     max_idle: float | None
-    patience: float = 30.0
+    stall_timeout: float = 30.0
     tls: bool = False
 
     @property
-    def calm(self) -> float:
-        """Seconds in which nothing can be late of a client that was heard and left nothing half said."""
-        return self.patience if self.max_idle is None else min(self.patience, self.max_idle)
+    def quiet_period(self) -> float:
+        """Seconds after its last bytes in which a client without pending data cannot exceed any limit."""
+        return self.stall_timeout if self.max_idle is None else min(self.stall_timeout, self.max_idle)
 
 
 class Connection(asyncio.Protocol):
-    """Made by the listening socket for each client; `ended` is called once when it is over.
+    """The protocol of one client's transport. `ended` is called once, after the connection ended.
 
-    Requests are served by a task that lives while there are any: an idle client has none. `check` is to be
-    called now and then.
+    The listener calls `check` regularly.
     """
 
-    def __init__(self, door: Door, limits: Limits, ended: Callable[[Connection], None]) -> None:
+    def __init__(self, listener: KafkaListener, limits: Limits, ended: Callable[[Connection], None]) -> None:
         self.task: asyncio.Task[None] | None = None
-        self._door = door
+        self._listener = listener
         self._limits = limits
         self._ended = ended
         self._client = Client(f"kafka-{next(_numbers)}", "")
         self._loop = asyncio.get_running_loop()
         self._active_at = self._loop.time()
-        self._expected: Expected | None = None
-        self._waited = 0.0
+        self._predicted: PredictedRequest | None = None
+        self._queued_for = 0.0
         self._waiting = False
         self._made = False
         self._closing = False
-        self._staying = False
+        self._stays_open = False
         self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client is there."""
+        """Starts to serve the client."""
         self._transport = cast("asyncio.Transport", transport)
-        self._incoming = Incoming(self._transport, self._limits.max_request_bytes, self._limits.requests)
-        self._outgoing = Outgoing(self._transport, self._limits.answers, self._make_room)
+        self._requests = RequestBuffer(self._transport, self._limits.max_request_bytes, self._limits.requests)
+        self._responses = ResponseBuffer(self._transport, self._limits.responses, self._make_room)
         peer = transport.get_extra_info("peername")
         self._client.host = f"/{peer[0]}" if peer else "/unknown"
         self._made = True
         self._tls = transport.get_extra_info("sslcontext") is not None
         if self._closing:
-            self._go_on()
+            self._advance()
 
     def data_received(self, data: bytes) -> None:
-        """Serves what is complete."""
+        """Serves the requests that the bytes complete."""
         if self._closing:
             return
         self._active_at = self._loop.time()
-        if self._expected is not None and self._is_expected(self._expected, data):
+        if self._predicted is not None and self._is_predicted(self._predicted, data):
             return
         try:
-            self._incoming.take(data, self._active_at)
+            self._requests.add(data, self._active_at)
         except BadMessage as error:
-            self._complain(str(error))
+            self._log_close(str(error))
             self._closing = True
-        self._go_on()
+        self._advance()
 
     def eof_received(self) -> bool:
-        """A client that says no more wants no more: what it asked is done, what it would wait for is not."""
+        """Finishes the received requests and cuts off waits; without TLS the transport stays open for
+        responses.
+        """
         self._closing = True
-        self._go_on()
+        self._advance()
         return not self._tls
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends a wait that only this client wanted; what runs is finished first."""
+        """Cuts off a wait; the running request is finished first."""
         self._lost = True
-        self._outgoing.resume()
+        self._responses.resume()
         self.close()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it asks."""
-        self._outgoing.pause(self._loop.time())
+        """Stops serving: the client does not read its responses."""
+        self._responses.pause(self._loop.time())
 
     def resume_writing(self) -> None:
-        """It has read."""
-        self._outgoing.resume()
+        """Continues serving: the client has read."""
+        self._responses.resume()
 
     def close(self, *, hang_up: bool = True) -> None:
-        """Stop serving: what waits is cut off, what runs is finished first. Then `hang_up`, if so wanted."""
+        """Stops serving: cuts off a wait, finishes the running request, then hangs up if `hang_up` is set."""
         self._closing = True
-        self._staying = not hang_up
+        self._stays_open = not hang_up
         if self._made:
-            self._incoming.end()
-            self._go_on()
+            self._requests.close()
+            self._advance()
 
     def hang_up(self) -> None:
-        """Cut the client off, once it has what it was answered."""
+        """Closes the transport after the responses are sent."""
         if self._made:
-            self._outgoing.flush()
+            self._responses.flush()
             self._transport.close()
         else:
             self.close()
 
     def check(self, now: float) -> None:
-        """Close where the client kept silent for too long."""
+        """Disconnects a stalled or idle client."""
         limits = self._limits
-        if not self._made:  # the loop has it, and its client has just come
-            if limits.tls and now - self._active_at > limits.patience:
-                self._ended(self)  # or it did not agree on TLS: then nobody hears of it again
+        if not self._made:  # the client is new, or in its TLS handshake
+            if limits.tls and now - self._active_at > limits.stall_timeout:
+                self._ended(self)  # the handshake failed: asyncio reports nothing further about this client
             return
-        if now - self._active_at < limits.calm and self._incoming.empty and not self._outgoing.full:
+        if now - self._active_at < limits.quiet_period and self._requests.empty and not self._responses.full:
             return
-        if self._outgoing.late(now, limits.patience):
-            self._drop("its client does not read answers")
-        elif self._incoming.late(now, limits.patience):
-            self._drop("the rest of a request did not come")
-        elif self._wants_nothing and limits.max_idle is not None and now - self._active_at > limits.max_idle:
-            self._drop("it was idle for too long")
+        if self._responses.stalled(now, limits.stall_timeout):
+            self._disconnect("its client does not read responses")
+        elif self._requests.stalled(now, limits.stall_timeout):
+            self._disconnect("the rest of a request did not arrive")
+        elif self._is_idle and limits.max_idle is not None and now - self._active_at > limits.max_idle:
+            self._disconnect("it was idle for too long")
 
     @property
-    def _wants_nothing(self) -> bool:
-        return self.task is None and not (self._expected is not None and self._expected.waiting)
+    def _is_idle(self) -> bool:
+        return self.task is None and not (self._predicted is not None and self._predicted.waiting)
 
-    def _is_expected(self, expected: Expected, data: bytes) -> bool:
-        """Whether nothing is to be done but to wait, as the last time."""
-        if expected.waiting:  # something else comes: it is to be served after what waits
-            expected.give_up()
+    def _is_predicted(self, predicted: PredictedRequest, data: bytes) -> bool:
+        """Passes the bytes to the prediction; returns whether it accepted them."""
+        if predicted.waiting:  # further bytes: the waiting request must be served before them
+            predicted.dispatch()
             return False
-        return self.task is None and self._incoming.empty and not self._outgoing.full and expected.take(data)
+        return (
+            self.task is None and self._requests.empty and not self._responses.full and predicted.accept(data)
+        )
 
-    def _say(self, content: bytearray) -> None:
+    def _reply(self, content: bytearray) -> None:
         self._active_at = self._loop.time()
-        self._outgoing.write(content, more=False)
+        self._responses.write(content, more=False)
 
-    def _serve_after(self, data: bytes, waited: float) -> None:
-        """What was expected has come, and something else as well."""
-        self._waited = waited
-        self._incoming.take(data, self._loop.time())
-        self._go_on()
+    def _dispatch(self, data: bytes, queued_for: float) -> None:
+        """Serves a predicted request after something changed."""
+        self._queued_for = queued_for
+        self._requests.add(data, self._loop.time())
+        self._advance()
 
-    def _go_on(self) -> None:
-        if self._closing and self._expected is not None:
-            self._expected.drop()
-            self._expected = None
+    def _advance(self) -> None:
+        """Takes the next step: starts the task, cuts off a wait, or closes."""
+        if self._closing and self._predicted is not None:
+            self._predicted.cancel()
+            self._predicted = None
         if self.task is not None:
             if self._closing and self._waiting:
                 self.task.cancel()
-        elif self._incoming:
+        elif self._requests:
             self.task = self._loop.create_task(self._serve())
         elif self._lost:
             self._end_sessions()
             self._ended(self)
-        elif self._staying:
+        elif self._stays_open:
             self._end_sessions()
         elif self._closing:
             self.hang_up()
@@ -190,85 +216,87 @@ class Connection(asyncio.Protocol):
         try:
             await self._serve_all()
         except BadMessage as error:
-            self._complain(str(error))
+            self._log_close(str(error))
             self._closing = True
-            self._incoming.end()
+            self._requests.close()
         except asyncio.CancelledError:
             pass
-        except Exception as error:  # what was asked next would fail as well
-            self._door.complaints.tell("a connection failed", failed=error, client=self._client.host)
+        except Exception as error:  # the following requests would fail as well
+            self._listener.log.log("kafka connection failed", failed=error, client=self._client.host)
             self._closing = True
-            self._incoming.end()
+            self._requests.close()
         finally:
             self.task = None
             self._waiting = False
             self._active_at = self._loop.time()
-            self._go_on()
+            self._advance()
 
     async def _serve_all(self) -> None:
-        turn = 0
-        while self._incoming:
-            view = await self._door.brokers.view()
-            some = self._next(view)
+        served = 0
+        while self._requests:
+            view = await self._listener.brokers.view()
+            requests = self._next(view)
             try:
-                await self._answer(some)
+                await self._respond(requests)
             finally:
-                self._incoming.done(sum(one.size for one in some))
-            await self._outgoing.drained()
-            turn += 1
-            if turn % AT_A_TIME == 0:
+                self._requests.done(sum(request.size for request in requests))
+            await self._responses.drained()
+            served += 1
+            if served % FAIRNESS == 0:
                 await asyncio.sleep(0)
 
-    def _next(self, view: View) -> list[Asked]:
-        """The request that came first, and those right behind it that it can be joined with."""
-        some = [self._read(view, self._incoming.next())]
-        while some[0].api.joined is not None and self._incoming and len(some) < JOINED:
+    def _next(self, view: ClusterView) -> list[DecodedRequest]:
+        """Removes the oldest request, and those after it that coalesce with it."""
+        requests = [self._decode(view, self._requests.pop())]
+        coalesces = requests[0].api.coalescing is not None
+        while coalesces and self._requests and len(requests) < MAX_COALESCED:
             try:
-                another = self._read(view, self._incoming.first)
-            except BadMessage:  # it ends the connection when its turn comes
+                following = self._decode(view, self._requests.first)
+            except BadMessage:  # it closes the connection when its turn comes
                 break
-            if not another.joins(some[0]):
+            if not following.coalesces_with(requests[0]):
                 break
-            self._incoming.next()
-            some.append(another)
-        return some
+            self._requests.pop()
+            requests.append(following)
+        return requests
 
-    def _read(self, view: View, frame: bytes) -> Asked:
-        waited, self._waited = self._waited, 0.0
-        return read(self._door, self._client, view, frame, waited)
+    def _decode(self, view: ClusterView, frame: bytes) -> DecodedRequest:
+        queued_for, self._queued_for = self._queued_for, 0.0
+        return decode(self._listener, self._client, view, frame, queued_for)
 
-    async def _answer(self, some: list[Asked]) -> None:
-        self._waiting = some[0].api.waits
+    async def _respond(self, requests: list[DecodedRequest]) -> None:
+        self._waiting = requests[0].api.waits
         if self._waiting and self._closing:
             return
-        answers = await answer(some)
+        responses = await serve(requests)
         self._waiting = False
-        self._expect_after(some[0], answers[0])
-        for one in answers:
-            if one is not None and not self._transport.is_closing():
-                self._outgoing.write(one.content, more=bool(self._incoming))
+        self._predict(requests[0], responses[0])
+        for response in responses:
+            if response is not None and not self._transport.is_closing():
+                self._responses.write(response.content, more=bool(self._requests))
 
-    def _expect_after(self, asked: Asked, answer: Answer | None) -> None:
-        if self._expected is not None:
-            self._expected.drop()
-            self._expected = None
-        if asked.api.expected is not None and answer is not None:
-            self._expected = asked.api.expected(asked.call, answer.message, self._say, self._serve_after)
+    def _predict(self, request: DecodedRequest, response: EncodedResponse | None) -> None:
+        if self._predicted is not None:
+            self._predicted.cancel()
+            self._predicted = None
+        predict = request.api.predict
+        if predict is not None and response is not None:
+            self._predicted = predict(request.call, response.message, self._reply, self._dispatch)
 
-    def _drop(self, reason: str) -> None:
-        self._complain(reason)
+    def _disconnect(self, reason: str) -> None:
+        self._log_close(reason)
         self._transport.abort()
 
     def _make_room(self) -> None:
-        self._drop("its client does not read answers, and others need their room")
+        self._disconnect("its client does not read responses, and other clients need the memory")
 
-    def _complain(self, reason: str) -> None:
-        self._door.complaints.tell(
-            "closed a connection", client=self._client.host, software=self._client.software, reason=reason
+    def _log_close(self, reason: str) -> None:
+        self._listener.log.log(
+            "kafka connection closed", client=self._client.host, software=self._client.software, reason=reason
         )
 
     def _end_sessions(self) -> None:
-        """Kafka: a disconnect ends the sessions of the connection, and their records are released."""
-        gateway = self._door.gateway
+        """Ends the share sessions of the connection and releases their records, as Kafka does."""
+        gateway = self._listener.gateway
         for session in gateway.sessions.disconnect(self._client.connection):
             end_session(gateway, session)

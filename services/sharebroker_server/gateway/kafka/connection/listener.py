@@ -13,28 +13,28 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.gateway.kafka.connection.connection import Connection, Limits
-from sharebroker_server.gateway.kafka.connection.memory_budget import Budget, Untaken
-from sharebroker_server.gateway.kafka.connection.rate_limited_log import Complaints
-from sharebroker_server.gateway.kafka.dispatch.call import Door
+from sharebroker_server.gateway.kafka.connection.memory_budget import MemoryBudget, UnreadResponses
+from sharebroker_server.gateway.kafka.connection.rate_limited_log import RateLimitedLog
+from sharebroker_server.gateway.kafka.dispatch.call import KafkaListener
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 _BACKLOG: Final = 1024
-_LOOKS: Final = 10
-"""How often connections are looked at in the time in which one may keep us waiting for too long."""
+_CHECKS: Final = 10
+"""Checks of connections in the shortest time after which a client may exceed a limit."""
 
-_OFTEN: Final = 0.1
-"""Seconds between two looks, at least."""
+_MIN_INTERVAL: Final = 0.1
+"""Seconds between two checks, at least."""
 
-_HANDSHAKE: Final = 10.0
-_FAREWELL: Final = 1.0
-"""Seconds that clients get to say who they are, and to say good-bye."""
+_HANDSHAKE_TIMEOUT: Final = 10.0
+_SHUTDOWN_TIMEOUT: Final = 1.0
+"""Seconds for the handshake and for the shutdown of TLS."""
 
-_SPARE_FILES: Final = 256
-"""Files that are kept for Redis, gRPC and logs."""
+_RESERVED_FILES: Final = 256
+"""File descriptors that are reserved for Redis, gRPC and logs."""
 
 
 class KafkaServer:
-    """`bind`, `open`, `start`; `stop` finishes what is under way. `address` is where clients reach it."""
+    """The listening socket: `bind`, `open`, `start`, `stop`. `address` is where clients reach it."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.address = ""
@@ -43,11 +43,11 @@ class KafkaServer:
         self._server: asyncio.Server | None = None
         self._connect: Callable[[], asyncio.Protocol] | None = None
         self._connections: set[Connection] = set()
-        self._complaints = Complaints()
-        self._watching: asyncio.Task[None] | None = None
+        self._log = RateLimitedLog()
+        self._checking: asyncio.Task[None] | None = None
 
     def bind(self, host: str, port: int) -> int:
-        """Take the port, so that others can be told of it. Raises KafkaError INVALID_CONFIG."""
+        """Binds the port before its address is announced. Raises KafkaError INVALID_CONFIG."""
         try:
             family, kind, proto, _, address = socket.getaddrinfo(
                 host.strip("[]"), port, type=socket.SOCK_STREAM
@@ -60,77 +60,77 @@ class KafkaServer:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Kafka clients cannot be served on {host}:{port}: {error.strerror}. "
-                "Take another --kafka HOST:PORT, or --kafka none.",
+                "Use another --kafka HOST:PORT, or --kafka none.",
             ) from error
         return int(self._socket.getsockname()[1])
 
-    def open(self, door: Door, config: BrokerConfig) -> None:
-        """Say what clients are to find."""
-        most = min(config.max_connections, _room_for_files())
+    def open(self, listener: KafkaListener, config: BrokerConfig) -> None:
+        """Sets the state that connections share, and their limits."""
+        max_connections = min(config.max_connections, _available_files())
         self._limits = limits = Limits(
             config.socket_request_max_bytes,
-            Budget(config.queued_max_request_bytes),
-            Untaken(config.queued_max_request_bytes),
+            MemoryBudget(config.queued_max_request_bytes),
+            UnreadResponses(config.queued_max_request_bytes),
             config.connections_max_idle_ms / 1000 if config.connections_max_idle_ms >= 0 else None,
             tls=self._tls is not None,
         )
-        refusing = _Refusing(door.complaints, most)
+        rejecting = _Rejecting(listener.log, max_connections)
 
         def connect() -> asyncio.Protocol:
-            if len(self._connections) >= most:
-                return refusing
-            connection = Connection(door, limits, self._connections.discard)
+            if len(self._connections) >= max_connections:
+                return rejecting
+            connection = Connection(listener, limits, self._connections.discard)
             self._connections.add(connection)
             return connection
 
         self._connect = connect
-        self._complaints = door.complaints
+        self._log = listener.log
 
     async def start(self) -> None:
-        """Let clients in."""
+        """Accepts clients."""
         assert self._connect is not None, "open it first"
         assert self._socket is not None, "bind it first"
         if self._tls is not None:
-            self._tls.sslobject_class = _handshakes(self._complaints)
+            self._tls.sslobject_class = _logged_handshakes(self._log)
         self._server = await asyncio.get_running_loop().create_server(
             self._connect,
             sock=self._socket,
             backlog=_BACKLOG,
             ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE,
-            ssl_shutdown_timeout=None if self._tls is None else _FAREWELL,
+            ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_TIMEOUT,
+            ssl_shutdown_timeout=None if self._tls is None else _SHUTDOWN_TIMEOUT,
         )
-        interval = max(self._limits.calm / _LOOKS, _OFTEN)
-        self._watching = asyncio.create_task(self._watch(interval), name="Kafka connections")
+        interval = max(self._limits.quiet_period / _CHECKS, _MIN_INTERVAL)
+        self._checking = asyncio.create_task(self._check_regularly(interval), name="Kafka connections")
 
     def close(self) -> None:
-        """Give the port back, and hang up."""
+        """Closes the socket and hangs up all connections."""
         if self._socket is not None:
             self._socket.close()
         for connection in list(self._connections):
             connection.hang_up()
 
     async def stop(self, grace: float, *, hang_up: bool = True) -> None:
-        """Take no more clients and requests, let those under way be answered for `grace` seconds, close.
+        """Accepts no further clients and requests; requests in flight have `grace` seconds to finish.
 
-        Without `hang_up` clients stay connected until `close`: who is cut off asks for the leaders at once,
-        and finds the old ones until our leases are handed over.
+        Without `hang_up` clients stay connected until `close`: a client that is disconnected requests the
+        leaders at once, and would receive the old ones until the leases of this broker are handed over.
         """
         if self._server is None:
             return
         self._server.close()
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._checking is not None:
+            self._checking.cancel()
         for connection in list(self._connections):
             connection.close(hang_up=hang_up)
         tasks = {connection.task for connection in self._connections if connection.task is not None}
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=grace)
-            for task in late:
+            _, unfinished = await asyncio.wait(tasks, timeout=grace)
+            for task in unfinished:
                 task.cancel()
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Yields the metrics of connections (see Collector)."""
         yield gauge(
             "sharebroker_kafka_connections",
             "Connections of Kafka clients.",
@@ -138,33 +138,35 @@ class KafkaServer:
         )
 
     def check(self, now: float) -> None:
-        """Close connections that keep us waiting; `now` in seconds of the loop's clock."""
+        """Disconnects stalled and idle clients; `now` in seconds of the loop's clock."""
         for connection in list(self._connections):
             connection.check(now)
-        self._complaints.tell_left_out()
+        self._log.log_dropped()
 
-    async def _watch(self, interval: float) -> None:
+    async def _check_regularly(self, interval: float) -> None:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(interval)
             self.check(loop.time())
 
 
-class _Refusing(asyncio.Protocol):
-    """For clients too many: closed at once."""
+class _Rejecting(asyncio.Protocol):
+    """Closes the connections of clients beyond the limit."""
 
-    def __init__(self, complaints: Complaints, most: int) -> None:
-        self._complaints = complaints
-        self._most = most
+    def __init__(self, log: RateLimitedLog, max_connections: int) -> None:
+        self._log = log
+        self._max_connections = max_connections
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Says nothing to the client."""
-        self._complaints.tell("refused a connection", most=self._most)
+        """Closes the connection without a response."""
+        self._log.log("kafka connection rejected", max_connections=self._max_connections)
         transport.close()
 
 
-def _handshakes(complaints: Complaints) -> type[ssl.SSLObject]:
-    """What asyncio makes for each client; nobody else would hear why a handshake failed."""
+def _logged_handshakes(log: RateLimitedLog) -> type[ssl.SSLObject]:
+    """Returns the class that asyncio uses for each client's TLS; it logs why a handshake failed, asyncio
+    does not.
+    """
 
     class Handshake(ssl.SSLObject):
         def do_handshake(self) -> None:
@@ -174,17 +176,17 @@ def _handshakes(complaints: Complaints) -> type[ssl.SSLObject]:
                 raise
             except ssl.SSLError as failure:
                 reason = (failure.reason or "it ended early").lower().replace("_", " ")
-                complaints.tell("refused a connection", reason=f"TLS: {reason}")
+                log.log("kafka connection rejected", reason=f"TLS: {reason}")
                 raise
 
     return Handshake
 
 
-def _room_for_files() -> int:
-    """How many connections the operating system allows, once we have asked for all it gives."""
+def _available_files() -> int:
+    """Returns the number of connections that the operating system permits, after raising the soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
             soft = hard
-    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _SPARE_FILES, soft // 2)
+    return 1 << 30 if soft == resource.RLIM_INFINITY else max(soft - _RESERVED_FILES, soft // 2)

@@ -1,4 +1,4 @@
-"""Bounds on what all connections of the door hold together: requests that came, answers not taken."""
+"""Bounds on the memory of all connections together: buffered requests, and unread responses."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Budget:
-    """`limit` bytes for large requests; who asks for more than there is waits for those before it.
+class MemoryBudget:
+    """`limit` bytes for large requests. A request beyond the limit waits for those before it.
 
-    A request larger than all of it is let in when nothing else is there.
+    A request larger than the limit is admitted when the budget is unused.
     """
 
     def __init__(self, limit: int) -> None:
         self.used = 0
-        """Bytes that are held."""
+        """Bytes that are reserved."""
         self._limit = limit
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many wait for room."""
+        """The number of waiting reservations."""
         return len(self._waiting)
 
-    def take(self, size: int, granted: Callable[[], None]) -> bool:
-        """Hold `size` bytes: True where there is room now; else `granted` is called once they are held."""
+    def reserve(self, size: int, granted: Callable[[], None]) -> bool:
+        """Reserves `size` bytes. Returns True if they are available; else calls `granted` once they are."""
         if self._waiting or not self._fits(size):
             self._waiting.append((size, granted))
             return False
         self.used += size
         return True
 
-    def give(self, size: int) -> None:
-        """Hold `size` bytes no more."""
+    def release(self, size: int) -> None:
+        """Releases `size` reserved bytes."""
         self.used -= size
         self._admit()
 
     def withdraw(self, size: int, granted: Callable[[], None]) -> None:
-        """Wait no more for what has not been granted."""
+        """Withdraws a waiting reservation."""
         self._waiting.remove((size, granted))
         self._admit()
 
@@ -51,23 +51,28 @@ class Budget:
             granted()
 
 
-class Untaken:
-    """Answers that clients leave lying, at most `limit` bytes: beyond, who left his longest is dropped."""
+class UnreadResponses:
+    """Responses that clients do not read, at most `limit` bytes: beyond it, the client that is longest
+    without reading is disconnected.
+    """
 
     def __init__(self, limit: int) -> None:
         self.bytes = 0
         self._limit = limit
         self._owners: dict[Callable[[], None], int] = {}
 
-    def add(self, size: int, drop: Callable[[], None]) -> None:
-        """A client left `size` bytes lying; `drop` ends its connection and need not call `remove`."""
-        self._owners[drop] = size
+    def add(self, size: int, disconnect: Callable[[], None]) -> None:
+        """Adds `size` unread bytes of a client;
+
+        `disconnect` ends its connection and need not call `remove`.
+        """
+        self._owners[disconnect] = size
         self.bytes += size
         while self.bytes > self._limit and len(self._owners) > 1:
             longest = next(iter(self._owners))
             self.remove(longest)
             longest()
 
-    def remove(self, drop: Callable[[], None]) -> None:
-        """It took them, or it is gone."""
-        self.bytes -= self._owners.pop(drop, 0)
+    def remove(self, disconnect: Callable[[], None]) -> None:
+        """Removes the bytes of a client that read them or is disconnected."""
+        self.bytes -= self._owners.pop(disconnect, 0)

@@ -1,4 +1,4 @@
-"""Log lines about clients that misbehave: one each, but never a flood of them."""
+"""Log lines about clients, limited in their rate: a misbehaving client must not flood the log."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import structlog
 
 _log = structlog.get_logger()
 
-AT_ONCE: Final = 20
-A_SECOND: Final = 1.0
+BURST: Final = 20
+PER_SECOND: Final = 1.0
 
 
-class Complaints:
-    """`AT_ONCE` lines in a row, then `A_SECOND`; how many were left out is told once there is room again."""
+class RateLimitedLog:
+    """Logs `BURST` lines in a row, then `PER_SECOND`; it counts further lines and logs their number later."""
 
     def __init__(self, now: Callable[[], float] = monotonic) -> None:
         self._now = now
-        self._room = float(AT_ONCE)
-        self._counted_at = now()
-        self._left_out = 0
+        self._available = float(BURST)
+        self._refilled_at = now()
+        self._dropped = 0
 
-    def tell(self, event: str, *, failed: BaseException | None = None, **facts: Any) -> None:
-        """One line, an error where something failed here, else a warning."""
-        if not self._has_room():
-            self._left_out += 1
+    def log(self, event: str, *, failed: BaseException | None = None, **fields: Any) -> None:
+        """Logs one line: an error with the exception `failed`, else a warning."""
+        if not self._acquire():
+            self._dropped += 1
         elif failed is not None:
-            _log.error(event, exc_info=failed, **facts)
+            _log.error(event, exc_info=failed, **fields)
         else:
-            _log.warning(event, **facts)
+            _log.warning(event, **fields)
 
-    def tell_left_out(self) -> None:
-        """Make up for lines that were left out; to be called now and then."""
-        if self._left_out and self._has_room():
-            _log.warning("lines about Kafka clients were left out", lines=self._left_out)
-            self._left_out = 0
+    def log_dropped(self) -> None:
+        """Logs the number of dropped lines; to be called regularly."""
+        if self._dropped and self._acquire():
+            _log.warning("kafka client log lines dropped", lines=self._dropped)
+            self._dropped = 0
 
-    def _has_room(self) -> bool:
+    def _acquire(self) -> bool:
         now = self._now()
-        self._room = min(self._room + (now - self._counted_at) * A_SECOND, AT_ONCE)
-        self._counted_at = now
-        if self._room < 1:
+        self._available = min(self._available + (now - self._refilled_at) * PER_SECOND, BURST)
+        self._refilled_at = now
+        if self._available < 1:
             return False
-        self._room -= 1
+        self._available -= 1
         return True

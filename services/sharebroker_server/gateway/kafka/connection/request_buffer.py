@@ -1,4 +1,4 @@
-"""A client's bytes as requests; it is read no further while too much of it is here."""
+"""Splits a client's bytes into requests, and pauses reading while too many of its bytes are buffered."""
 
 from __future__ import annotations
 
@@ -6,120 +6,125 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from sharebroker_server.gateway.kafka.connection.memory_budget import Budget
-from sharebroker_server.kafka_wire.frame_splitter import Cutter
+from sharebroker_server.gateway.kafka.connection.memory_budget import MemoryBudget
+from sharebroker_server.kafka_wire.frame_splitter import FrameSplitter
 
 READ_AHEAD: Final = 64 * 1024
-"""Bytes of requests that any connection may have here; beyond, it needs the budget of all."""
+"""Bytes of requests that every connection may buffer; further bytes need the shared memory budget."""
 
 
-class Incoming:
-    """Requests that have come and are not done with. `now` is in seconds of the loop's clock.
+class RequestBuffer:
+    """Requests that arrived and are not yet answered. `now` is in seconds of the loop's clock.
 
-    What is beyond READ_AHEAD holds its share of the budget from its first bytes until it is answered, and
-    until there is room the client is not read: small requests never wait for large ones of others.
+    Bytes beyond READ_AHEAD reserve a part of the shared budget from the start of a request until its
+    response. Until the reservation is granted, nothing is read from the client. Small requests of one client
+    therefore never wait for large requests of others.
     """
 
     __slots__ = (
-        "_asked",
+        "_begun_at",
         "_budget",
-        "_cutter",
+        "_buffered",
+        "_closed",
         "_frames",
-        "_held",
-        "_here",
-        "_over",
         "_paused",
         "_queued",
-        "_since",
+        "_requested",
+        "_reserved",
+        "_splitter",
         "_transport",
     )
 
-    def __init__(self, transport: asyncio.Transport, max_request_bytes: int, budget: Budget) -> None:
+    def __init__(self, transport: asyncio.Transport, max_request_bytes: int, budget: MemoryBudget) -> None:
         self._transport = transport
         self._budget = budget
-        self._cutter = Cutter(max_request_bytes)
+        self._splitter = FrameSplitter(max_request_bytes)
         self._frames: deque[bytes] = deque()
         self._queued = 0
-        self._here = 0
-        self._held = 0
-        self._asked = 0
+        self._buffered = 0
+        self._reserved = 0
+        self._requested = 0
         self._paused = False
-        self._over = False
-        self._since = 0.0
+        self._closed = False
+        self._begun_at = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._frames)
 
-    def take(self, data: bytes, now: float) -> None:
-        """Bytes have come. Raises BadMessage; requests that came before the bad one are kept."""
+    def add(self, data: bytes, now: float) -> None:
+        """Adds received bytes. Raises BadMessage; complete requests before the invalid one are kept."""
         frames: list[bytes] = []
-        begun = self._cutter.begun
+        begun = self._splitter.begun
         try:
-            self._cutter.cut(data, frames)
+            self._splitter.split(data, frames)
         finally:
             if frames or not begun:
-                self._since = now
+                self._begun_at = now
             self._frames += frames
             size = sum(map(len, frames))
             self._queued += size
-            self._here += size
+            self._buffered += size
             self._regulate()
 
     @property
     def empty(self) -> bool:
-        """Whether there is not even a part of a request."""
-        return not self._frames and not self._cutter.begun
+        """Whether there is no request, not even a part of one."""
+        return not self._frames and not self._splitter.begun
 
     @property
     def first(self) -> bytes:
-        """The request that came first."""
+        """The oldest request."""
         return self._frames[0]
 
-    def next(self) -> bytes:
-        """Take it out."""
+    def pop(self) -> bytes:
+        """Removes and returns the oldest request."""
         frame = self._frames.popleft()
         self._queued -= len(frame)
         return frame
 
     def done(self, size: int) -> None:
-        """Requests of this size need no room any more."""
-        self._here -= size
+        """Frees the memory of answered requests of this size."""
+        self._buffered -= size
         self._regulate()
 
-    def late(self, now: float, patience: float) -> bool:
-        """Whether a request began and its rest has not come for `patience` seconds of our reading."""
+    def stalled(self, now: float, stall_timeout: float) -> bool:
+        """Returns whether the rest of a request has not arrived for `stall_timeout` seconds of our
+        reading.
+        """
         if self._paused:
-            self._since = now
-        return self._cutter.begun and now - self._since > patience
+            self._begun_at = now
+        return self._splitter.begun and now - self._begun_at > stall_timeout
 
-    def end(self) -> None:
-        """Nothing of it is wanted any more."""
-        if self._over:
+    def close(self) -> None:
+        """Discards all requests and frees their memory."""
+        if self._closed:
             return
-        self._over = True
+        self._closed = True
         self._frames.clear()
-        if self._asked:
-            self._budget.withdraw(self._asked, self._granted)
-        self._budget.give(self._held)
+        if self._requested:
+            self._budget.withdraw(self._requested, self._granted)
+        self._budget.release(self._reserved)
 
     def _regulate(self) -> None:
-        if self._over:
+        """Reserves or releases budget for the buffered bytes, and pauses or resumes reading."""
+        if self._closed:
             return
-        more = max(self._here + self._cutter.size - READ_AHEAD, 0) - self._held - self._asked
-        if more > 0 and not self._asked:
-            if self._budget.take(more, self._granted):
-                self._held += more
+        needed = max(self._buffered + self._splitter.size - READ_AHEAD, 0)
+        more = needed - self._reserved - self._requested
+        if more > 0 and not self._requested:
+            if self._budget.reserve(more, self._granted):
+                self._reserved += more
             else:
-                self._asked = more
-        elif more < 0 and self._held:
-            less = min(-more, self._held)
-            self._held -= less
-            self._budget.give(less)
-        self._pause(self._asked > 0 or self._queued > READ_AHEAD)
+                self._requested = more
+        elif more < 0 and self._reserved:
+            less = min(-more, self._reserved)
+            self._reserved -= less
+            self._budget.release(less)
+        self._pause(self._requested > 0 or self._queued > READ_AHEAD)
 
     def _granted(self) -> None:
-        self._held += self._asked
-        self._asked = 0
+        self._reserved += self._requested
+        self._requested = 0
         self._regulate()
 
     def _pause(self, paused: bool) -> None:

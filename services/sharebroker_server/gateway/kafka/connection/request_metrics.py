@@ -9,36 +9,36 @@ from sharebroker_server.kafka_wire.schema import api_schema
 from sharebroker_server.telemetry.metrics import Family, Histogram, counter, seconds_of
 
 
-class RequestCounts:
-    """By API key. `quiet` are requests like the one before, of an idle client, that were not served anew."""
+class RequestMetrics:
+    """Counts by API key. `cached` are requests of idle clients that a response cache answered."""
 
-    __slots__ = ("failures", "quiet", "requests", "seconds")
+    __slots__ = ("cached", "failures", "requests", "seconds")
 
     def __init__(self) -> None:
         self.requests: Counter[int] = Counter()
-        self.quiet: Counter[int] = Counter()
+        self.cached: Counter[int] = Counter()
         self.failures: Counter[int] = Counter()
         self.seconds: defaultdict[int, Histogram] = defaultdict(Histogram)
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
+        """Yields the metrics (see Collector)."""
         yield counter(
             "sharebroker_kafka_requests_total",
-            "Requests of Kafka clients. `quiet`: from idle clients, answered without being served.",
+            "Requests of Kafka clients. `quiet`: from idle clients, answered from the response cache.",
             (
-                (("api", api_schema(key).name, "quiet", quiet), count)
-                for quiet, counts in (("false", self.requests), ("true", self.quiet))
+                (("api", api_schema(key).name, "quiet", cached), count)
+                for cached, counts in (("false", self.requests), ("true", self.cached))
                 for key, count in sorted(counts.items())
             ),
         )
         yield counter(
             "sharebroker_kafka_request_failures_total",
-            "Requests of Kafka clients that were refused as a whole.",
+            "Requests of Kafka clients that failed as a whole.",
             ((("api", api_schema(key).name), count) for key, count in sorted(self.failures.items())),
         )
         yield seconds_of(
             "sharebroker_kafka_request_seconds",
-            "Time that requests of Kafka clients took here, the waits that clients ask for included.",
+            "Time to serve requests of Kafka clients, including the waits that clients request.",
             "api",
             {api_schema(key).name: histogram for key, histogram in self.seconds.items()},
         )

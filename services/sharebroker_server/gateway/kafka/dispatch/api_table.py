@@ -1,27 +1,107 @@
-"""The APIs that are served: every module of the package `api`. Dispatch and ApiVersions read this table."""
+"""The served APIs. Dispatch and ApiVersions read this table."""
 
 from __future__ import annotations
 
-import pkgutil
-from functools import cache
-from importlib import import_module
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
-from sharebroker_server.gateway.kafka import api
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Door
+from sharebroker_server.gateway.kafka.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    alter_configs,
+    alter_share_group_offsets,
+    api_versions,
+    consumer_group_heartbeat,
+    create_partitions,
+    create_topics,
+    delete_groups,
+    delete_records,
+    delete_share_group_offsets,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_share_group_offsets,
+    describe_topic_partitions,
+    describe_transactions,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leave_group,
+    list_config_resources,
+    list_groups,
+    list_offsets,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
+    share_group_heartbeat,
+    sync_group,
+    txn_offset_commit,
+    update_features,
+)
+from sharebroker_server.gateway.kafka.dispatch.call import Api
 
+_MODULES: Final = (
+    produce,
+    fetch,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    find_coordinator,
+    join_group,
+    heartbeat,
+    leave_group,
+    sync_group,
+    describe_groups,
+    list_groups,
+    api_versions,
+    create_topics,
+    delete_topics,
+    delete_records,
+    init_producer_id,
+    offset_for_leader_epoch,
+    add_partitions_to_txn,
+    add_offsets_to_txn,
+    end_txn,
+    txn_offset_commit,
+    describe_configs,
+    alter_configs,
+    describe_log_dirs,
+    create_partitions,
+    delete_groups,
+    incremental_alter_configs,
+    offset_delete,
+    update_features,
+    describe_cluster,
+    describe_producers,
+    describe_transactions,
+    list_transactions,
+    consumer_group_heartbeat,
+    list_config_resources,
+    describe_topic_partitions,
+    share_group_heartbeat,
+    share_group_describe,
+    share_fetch,
+    share_acknowledge,
+    describe_share_group_offsets,
+    alter_share_group_offsets,
+    delete_share_group_offsets,
+)
 
-@cache
-def served() -> dict[int, Api]:
-    """Every API of the package `api`, by its key."""
-    modules = (import_module(f"{api.__name__}.{info.name}") for info in pkgutil.iter_modules(api.__path__))
-    return {module.API.key: module.API for module in modules if hasattr(module, "API")}
-
-
-def available(door: Door) -> list[Api]:
-    """The APIs that are not switched off by a feature, by key."""
-    return sorted((one for one in served().values() if is_on(door, one)), key=lambda one: one.key)
-
-
-def is_on(door: Door, one: Api) -> bool:
-    """Whether the feature the API belongs to is on."""
-    return one.feature is None or door.features.get(one.feature, 0) > 0
+APIS: Final[Mapping[int, Api]] = MappingProxyType({module.API.key: module.API for module in _MODULES})
+"""Every API by its key."""

@@ -1,65 +1,79 @@
-"""What a handler of the Kafka door gets and what it declares."""
+"""What a handler of the Kafka listener receives, and what it declares."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol
+
+from typing_extensions import TypeVar
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.context import Gateway
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, View
-from sharebroker_server.gateway.kafka.connection.rate_limited_log import Complaints
-from sharebroker_server.gateway.kafka.connection.request_metrics import RequestCounts
-from sharebroker_server.gateway.kafka.idle.coarse_timer import Ticks
+from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
+from sharebroker_server.gateway.kafka.connection.rate_limited_log import RateLimitedLog
+from sharebroker_server.gateway.kafka.connection.request_metrics import RequestMetrics
+from sharebroker_server.gateway.kafka.idle.coarse_timer import CoarseTimer
 from sharebroker_server.kafka_wire.message_classes import Message
 from sharebroker_server.telemetry.metrics import Family, gauge
 
 SHARE: Final = "share.version"
 
-ROOM_FOR_RECORDS: Final = 64 * 1024 * 1024
-"""Bytes of records in answers that are being made: every client could ask for 50 MB at the same time."""
+FETCH_MEMORY: Final = 64 * 1024 * 1024
+"""Bytes of records in responses under construction: each client may request 50 MB at the same time."""
 
 
-class Fetches:
-    """How many requests that wait for records are under way: they share ROOM_FOR_RECORDS."""
+class FetchMemory:
+    """Divides FETCH_MEMORY among the fetches in flight."""
 
     def __init__(self) -> None:
-        self.number = 0
+        self.in_flight = 0
 
     @property
-    def most_bytes(self) -> int:
-        """What one of them may have at most."""
-        return ROOM_FOR_RECORDS // max(self.number, 1)
+    def max_bytes(self) -> int:
+        """The bytes that one fetch may return."""
+        return FETCH_MEMORY // max(self.in_flight, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
-    """What every connection of the door shares. `features` are the finalized levels by name."""
+class KafkaListener:
+    """The state that all connections of the Kafka listener share.
+
+    `apis` are the served APIs by key, `features` the finalized levels by name.
+    """
 
     gateway: Gateway
     brokers: Brokers
     features: Mapping[str, int]
-    complaints: Complaints = field(default_factory=Complaints)
-    fetches: Fetches = field(default_factory=Fetches)
-    counts: RequestCounts = field(default_factory=RequestCounts)
-    ticks: Ticks = field(default_factory=Ticks)
+    apis: Mapping[int, Api]
+    log: RateLimitedLog = field(default_factory=RateLimitedLog)
+    fetch_memory: FetchMemory = field(default_factory=FetchMemory)
+    metrics: RequestMetrics = field(default_factory=RequestMetrics)
+    timer: CoarseTimer = field(default_factory=CoarseTimer)
+
+    def is_enabled(self, api: Api) -> bool:
+        """Returns whether the feature that the API belongs to is enabled."""
+        return api.feature is None or self.features.get(api.feature, 0) > 0
+
+    def enabled_apis(self) -> list[Api]:
+        """Returns the APIs that no feature disables, by key."""
+        return sorted(filter(self.is_enabled, self.apis.values()), key=lambda api: api.key)
 
     def families(self) -> Iterable[Family]:
-        """See Collector."""
-        yield from self.counts.families()
+        """Yields the metrics of requests (see Collector)."""
+        yield from self.metrics.families()
         yield gauge(
             "sharebroker_kafka_quiet_requests_waiting",
-            "Requests of idle Kafka clients that wait without being served, nearly all of them for records.",
-            [((), len(self.ticks))],
+            "Requests of idle Kafka clients that wait in the response cache, nearly all of them for records.",
+            [((), len(self.timer))],
         )
 
 
 @dataclass(slots=True)
 class Client:
-    """Who is at the other end. `connection` names the connection; the software is known from ApiVersions."""
+    """The client of a connection. `connection` names the connection; ApiVersions sets `software`."""
 
     connection: str
     host: str
@@ -67,99 +81,104 @@ class Client:
 
     @property
     def is_librdkafka(self) -> bool:
-        """Whether it is librdkafka, by itself or below a client that is called otherwise."""
+        """Whether the client is librdkafka or a library that wraps it."""
         return self.software.startswith(("librdkafka ", "confluent-kafka-"))
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request. `view` is who the brokers are while it is served; it has `waited` so many seconds."""
+Q = TypeVar("Q", bound=Message, covariant=True, default=Message)
 
-    door: Door
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Q]):
+    """One request. `view` is the cluster while the request is served.
+
+    `queued_for` is the time in seconds that the request already waited in the response cache.
+    """
+
+    listener: KafkaListener
     client: Client
     client_id: str
     version: int
-    request: Any
-    view: View
-    waited: float = 0.0
+    request: Q
+    view: ClusterView
+    queued_for: float = 0.0
 
     @property
     def gateway(self) -> Gateway:
-        """Sessions, and the ways to the other services."""
-        return self.door.gateway
+        """Sessions, and the routes to the other services."""
+        return self.listener.gateway
 
-    def most_bytes(self, wanted: int) -> int:
-        """So many bytes of records, of those that a fetch wants, while others fetch too."""
-        return min(wanted, self.door.fetches.most_bytes)
+    def limit_bytes(self, requested: int) -> int:
+        """Returns the bytes of records that a fetch may return, given the other fetches in flight."""
+        return min(requested, self.listener.fetch_memory.max_bytes)
 
     def deadline(self, timeout_ms: int | None = None) -> Deadline:
-        """The time the request may take: its own, at most `REQUEST_TIMEOUT`.
+        """Returns the deadline of the request: its own timeout, at most `REQUEST_TIMEOUT`.
 
-        0 is what clients say who would not wait until a change shows everywhere: it is made all the same.
+        Clients send a timeout of 0 to skip the wait until a change is visible everywhere; the change is
+        still made.
         """
         if not timeout_ms or timeout_ms < 0:
             return Deadline(REQUEST_TIMEOUT)
         return Deadline(min(timeout_ms / 1000, REQUEST_TIMEOUT))
 
 
-Handler = Callable[[Call], Awaitable[Message | None]]
-Refusal = Callable[[Call, KafkaError], Message]
-
-
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """How neighbouring requests of a connection are served in one step, in their order.
+class Coalescing:
+    """Serves neighbouring requests of one connection in one step, in their order.
 
-    `fit` tells whether the first of two calls may be served with the second, which came before it.
+    `fits` returns whether its first call may be served together with its second, earlier one.
     """
 
-    handle: Callable[[Sequence[Call]], Awaitable[list[Message | None]]]
-    fit: Callable[[Call, Call], bool]
+    handle: Callable[[Sequence[Call[Any]]], Awaitable[Sequence[Message | None]]]
+    fits: Callable[[Call[Any], Call[Any]], bool]
 
 
-Say = Callable[[bytearray], None]
-"""Sends an answer, its length in front."""
+Reply = Callable[[bytearray], None]
+"""Sends a response, with its length prefix."""
 
-Serve = Callable[[bytes, float], None]
-"""Serves a request like any other, its length in front, that has waited for so many seconds."""
+Dispatch = Callable[[bytes, float], None]
+"""Serves a request, with its length prefix, like any other; the second argument is its time in the cache."""
 
 
-class Expected(Protocol):
-    """What an idle client is expected to ask next, and what it would be told, perhaps after a wait.
+class PredictedRequest(Protocol):
+    """The next request of an idle client, and its response if nothing changes (see `idle/response_cache.py`).
 
-    Made with the last answer, what says the next one (`Say`), and what serves the request if something has
-    happened (`Serve`).
+    It is made together with the last response. It sends the next response with a `Reply`, or has the request
+    served with a `Dispatch` after a change.
     """
 
     @property
     def waiting(self) -> bool:
-        """Whether the request has come, and waits here."""
+        """Whether the request has arrived and waits."""
 
-    def take(self, data: bytes) -> bool:
-        """Whether the bytes are that request, and nothing has happened: then it is answered, or waits."""
+    def accept(self, data: bytes) -> bool:
+        """Accepts the bytes if they are the predicted request and nothing changed; returns whether they
+        are.
+        """
 
-    def give_up(self) -> None:
-        """Have the request that waits served, if there is one."""
+    def dispatch(self) -> None:
+        """Has the waiting request served, if there is one."""
 
-    def drop(self) -> None:
-        """Expect nothing more; a request that waits is forgotten."""
+    def cancel(self) -> None:
+        """Ends the prediction and discards a waiting request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
     """How one API key is served, in `versions` (first and last).
 
-    `handle` answers a request; None sends no answer (Produce with acks=0). `refuse` makes the answer of a
-    request that failed as a whole. A request of an API that `waits` is cut off when its client goes away.
-    Where requests can be `joined`, that is used instead of `handle`. `expected` tells what follows a request
-    that was answered, where that can be told.
+    `handle` returns the response, or None to send none (Produce with acks=0). `refuse` returns the response
+    to a request that failed as a whole. The wait of an API that `waits` ends when its client disconnects.
+    `coalescing` replaces `handle` for APIs whose neighbouring requests are served together. `predict` returns
+    the request that will follow a served one, if it can be predicted.
     """
 
     key: int
     versions: tuple[int, int]
-    handle: Handler
-    refuse: Refusal
+    handle: Callable[[Call[Any]], Awaitable[Message | None]]
+    refuse: Callable[[Call[Any], KafkaError], Message]
     waits: bool = False
     feature: str | None = None
-    joined: Joined | None = None
-    expected: Callable[[Call, Message, Say, Serve], Expected | None] | None = None
+    coalescing: Coalescing | None = None
+    predict: Callable[[Call[Any], Any, Reply, Dispatch], PredictedRequest | None] | None = None

@@ -1,115 +1,136 @@
-"""From a request's bytes to its answer's."""
+"""From the bytes of a request to the bytes of its response."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.gateway.kafka.api import api_versions
-from sharebroker_server.gateway.kafka.api.api_versions import supported
-from sharebroker_server.gateway.kafka.cluster_view.brokers import View
-from sharebroker_server.gateway.kafka.dispatch.api_table import available, is_on, served
-from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Client, Door
+from sharebroker_server.gateway.kafka.cluster_view.brokers import ClusterView
+from sharebroker_server.gateway.kafka.dispatch.call import Api, Call, Client, KafkaListener
+from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
 from sharebroker_server.kafka_wire.decoder import BadMessage
 from sharebroker_server.kafka_wire.frames import (
     API_VERSIONS,
     Codec,
     RequestHeader,
-    codec,
+    codec_of,
     read_header,
     read_request,
     response_frame,
 )
 from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.kafka_wire.messages import ApiVersionsRequest, ApiVersionsResponse
 from sharebroker_server.kafka_wire.schema import api_schema
 
 
-class Asked(NamedTuple):
-    """A request of `size` bytes that has been read."""
+class DecodedRequest(NamedTuple):
+    """A request of `size` bytes after decoding."""
 
     size: int
     header: RequestHeader
     api: Api
-    how: Codec
-    call: Call
+    codec: Codec
+    call: Call[Any]
 
-    def joins(self, other: Asked) -> bool:
-        """Whether it may be served in one step with another that came before it."""
-        joined = self.api.joined
-        return joined is not None and self.api is other.api and joined.fit(self.call, other.call)
+    def coalesces_with(self, earlier: DecodedRequest) -> bool:
+        """Returns whether this request may be served in one step with an earlier one."""
+        coalescing = self.api.coalescing
+        return coalescing is not None and self.api is earlier.api and coalescing.fits(self.call, earlier.call)
 
 
-class Answer(NamedTuple):
-    """What is answered, and its bytes with their length in front."""
+class EncodedResponse(NamedTuple):
+    """A response, and its bytes with their length prefix."""
 
     message: Message
     content: bytearray
 
 
-def read(door: Door, client: Client, view: View, frame: bytes, waited: float = 0.0) -> Asked:
-    """Read a request that has `waited` seconds. Raises BadMessage: close the connection."""
+def decode(
+    listener: KafkaListener, client: Client, view: ClusterView, frame: bytes, queued_for: float = 0.0
+) -> DecodedRequest:
+    """Decodes a request that was cached for `queued_for` seconds. Raises BadMessage: close the connection."""
     header = read_header(frame)
-    api = served().get(header.api_key)
+    api = listener.apis.get(header.api_key)
     if api is None:
         raise BadMessage(f"API key {header.api_key} is not served.")
     first, last = api.versions
+    request: Message
     if first <= header.version <= last:
-        how = codec(header.api_key, header.version)
-        request = read_request(frame, header, how)
+        codec = codec_of(header.api_key, header.version)
+        request = read_request(frame, header, codec)
     elif header.api_key == API_VERSIONS:
-        api, how, request = _NEWER, codec(API_VERSIONS, 0), None
+        api, codec, request = _UNKNOWN_VERSION, codec_of(API_VERSIONS, 0), ApiVersionsRequest()
     else:
         raise BadMessage(f"{api_schema(header.api_key).name} has no version {header.version} here.")
-    call = Call(door, client, header.client_id or "", header.version, request, view, waited)
-    return Asked(len(frame), header, api, how, call)
+    call = Call(listener, client, header.client_id or "", header.version, request, view, queued_for)
+    return DecodedRequest(len(frame), header, api, codec, call)
 
 
-async def answer(asked: Sequence[Asked]) -> list[Answer | None]:
-    """Serve a request, or several that join; None for each that gets no answer. Raises BadMessage."""
-    api = asked[0].api
-    door = asked[0].call.door
-    door.fetches.number += api.waits
-    door.counts.requests[api.key] += len(asked)
+async def serve(requests: Sequence[DecodedRequest]) -> list[EncodedResponse | None]:
+    """Serves one request, or several that coalesce. Returns None for each without a response.
+
+    Raises BadMessage: close the connection.
+    """
+    api = requests[0].api
+    listener = requests[0].call.listener
+    listener.fetch_memory.in_flight += api.waits
+    listener.metrics.requests[api.key] += len(requests)
     begun = perf_counter()
     try:
-        messages = await _serve(api, [one.call for one in asked])
-        return [_framed(one, message) for one, message in zip(asked, messages, strict=True)]
+        messages = await _serve(api, [request.call for request in requests])
+        return [_encoded(request, message) for request, message in zip(requests, messages, strict=True)]
     except BadMessage:
         raise
-    except Exception as error:  # whatever it was, its client gets an answer and the others go on
-        name = api_schema(api.key).name
-        door.complaints.tell("a request failed", failed=error, api=name, version=asked[0].header.version)
-        door.counts.failures[api.key] += len(asked)
-        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; its log says why.")
-        return [_framed(one, api.refuse(one.call, failure)) for one in asked]
+    except Exception as error:  # any failure: its client gets a response, and other clients are not affected
+        listener.log.log(
+            "kafka request failed",
+            failed=error,
+            api=api_schema(api.key).name,
+            version=requests[0].header.version,
+        )
+        listener.metrics.failures[api.key] += len(requests)
+        failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The server failed; see its log for the cause.")
+        return [_encoded(request, _refused(api, request.call, failure)) for request in requests]
     finally:
-        door.fetches.number -= api.waits
-        door.counts.seconds[api.key].add_seconds(perf_counter() - begun)
+        listener.fetch_memory.in_flight -= api.waits
+        listener.metrics.seconds[api.key].add_seconds(perf_counter() - begun)
 
 
-async def _serve(api: Api, calls: list[Call]) -> list[Message | None]:
+async def _serve(api: Api, calls: list[Call[Any]]) -> Sequence[Message | None]:
+    listener = calls[0].listener
     try:
-        if not is_on(calls[0].door, api):
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0: nothing of it is served.")
-        if api.joined is not None:
-            return await api.joined.handle(calls)
+        if not listener.is_enabled(api):
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{api.feature} is 0, which disables this API.")
+        if api.coalescing is not None:
+            return await api.coalescing.handle(calls)
         return [await api.handle(call) for call in calls]
     except KafkaError as error:
-        calls[0].door.counts.failures[api.key] += len(calls)
-        return [api.refuse(call, error) for call in calls]
+        listener.metrics.failures[api.key] += len(calls)
+        return [_refused(api, call, error) for call in calls]
 
 
-def _framed(asked: Asked, message: Message | None) -> Answer | None:
+def _refused(api: Api, call: Call[Any], error: KafkaError) -> Message:
+    code = for_version(api.key, call.version, error.code)
+    if code is not error.code:
+        error = KafkaError(code, error.message, metadata=error.metadata)
+    return api.refuse(call, error)
+
+
+def _encoded(request: DecodedRequest, message: Message | None) -> EncodedResponse | None:
     if message is None:
         return None
-    return Answer(message, response_frame(asked.header.correlation_id, asked.how, message))
+    content = response_frame(request.header.correlation_id, request.codec, message)
+    return EncodedResponse(message, content)
 
 
-async def _say_which(call: Call) -> Message:
-    return supported(available(call.door), {}, 0, ErrorCode.UNSUPPORTED_VERSION)
+async def _supported_versions(call: Call[ApiVersionsRequest]) -> ApiVersionsResponse:
+    apis = call.listener.enabled_apis()
+    return api_versions.supported(apis, {}, 0, ErrorCode.UNSUPPORTED_VERSION)
 
 
-_NEWER: Final = Api(API_VERSIONS, (0, 0), _say_which, api_versions.API.refuse)
-"""Kafka answers an ApiVersions of an unknown version in version 0; anything else ends the connection."""
+_UNKNOWN_VERSION: Final = Api(API_VERSIONS, (0, 0), _supported_versions, api_versions.API.refuse)
+"""Kafka answers an ApiVersions of an unknown version in version 0; for other APIs it closes the connection.
+"""

@@ -1,4 +1,4 @@
-"""Errors that are younger than their APIs: who asks in an older version hears what was said then."""
+"""Maps error codes introduced after an API version to the code that version used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ADD_OFFSETS_TO_TXN: Final = 25
 _END_TXN: Final = 26
 _TXN_OFFSET_COMMIT: Final = 28
 
-_YOUNGER: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
+_REPLACED: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_PRODUCE, ErrorCode.KAFKA_STORAGE_ERROR): (4, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     (_PRODUCE, ErrorCode.TRANSACTION_ABORTABLE): (11, ErrorCode.INVALID_TXN_STATE),
     (_FETCH, ErrorCode.KAFKA_STORAGE_ERROR): (6, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -28,10 +28,12 @@ _YOUNGER: Final[Mapping[tuple[int, ErrorCode], tuple[int, ErrorCode]]] = {
     (_TXN_OFFSET_COMMIT, ErrorCode.TRANSACTION_ABORTABLE): (4, ErrorCode.INVALID_TXN_STATE),
     (_END_TXN, ErrorCode.PRODUCER_FENCED): (2, ErrorCode.INVALID_PRODUCER_EPOCH),
 }
-"""From which version on an API answers so, and what before (Kafka: `KafkaApis`, comments of its messages)."""
+"""The first API version that has an error code, and the code before it (Kafka: `KafkaApis` and the comments
+of its
+messages)."""
 
 
-def told(key: int, version: int, code: ErrorCode) -> ErrorCode:
-    """The error as a version of the API `key` knows it."""
-    since, before = _YOUNGER.get((key, code), (0, code))
+def for_version(key: int, version: int, code: ErrorCode) -> ErrorCode:
+    """Returns the error code that a version of the API `key` has for an error."""
+    since, before = _REPLACED.get((key, code), (0, code))
     return before if version < since else code

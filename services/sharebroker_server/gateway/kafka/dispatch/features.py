@@ -1,4 +1,4 @@
-"""The features of the cluster that clients ask for (Kafka: finalized features)."""
+"""The features of the cluster and their levels (Kafka: finalized features)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 SUPPORTED: Final = {"share.version": (0, 1), "transaction.version": (0, 2)}
-"""Lowest and highest level of each; the highest is in force unless `--feature` says otherwise."""
+"""Lowest and highest level of each feature. The highest is the default; `--feature` sets another one."""
 
 
 def parse_features(assignments: Iterable[str]) -> dict[str, int]:
-    """`name=level` assignments over the highest levels. Raises KafkaError INVALID_CONFIG."""
+    """Returns the levels: those of the `name=level` assignments, else the highest. Raises INVALID_CONFIG."""
     levels = {name: highest for name, (_, highest) in SUPPORTED.items()}
     for assignment in assignments:
         name, _, level = assignment.partition("=")

@@ -1,48 +1,54 @@
-"""What the two APIs that change settings share; they differ in what becomes of what is not named."""
+"""Changes of configs, as AlterConfigs and IncrementalAlterConfigs request them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_server.gateway.admin.topics import alter_configs
 from sharebroker_server.gateway.kafka.dispatch.call import Call
-from sharebroker_server.gateway.kafka.helpers.configs import Change, altered, config_resource
-from sharebroker_server.gateway.kafka.helpers.per_item import check_once, each, error_fields
-from sharebroker_server.kafka_wire.message_classes import Message
+from sharebroker_server.gateway.kafka.helpers.configs import Change, alteration, config_resource
+from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check, each_item
 
-Changes = Callable[[Iterable[Any]], Iterable[Change]]
-"""What a request says of a resource's properties."""
+C_co = TypeVar("C_co", covariant=True)
+C = TypeVar("C")
 
-Outcomes = Sequence[pb.IncrementalAlterConfigsResponse.Resource | KafkaError]
+Results = Sequence[pb.IncrementalAlterConfigsResponse.Resource | KafkaError]
 
 
-async def alter(call: Call, changes: Changes, *, replace: bool = False) -> Outcomes:
-    """The outcome for each resource; with `replace` what is not named goes back. Raises KafkaError."""
-    asked = call.request.resources
-    once = check_once(((one.resource_type, one.resource_name) for one in asked), "resource")
+class _Resource(Protocol[C_co]):
+    resource_type: int
+    resource_name: str
 
-    def translate(one: Any) -> pb.IncrementalAlterConfigsRequest.Resource:
-        once((one.resource_type, one.resource_name))
-        resource = config_resource(call, one.resource_type, one.resource_name)
-        return altered(resource, changes(one.configs), replace=replace)
+    @property
+    def configs(self) -> Sequence[C_co]: ...
+
+
+async def alter_resources(
+    call: Call,
+    resources: Sequence[_Resource[C]],
+    changes: Callable[[Iterable[C]], Iterable[Change]],
+    *,
+    validate_only: bool,
+    replace: bool = False,
+) -> Results:
+    """Returns the result of each resource; `replace` resets properties that the request does not name.
+
+    `changes` converts the configs of a resource. Raises KafkaError.
+    """
+    check = duplicate_check(((item.resource_type, item.resource_name) for item in resources), "resource")
+
+    def translate(item: _Resource[C]) -> pb.IncrementalAlterConfigsRequest.Resource:
+        check((item.resource_type, item.resource_name))
+        resource = config_resource(call, item.resource_type, item.resource_name)
+        return alteration(resource, changes(item.configs), replace=replace)
 
     async def send(
-        resources: list[pb.IncrementalAlterConfigsRequest.Resource],
+        altered: list[pb.IncrementalAlterConfigsRequest.Resource],
     ) -> Iterable[pb.IncrementalAlterConfigsResponse.Resource]:
-        request = pb.IncrementalAlterConfigsRequest(
-            resources=resources, validate_only=call.request.validate_only
-        )
+        request = pb.IncrementalAlterConfigsRequest(resources=altered, validate_only=validate_only)
         return (await alter_configs(call.gateway, request, call.deadline())).responses
 
-    return await each(asked, translate, send)
-
-
-def results(shape: type[Message], call: Call, outcomes: Outcomes) -> list[Message]:
-    """The outcomes as parts of an answer."""
-    return [
-        shape(resource_type=one.resource_type, resource_name=one.resource_name, **error_fields(outcome))
-        for one, outcome in zip(call.request.resources, outcomes, strict=True)
-    ]
+    return await each_item(resources, translate, send)

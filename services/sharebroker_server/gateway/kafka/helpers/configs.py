@@ -1,23 +1,24 @@
-"""Settings as Kafka's clients name them: resources by number, changes by operation."""
+"""Configs as Kafka's clients name them: resources by number, changes by operation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Any, Final, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from sharebroker_protocol.cluster.v1 import cluster_pb2 as pb
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.names import check_topic_name
 from sharebroker_server.catalog.records import ConfigResource, ResourceType
 from sharebroker_server.gateway.kafka.dispatch.call import Call
-from sharebroker_server.gateway.kafka.helpers.per_item import check_once
+from sharebroker_server.gateway.kafka.helpers.per_item import duplicate_check
+from sharebroker_server.kafka_wire.messages import AlterConfigsRequest, IncrementalAlterConfigsRequest
 
 Change = pb.IncrementalAlterConfigsRequest.Config
 
 
 class Operation(IntEnum):
-    """What is done to a property (Kafka: `AlterConfigOp.OpType`)."""
+    """An operation on a property (Kafka: `AlterConfigOp.OpType`)."""
 
     SET = 0
     DELETE = 1
@@ -32,25 +33,35 @@ _EDITS: Final = {
 }
 
 
+class _Config(Protocol):
+    name: str
+    value: str | None
+
+
+C = TypeVar("C", bound=_Config)
+
+
 def config_resource(call: Call, kind: int, name: str) -> ConfigResource:
-    """The resource of a request. Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION."""
+    """Returns the resource of a request. Raises INVALID_REQUEST, INVALID_TOPIC_EXCEPTION."""
     try:
         resource = ConfigResource(ResourceType(kind), name)
     except ValueError:
-        raise _invalid(f"Settings of resources of type {kind} are not kept here.") from None
+        raise _invalid(f"Resources of type {kind} have no configs here.") from None
     if resource.type is ResourceType.TOPIC:
         check_topic_name(name)
     elif resource.type is ResourceType.GROUP and not name:
         raise _invalid("The group id must not be empty.")
-    elif resource.type is ResourceType.BROKER and name not in ("", str(call.view.me)):
-        raise _invalid(f"Unexpected broker id, expected {call.view.me} or empty string, but received {name}.")
+    elif resource.type is ResourceType.BROKER and name not in ("", str(call.view.local_id)):
+        raise _invalid(
+            f"Unexpected broker id, expected {call.view.local_id} or empty string, but received {name}."
+        )
     return resource
 
 
-def altered(
+def alteration(
     resource: ConfigResource, changes: Iterable[Change], *, replace: bool
 ) -> pb.IncrementalAlterConfigsRequest.Resource:
-    """What the owner of the catalog is asked for."""
+    """Returns the request to the owner of the catalog."""
     return pb.IncrementalAlterConfigsRequest.Resource(
         resource_type=cast("pb.ResourceType.ValueType", int(resource.type)),
         resource_name=resource.name,
@@ -59,15 +70,15 @@ def altered(
     )
 
 
-def replacing(configs: Iterable[Any]) -> Iterator[Change]:
-    """AlterConfigs: every property has a value. Raises INVALID_REQUEST."""
-    for name, config in _named_once(configs).items():
+def replacements(configs: Iterable[AlterConfigsRequest.AlterableConfig]) -> Iterator[Change]:
+    """Yields the changes of AlterConfigs: every property has a value. Raises INVALID_REQUEST."""
+    for name, config in _by_name(configs).items():
         yield Change(name=name, value=_value(config))
 
 
-def changing(configs: Iterable[Any]) -> Iterator[Change]:
-    """IncrementalAlterConfigs. Raises INVALID_REQUEST."""
-    for name, config in _named_once(configs).items():
+def changes(configs: Iterable[IncrementalAlterConfigsRequest.AlterableConfig]) -> Iterator[Change]:
+    """Yields the changes of IncrementalAlterConfigs. Raises INVALID_REQUEST."""
+    for name, config in _by_name(configs).items():
         try:
             operation = Operation(config.config_operation)
         except ValueError:
@@ -78,18 +89,18 @@ def changing(configs: Iterable[Any]) -> Iterator[Change]:
             yield Change(name=name, value=_value(config), config_operation=_EDITS.get(operation, _SET))
 
 
-def _named_once(configs: Iterable[Any]) -> dict[str, Any]:
+def _by_name(configs: Iterable[C]) -> dict[str, C]:
     configs = list(configs)
-    once = check_once((config.name for config in configs), "config key")
+    check = duplicate_check((config.name for config in configs), "config key")
     for config in configs:
-        once(config.name)
+        check(config.name)
     return {config.name: config for config in configs}
 
 
-def _value(config: Any) -> str:
+def _value(config: _Config) -> str:
     if config.value is None:
         raise _invalid(f"Null value not supported for: {config.name}")
-    return str(config.value)
+    return config.value
 
 
 def _invalid(message: str) -> KafkaError:

@@ -1,4 +1,4 @@
-"""What the APIs of consumer groups have in common: the way to the coordinator, and partitions by id."""
+"""What the APIs of consumer groups share: calls of the coordinator, and partitions by topic id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from sharebroker_server.catalog.names import check_group_id
 from sharebroker_server.gateway.clients.deadline import Deadline
 from sharebroker_server.gateway.config import REQUEST_TIMEOUT
 from sharebroker_server.gateway.kafka.dispatch.call import Call
-from sharebroker_server.gateway.kafka.helpers.topics import parts, topic_of
+from sharebroker_server.gateway.kafka.helpers.topics import topic_of
+from sharebroker_server.kafka_wire.messages import OffsetCommitRequest, TxnOffsetCommitRequest
 
 if TYPE_CHECKING:
     from sharebroker_protocol.group_coordinator.v1.group_coordinator_pb2_grpc import (
@@ -19,91 +20,96 @@ if TYPE_CHECKING:
     )
 
 A = TypeVar("A")
+CommitTopic = (
+    OffsetCommitRequest.OffsetCommitRequestTopic | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+)
+CommitPartition = (
+    OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+)
+CommitResults = list[tuple[CommitTopic, list[tuple[int, int]]]]
+"""The topics of a request, with the index and error code of each partition."""
+
 _Place = tuple[str, str, int]
 
 LONGEST_REBALANCE_MS: Final = 30 * 60_000
-"""Nobody waits longer for the other members of its group, whatever they ask for."""
+"""The longest wait for the other members of a group, whatever the client requests."""
 
 
-def patience(rebalance_ms: int) -> Deadline:
-    """How long a member waits for the others, and the coordinator's answer after that."""
+def rebalance_deadline(rebalance_ms: int) -> Deadline:
+    """Returns the deadline of a wait for the other members, including the coordinator's response."""
     return Deadline(min(rebalance_ms, LONGEST_REBALANCE_MS) / 1000 + REQUEST_TIMEOUT)
 
 
-async def coordinator(
+async def call_coordinator(
     call: Call,
     group_id: str,
     method: Callable[[Stub], Callable[..., Awaitable[A]]],
     request: Any,
     deadline: Deadline,
 ) -> A:
-    """The coordinator's answer. Raises NOT_COORDINATOR for a group that another broker answers for."""
+    """Returns the coordinator's response. Raises NOT_COORDINATOR for a group of another broker."""
     check_group_id(group_id, code=ErrorCode.INVALID_GROUP_ID)
     call.view.check_coordinates(group_id)
 
-    async def send(stub: Stub, left: float) -> A:
-        return await method(stub)(request, timeout=left)
+    async def send(stub: Stub, remaining: float) -> A:
+        return await method(stub)(request, timeout=remaining)
 
     return await call.gateway.coordinators.of_group(group_id, send, deadline)
 
 
-def instance_of(member: Any) -> str | None:
-    """The instance id of a fixed member in an answer of the coordinator."""
-    return member.group_instance_id if member.HasField("group_instance_id") else None
+async def commit_offsets(
+    call: Call[OffsetCommitRequest] | Call[TxnOffsetCommitRequest],
+    request: pb.OffsetCommitRequest,
+    send: Callable[[], Awaitable[pb.OffsetCommitResponse]],
+) -> CommitResults:
+    """Commits the offsets of the known partitions and returns the result of every partition.
 
-
-async def committed(
-    call: Call, request: pb.OffsetCommitRequest, send: Callable[[], Awaitable[pb.OffsetCommitResponse]]
-) -> list[tuple[Any, list[tuple[int, int]]]]:
-    """The topics of a request with an error code for each partition; those that are known are added to the
-    coordinator's `request`, which `send` sends.
+    Adds the known partitions to the coordinator's `request`, which `send` sends.
     """
     errors: dict[_Place, int] = {}
     places: list[_Place] = []
-    for topic, one in parts(call.request):
-        place = _place(topic, one)
-        try:
-            topic_id = known_partition(call, *place)
-        except KafkaError as error:
-            errors[place] = error.code
-        else:
-            places.append(place)
-            _add(request, topic_id, one)
+    topics: list[CommitTopic] = [*call.request.topics]
+    for topic in topics:
+        for partition in topic.partitions:
+            place = _place(topic, partition.partition_index)
+            try:
+                topic_id = known_partition(call, *place)
+            except KafkaError as error:
+                errors[place] = error.code
+            else:
+                places.append(place)
+                _add(request, topic_id, partition)
     if request.partitions or not errors:
-        kept = (await send()).partitions
+        committed = (await send()).partitions
         # A partition that is named twice has one result.
-        by_id = {(one.topic_id, one.partition): one.error_code for one in kept}
+        by_id = {(result.topic_id, result.partition): result.error_code for result in committed}
         sent = zip(places, request.partitions, strict=True)
-        errors |= {place: by_id[one.topic_id, one.partition] for place, one in sent}
+        errors |= {place: by_id[item.topic_id, item.partition] for place, item in sent}
     return [
-        (topic, [(one.partition_index, errors[_place(topic, one)]) for one in topic.partitions])
-        for topic in call.request.topics
+        (
+            topic,
+            [(one.partition_index, errors[_place(topic, one.partition_index)]) for one in topic.partitions],
+        )
+        for topic in topics
     ]
 
 
-def not_committed(call: Call, code: int) -> list[tuple[Any, list[tuple[int, int]]]]:
-    """The same where the request was refused as a whole."""
-    return [
-        (topic, [(one.partition_index, code) for one in topic.partitions]) for topic in call.request.topics
-    ]
+def _place(topic: CommitTopic, index: int) -> _Place:
+    return topic.name, getattr(topic, "topic_id", ""), index
 
 
-def _place(topic: Any, one: Any) -> _Place:
-    return topic.name, getattr(topic, "topic_id", ""), one.partition_index
-
-
-def _add(request: pb.OffsetCommitRequest, topic_id: str, one: Any) -> None:
+def _add(request: pb.OffsetCommitRequest, topic_id: str, partition: CommitPartition) -> None:
     request.partitions.add(
         topic_id=topic_id,
-        partition=one.partition_index,
-        committed_offset=one.committed_offset,
-        committed_leader_epoch=one.committed_leader_epoch,
-        metadata=one.committed_metadata or "",
+        partition=partition.partition_index,
+        committed_offset=partition.committed_offset,
+        committed_leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
     )
 
 
 def known_partition(call: Call, name: str, topic_id: str, partition: int) -> str:
-    """The topic's id. Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
+    """Returns the id of the topic. Raises UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID."""
     topic = topic_of(call, name, topic_id)
     if not 0 <= partition < topic.partitions:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

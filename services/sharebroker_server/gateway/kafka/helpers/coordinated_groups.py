@@ -1,4 +1,4 @@
-"""Requests about many groups: only those that this broker coordinates are looked at."""
+"""Requests about several groups: only the groups that this broker coordinates are served."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ R = TypeVar("R")
 async def each_group(
     call: Call,
     group_ids: Iterable[str],
-    ask: Callable[[Sequence[str]], Awaitable[Iterable[R]]],
-    refused: Callable[[str, KafkaError], R],
+    serve: Callable[[Sequence[str]], Awaitable[Iterable[R]]],
+    rejected: Callable[[str, KafkaError], R],
 ) -> list[R]:
-    """An answer for each group, in order: from `ask`, or `refused` with NOT_COORDINATOR."""
-    asked = list(dict.fromkeys(group_ids))
-    own = [group_id for group_id in asked if coordinates(call, group_id)]
-    answers = dict(zip(own, await ask(own) if own else (), strict=True))
-    wrong = KafkaError(ErrorCode.NOT_COORDINATOR)
-    return [answers[group_id] if group_id in answers else refused(group_id, wrong) for group_id in asked]
+    """Returns the result of each group, in order: from `serve`, or `rejected` with NOT_COORDINATOR."""
+    requested = list(dict.fromkeys(group_ids))
+    own = [group_id for group_id in requested if coordinates(call, group_id)]
+    results = dict(zip(own, await serve(own) if own else (), strict=True))
+    error = KafkaError(ErrorCode.NOT_COORDINATOR)
+    return [results[group] if group in results else rejected(group, error) for group in requested]
 
 
 def coordinates(call: Call, group_id: str) -> bool:
-    """Whether clients are to ask this broker about the group."""
-    return call.view.coordinator(group_id) == call.view.me
+    """Returns whether this broker coordinates the group."""
+    return call.view.coordinator(group_id) == call.view.local_id

@@ -1,130 +1,141 @@
-"""The partitions of a Fetch: ordinary topics are read at their leaders, internal ones at coordinators."""
+"""Reads the partitions of a Fetch: ordinary topics at their leaders, internal topics at their
+coordinators.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.config import MAX_WAIT
 from sharebroker_server.gateway.kafka.dispatch.call import Call
-from sharebroker_server.gateway.kafka.dispatch.error_versions import told
-from sharebroker_server.gateway.kafka.helpers.topics import Part, Refused, is_internal
+from sharebroker_server.gateway.kafka.dispatch.error_versions import for_version
+from sharebroker_server.gateway.kafka.helpers.topics import Located, Rejected, is_internal
 from sharebroker_server.gateway.log_fetch import LogFetchLimits, Result, fetch_log
-from sharebroker_server.kafka_wire.message_classes import Message, response_shapes
+from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
 
 _FETCH: Final = 1
-_R = response_shapes(_FETCH)
-
 _NO_OFFSET: Final = -1
-_LEAST_SHARE: Final = 16 * 1024
-"""Bytes that a partition of an internal topic may give of the answer, however many are asked for."""
+_MIN_SHARE: Final = 16 * 1024
+"""Bytes that a partition of an internal topic may contribute to the response, however many are fetched."""
 
-_MEANS_MOVED: Final = frozenset(
+_LEADER_MOVED: Final = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     }
 )
-"""Errors that Java's consumer does not expect here: it would give up."""
+"""Errors that are sent as NOT_LEADER_OR_FOLLOWER:
 
-_TOLD_IN_TIME: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
-"""Errors that do not cut the wait for others short, as in Kafka: clients that ask for a topic that is gone
-would ask again and again without a pause."""
+Java's consumer does not expect them here and would fail.
+"""
+
+_SENT_AFTER_WAIT: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+"""Errors that do not end the wait for other partitions early, as in Kafka: otherwise clients that fetch a
+deleted
+topic would repeat their request without a pause."""
+
+Partition = FetchRequest.FetchPartition
 
 
-class LogReading:
-    """One Fetch. It waits unless a partition moved elsewhere, or none can be served.
+class FetchReader:
+    """Reads for one Fetch. It waits unless a partition moved elsewhere, or no partition can be read.
 
-    Where both kinds of topics are asked for, the internal ones are looked at first, and what comes of them
-    while the others are waited for is told by the next Fetch.
+    If a request has both kinds of topics, the internal ones are read first. Records that arrive there while
+    the ordinary topics are awaited are returned by the next Fetch.
     """
 
-    def __init__(self, call: Call, located: Sequence[Part | Refused]) -> None:
+    def __init__(
+        self, call: Call[FetchRequest], partitions: Sequence[Located[Partition] | Rejected[Partition]]
+    ) -> None:
         self._call = call
-        wanted = call.most_bytes(call.request.max_bytes)
-        self._max_bytes = min(max(wanted, 0), call.gateway.catalog.broker.fetch_max_bytes)
-        waits = call.request.min_bytes > 0 and all(map(_may_wait, located))
+        requested = call.limit_bytes(call.request.max_bytes)
+        self._max_bytes = min(max(requested, 0), call.gateway.catalog.broker.fetch_max_bytes)
+        waits = call.request.min_bytes > 0 and all(map(_may_wait, partitions))
         self._wait = min(max(call.request.max_wait_ms, 0) / 1000, MAX_WAIT) if waits else 0.0
-        self._mixed = len({is_internal(one.topic) for one in located if isinstance(one, Part)}) > 1
+        self._mixed = len({is_internal(one.topic) for one in partitions if isinstance(one, Located)}) > 1
 
-    async def ordinary(self, some: list[Part]) -> list[Message]:
-        """Answers for partitions of ordinary topics."""
+    async def ordinary(self, partitions: list[Located[Partition]]) -> list[FetchResponse.PartitionData]:
+        """Reads partitions of ordinary topics."""
         committed = bool(self._call.request.isolation_level)
-        wanted = [
+        requested = [
             pb.FetchRequest.Partition(
                 topic_id=topic.topic_id,
-                partition=asked.partition,
-                fetch_offset=asked.fetch_offset,
-                partition_max_bytes=max(asked.partition_max_bytes, 0),
+                partition=item.partition,
+                fetch_offset=item.fetch_offset,
+                partition_max_bytes=max(item.partition_max_bytes, 0),
             )
-            for topic, asked in some
+            for topic, item in partitions
         ]
         limits = LogFetchLimits(self._wait, self._call.request.min_bytes, self._max_bytes, committed)
-        fetched = await fetch_log(self._call.gateway, wanted, limits)
-        return [_of_log(answer, self._call.version, committed=committed) for answer in fetched]
+        fetched = await fetch_log(self._call.gateway, requested, limits)
+        return [_from_log(result, self._call.version, committed=committed) for result in fetched]
 
-    async def internal(self, some: list[Part]) -> list[Message]:
-        """Answers for partitions of internal topics."""
-        most = max(self._max_bytes // len(some), _LEAST_SHARE)
-        wanted = [
+    async def internal(self, partitions: list[Located[Partition]]) -> list[FetchResponse.PartitionData]:
+        """Reads partitions of internal topics."""
+        most = max(self._max_bytes // len(partitions), _MIN_SHARE)
+        requested = [
             internal_topics.FetchPartition(
                 topic.topic_id,
-                asked.partition,
-                asked.fetch_offset,
-                min(max(asked.partition_max_bytes, 0), most),
+                item.partition,
+                item.fetch_offset,
+                min(max(item.partition_max_bytes, 0), most),
             )
-            for topic, asked in some
+            for topic, item in partitions
         ]
-        fetched = await internal_topics.fetch(self._call.gateway, wanted, 0.0 if self._mixed else self._wait)
+        wait = 0.0 if self._mixed else self._wait
+        fetched = await internal_topics.fetch(self._call.gateway, requested, wait)
         if any(isinstance(one, KafkaError) or one.record_batches for one in fetched):
             self._wait = 0.0
-        return self._of_internal(wanted, fetched)
+        return self._from_shards(requested, fetched)
 
-    def _of_internal(
+    def _from_shards(
         self,
-        wanted: Sequence[internal_topics.FetchPartition],
+        requested: Sequence[internal_topics.FetchPartition],
         fetched: Sequence[internal_topics.Fetched | KafkaError],
-    ) -> list[Message]:
-        room = self._max_bytes
-        answers = []
-        for asked, one in zip(wanted, fetched, strict=True):
-            if isinstance(one, KafkaError):
-                answers.append(failed(asked.partition, one.code, self._call.version))
+    ) -> list[FetchResponse.PartitionData]:
+        remaining = self._max_bytes
+        results = []
+        for item, result in zip(requested, fetched, strict=True):
+            if isinstance(result, KafkaError):
+                results.append(failed(item.partition, result.code, self._call.version))
                 continue
-            fits = len(one.record_batches) <= room or room == self._max_bytes
-            records = one.record_batches if fits else b""
-            room -= len(records)
-            answers.append(_of_shard(asked.partition, one, records))
-        return answers
+            fits = len(result.record_batches) <= remaining or remaining == self._max_bytes
+            records = result.record_batches if fits else b""
+            remaining -= len(records)
+            results.append(_from_shard(item.partition, result, records))
+        return results
 
 
-def _may_wait(one: Part | Refused) -> bool:
-    return isinstance(one, Part) or one.error.code in _TOLD_IN_TIME
+def _may_wait(partition: Located[Partition] | Rejected[Partition]) -> bool:
+    return isinstance(partition, Located) or partition.error.code in _SENT_AFTER_WAIT
 
 
-def _of_log(answer: Result, version: int, *, committed: bool) -> Message:
-    if answer.error_code:
-        return failed(answer.partition, ErrorCode(answer.error_code), version)
+def _from_log(result: Result, version: int, *, committed: bool) -> FetchResponse.PartitionData:
+    if result.error_code:
+        return failed(result.partition, ErrorCode(result.error_code), version)
     aborted = [
-        _R.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-        for one in answer.aborted_transactions
+        FetchResponse.AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
+        for one in result.aborted_transactions
     ]
-    return _R.PartitionData(
-        partition_index=answer.partition,
-        high_watermark=answer.high_watermark,
-        last_stable_offset=answer.last_stable_offset,
-        log_start_offset=answer.log_start_offset,
+    return FetchResponse.PartitionData(
+        partition_index=result.partition,
+        high_watermark=result.high_watermark,
+        last_stable_offset=result.last_stable_offset,
+        log_start_offset=result.log_start_offset,
         aborted_transactions=aborted if committed else None,
-        records=answer.records,
+        records=result.records,
     )
 
 
-def _of_shard(partition: int, fetched: internal_topics.Fetched, records: bytes) -> Message:
-    return _R.PartitionData(
+def _from_shard(
+    partition: int, fetched: internal_topics.Fetched, records: bytes
+) -> FetchResponse.PartitionData:
+    return FetchResponse.PartitionData(
         partition_index=partition,
         high_watermark=fetched.high_watermark,
         last_stable_offset=fetched.high_watermark,
@@ -134,12 +145,12 @@ def _of_shard(partition: int, fetched: internal_topics.Fetched, records: bytes) 
     )
 
 
-def failed(partition: int, code: ErrorCode, version: int, **more: Any) -> Message:
-    """The answer for a partition that cannot be read."""
-    return _R.PartitionData(
+def failed(partition: int, code: ErrorCode, version: int) -> FetchResponse.PartitionData:
+    """Returns the result of a partition that cannot be read."""
+    moved = code in _LEADER_MOVED
+    return FetchResponse.PartitionData(
         partition_index=partition,
-        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _MEANS_MOVED else told(_FETCH, version, code),
+        error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER if moved else for_version(_FETCH, version, code),
         high_watermark=_NO_OFFSET,
         aborted_transactions=None,
-        **more,
     )

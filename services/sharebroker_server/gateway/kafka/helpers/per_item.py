@@ -1,68 +1,66 @@
-"""Requests about several things: what cannot be is refused here, the rest goes on in one call."""
+"""Batch requests: rejects invalid items locally and forwards the rest in one call."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
-A = TypeVar("A")
+I = TypeVar("I")  # noqa: E741 - an item of a request
 P = TypeVar("P")
 
 
-class Coded(Protocol):
-    """An answer with an error of its own."""
+class ItemResult(Protocol):
+    """A result with an error of its own."""
 
     error_code: Any
     error_message: str
 
 
-R = TypeVar("R", bound=Coded)
+R = TypeVar("R", bound=ItemResult)
 
 
-async def each(
-    asked: Iterable[A], translate: Callable[[A], P], send: Callable[[list[P]], Awaitable[Iterable[R]]]
+async def each_item(
+    items: Iterable[I], translate: Callable[[I], P], send: Callable[[list[P]], Awaitable[Iterable[R]]]
 ) -> list[R | KafkaError]:
-    """The outcome for each of `asked`, in order: `translate` may refuse it, `send` gets the others."""
-    parts = [_attempt(translate, one) for one in asked]
-    wanted = [part for part in parts if not isinstance(part, KafkaError)]
-    answers = iter(await send(wanted) if wanted else ())
-    return [part if isinstance(part, KafkaError) else _outcome(next(answers)) for part in parts]
+    """Returns the result of each item, in order.
+
+    `translate` converts an item, or rejects it with a KafkaError; `send` receives all others together.
+    """
+    translated = [_attempt(translate, item) for item in items]
+    valid = [item for item in translated if not isinstance(item, KafkaError)]
+    results = iter(await send(valid) if valid else ())
+    return [item if isinstance(item, KafkaError) else _outcome(next(results)) for item in translated]
 
 
-def check_once(things: Iterable[Hashable], what: str) -> Callable[[Hashable], None]:
-    """A check that raises INVALID_REQUEST for a thing that stands among `things` more than once."""
-    counted = Counter(things)
+def duplicate_check(names: Iterable[Hashable], what: str) -> Callable[[Hashable], None]:
+    """Returns a check that raises INVALID_REQUEST for a name that is more than once among `names`."""
+    counted = Counter(names)
 
-    def check(thing: Hashable) -> None:
-        if counted[thing] > 1:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}: {thing}.")
+    def check(name: Hashable) -> None:
+        if counted[name] > 1:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Duplicate {what}: {name}.")
 
     return check
 
 
-def error_fields(outcome: object) -> dict[str, Any]:
-    """The fields of an answer that say why it is a refusal; none for one that is not."""
-    if isinstance(outcome, KafkaError):
-        return {"error_code": outcome.code, "error_message": outcome.message}
+def error_fields(result: object) -> dict[str, Any]:
+    """Returns the error fields of a response for a KafkaError; none for any other result."""
+    if isinstance(result, KafkaError):
+        return {"error_code": result.code, "error_message": result.message}
     return {}
 
 
-def refusal(error: KafkaError, asked: Sequence[Any]) -> list[KafkaError]:
-    """The outcome for each of `asked` when the request failed as a whole."""
-    return [error] * len(asked)
-
-
-def _attempt(translate: Callable[[A], P], one: A) -> P | KafkaError:
+def _attempt(translate: Callable[[I], P], item: I) -> P | KafkaError:
     try:
-        return translate(one)
+        return translate(item)
     except KafkaError as error:
         return error
 
 
-def _outcome(answer: R) -> R | KafkaError:
-    if answer.error_code:
-        return KafkaError(ErrorCode(answer.error_code), answer.error_message)
-    return answer
+def _outcome(result: R) -> R | KafkaError:
+    if result.error_code:
+        return KafkaError(ErrorCode(result.error_code), result.error_message)
+    return result

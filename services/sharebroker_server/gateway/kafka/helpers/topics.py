@@ -1,9 +1,9 @@
-"""Topics and partitions as Kafka's clients name them; the internal topics are among them."""
+"""Topics and partitions as Kafka's clients name them, internal topics included."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.catalog.internal_topics import IDS, NAMES
@@ -12,30 +12,39 @@ from sharebroker_server.gateway.admin import internal_topics
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 
 A = TypeVar("A")
+I = TypeVar("I")  # noqa: E741 - an item of a request
 
 
-class Part(NamedTuple):
-    """A partition that is asked for at the right broker; `asked` is its part of the request."""
+class Located(NamedTuple, Generic[I]):
+    """A partition that this broker serves; `item` is its part of the request."""
 
     topic: Topic
-    asked: Any
+    item: I
 
 
-class Refused(NamedTuple):
-    """A partition that is not served here; `topic` where there is one."""
+class Rejected(NamedTuple, Generic[I]):
+    """A partition that this broker does not serve; `topic` is None if it does not exist."""
 
-    asked: Any
+    item: I
     error: KafkaError
     topic: Topic | None = None
 
 
+class _HasPartitions(Protocol):
+    @property
+    def partitions(self) -> Sequence[Any]: ...
+
+
+T = TypeVar("T", bound=_HasPartitions)
+
+
 def topics(call: Call) -> list[Topic]:
-    """All topics."""
+    """Returns all topics."""
     return [*call.gateway.catalog.catalog.topics(), *internal_topics.topics(call.gateway)]
 
 
 def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
-    """The topic of an id, or of a name where none is given; without a name the id must be one.
+    """Returns the topic with an id, or with a name if there is no id; without a name the id is required.
 
     Raises UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION.
     """
@@ -48,33 +57,36 @@ def topic_of(call: Call, name: str | None, topic_id: str = "") -> Topic:
 
 
 def topic_by_id(call: Call, topic_id: str) -> Topic | None:
-    """The topic of this id."""
+    """Returns the topic with this id."""
     if topic_id in NAMES:
         return internal_topics.topic(call.gateway, NAMES[topic_id])
     return call.gateway.catalog.topic_by_id(topic_id)
 
 
 def is_internal(topic: Topic) -> bool:
-    """Whether the topic can only be looked at, and by Kafka's clients alone."""
+    """Returns whether the topic is internal: read-only, and visible to Kafka clients only."""
     return topic.topic_id in NAMES
 
 
-def part_of(
-    call: Call, asked: Any, index: int, leader_epoch: int = -1, *, name: str | None, topic_id: str = ""
-) -> Part | Refused:
-    """The partition `index` of a topic; `leader_epoch` is the one the client knows of, -1 for none."""
+def locate(
+    call: Call, item: I, index: int, leader_epoch: int = -1, *, name: str | None, topic_id: str = ""
+) -> Located[I] | Rejected[I]:
+    """Looks up the partition `index` of a topic;
+
+    `leader_epoch` is the one that the client has, -1 for none.
+    """
     topic = None
     try:
         topic = topic_of(call, name, topic_id)
         if not 0 <= index < topic.partitions:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        check_led(call, topic, index, leader_epoch)
+        check_leadership(call, topic, index, leader_epoch)
     except KafkaError as error:
-        return Refused(asked, error, topic)
-    return Part(topic, asked)
+        return Rejected(item, error, topic)
+    return Located(topic, item)
 
 
-def check_led(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
+def check_leadership(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> None:
     """Raises FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER."""
     if 0 <= leader_epoch < call.view.epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
@@ -84,33 +96,29 @@ def check_led(call: Call, topic: Topic, index: int, leader_epoch: int = -1) -> N
         raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-async def answers(
-    located: Iterable[Part | Refused],
-    ordinary: Callable[[list[Part]], Awaitable[Sequence[A]]],
-    internal: Callable[[list[Part]], Awaitable[Sequence[A]]],
-    refused: Callable[[Refused], A],
+async def each_partition(
+    partitions: Iterable[Located[I] | Rejected[I]],
+    ordinary: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
+    internal: Callable[[list[Located[I]]], Awaitable[Sequence[A]]],
+    rejected: Callable[[Rejected[I]], A],
 ) -> list[A]:
-    """The answer for each part, in order; each kind of topics is asked at once, the internal ones first."""
-    found: dict[int, A] = {}
-    led: tuple[dict[int, Part], dict[int, Part]] = ({}, {})
-    for number, part in enumerate(located):
-        if isinstance(part, Refused):
-            found[number] = refused(part)
+    """Returns the result of each partition, in order. One call serves the partitions of internal topics;
+    then one call serves those of ordinary topics.
+    """
+    results: dict[int, A] = {}
+    located: tuple[dict[int, Located[I]], dict[int, Located[I]]] = ({}, {})
+    for number, partition in enumerate(partitions):
+        if isinstance(partition, Rejected):
+            results[number] = rejected(partition)
         else:
-            led[is_internal(part.topic)][number] = part
-    for kept, ask in ((True, internal), (False, ordinary)):
-        some = led[kept]
-        if some:
-            found.update(zip(some, await ask([*some.values()]), strict=True))
-    return [found[number] for number in range(len(found))]
+            located[is_internal(partition.topic)][number] = partition
+    for is_of_internal, serve in ((True, internal), (False, ordinary)):
+        if batch := located[is_of_internal]:
+            results.update(zip(batch, await serve([*batch.values()]), strict=True))
+    return [results[number] for number in range(len(results))]
 
 
-def parts(request: Any) -> list[tuple[Any, Any]]:
-    """Topics and partitions of a request that lists partitions by topic."""
-    return [(topic, part) for topic in request.topics for part in topic.partitions]
-
-
-def by_topic(request: Any, given: Iterable[A]) -> list[tuple[Any, list[A]]]:
-    """Answers for `parts(request)`, by topic again."""
-    left = iter(given)
-    return [(topic, [next(left) for _ in topic.partitions]) for topic in request.topics]
+def by_topic(topics: Iterable[T], results: Iterable[A]) -> list[tuple[T, list[A]]]:
+    """Groups the results of partitions by the topics of the request."""
+    remaining = iter(results)
+    return [(topic, [next(remaining) for _ in topic.partitions]) for topic in topics]

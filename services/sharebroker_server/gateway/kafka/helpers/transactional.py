@@ -1,4 +1,4 @@
-"""What the APIs of transactions have in common."""
+"""Checks that the APIs of transactions share."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_server.catalog.internal_topics import check_not_internal
 from sharebroker_server.gateway.kafka.dispatch.call import Call
 
-_ENDING = 2
+_EPOCH_PER_TRANSACTION = 2
 """The transaction.version with which every end of a transaction raises the producer epoch (KIP-890)."""
 
 
-def check_transactional_id(call: Call, name: str) -> None:
-    """Raises INVALID_REQUEST for an empty one, NOT_COORDINATOR where another broker coordinates it."""
-    if not name:
+def check_transactional_id(call: Call, transactional_id: str) -> None:
+    """Raises INVALID_REQUEST for an empty id, NOT_COORDINATOR if another broker coordinates it."""
+    if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The transactional id must not be empty.")
-    call.view.check_coordinates(name)
+    call.view.check_coordinates(transactional_id)
 
 
 def transaction_version(call: Call, *, implied: bool) -> int:
-    """The transaction.version that a request is meant for: its API's version tells (`implied`)."""
-    return _ENDING if implied and call.door.features.get("transaction.version", 0) >= _ENDING else 0
+    """Returns the transaction.version of a request;
+
+    `implied` states whether its API version implies level 2.
+    """
+    enabled = call.listener.features.get("transaction.version", 0) >= _EPOCH_PER_TRANSACTION
+    return _EPOCH_PER_TRANSACTION if implied and enabled else 0
 
 
 def known_partitions(call: Call, name: str, indexes: Iterable[int]) -> Iterator[TopicIdPartition]:
-    """The partitions that a request names. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+    """Yields the partitions that a request names. Raises UNKNOWN_TOPIC_OR_PARTITION."""
     check_not_internal(name)
     topic = call.gateway.topic(name)
     for index in indexes:

@@ -1,4 +1,4 @@
-"""Timers of many that wait, which end together: a process that wakes less often costs less."""
+"""A timer wheel with coarse ticks: it ends many waits together, so that the process wakes less often."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import ceil
 from typing import Final
 
 TICK: Final = 0.02
-"""Seconds by which a wait may be longer than it was asked for."""
+"""Seconds of a tick: a wait may last that much longer than requested."""
 
 
-class Ticks:
-    """Calls back after a wait, at the end of the tick in which it is over."""
+class CoarseTimer:
+    """Calls back at the end of the tick in which a wait ends."""
 
     __slots__ = ("_due", "_loop")
 
@@ -24,21 +24,21 @@ class Ticks:
         return sum(map(len, self._due.values()))
 
     def call_at(self, when: float, callback: Callable[[], None]) -> int:
-        """Have it called at `when`, in seconds of the loop's clock; gives what `cancel` needs."""
+        """Schedules a call at `when`, in seconds of the loop's clock. Returns the tick, for `cancel`."""
         tick = ceil(when / TICK)
         callbacks = self._due.get(tick)
         if callbacks is None:
             callbacks = self._due[tick] = set()
-            self._loop.call_at(tick * TICK, self._over, tick)
+            self._loop.call_at(tick * TICK, self._end, tick)
         callbacks.add(callback)
         return tick
 
     def cancel(self, tick: int, callback: Callable[[], None]) -> None:
-        """Not any more; nothing happens where it is over."""
+        """Cancels a call; does nothing after its tick."""
         self._due.get(tick, set()).discard(callback)
 
-    def _over(self, tick: int) -> None:
+    def _end(self, tick: int) -> None:
         callbacks = self._due[tick]
-        while callbacks:  # one of them may cancel another
+        while callbacks:  # a callback may cancel others
             callbacks.pop()()
         del self._due[tick]

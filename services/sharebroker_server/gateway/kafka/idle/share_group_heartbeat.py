@@ -1,37 +1,47 @@
-"""The ShareGroupHeartbeat that a member sends again and again."""
+"""Caches the response to the ShareGroupHeartbeat that a member repeats."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from sharebroker_server.gateway.kafka.dispatch.call import Call, Say, Serve
-from sharebroker_server.gateway.kafka.idle.response_cache import Next, Quiet
-from sharebroker_server.kafka_wire.message_classes import Message
+from typing_extensions import override
+
+from sharebroker_server.gateway.kafka.dispatch.call import Call, Dispatch, Reply
+from sharebroker_server.gateway.kafka.idle.response_cache import CachedResponse, Prediction
+from sharebroker_server.kafka_wire.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 HEARTBEAT: Final = 76
 
 
-class QuietHeartbeat(Quiet):
-    """A heartbeat like the last one, which left its member's epoch as it was.
+class CachedHeartbeat(CachedResponse):
+    """The response to a heartbeat that equals the previous one, which did not change the member's epoch.
 
-    Its coordinator, if it is this process, says that nothing else is to be done.
+    The coordinator, if it runs in this process, confirms that nothing in the group changed.
     """
 
     __slots__ = ()
 
-    def _begins(self, data: bytes) -> bool:
-        return self._pattern.fits(data)
+    @override
+    def _accepts(self, data: bytes) -> bool:
+        return self._template.matches(data)
 
-    def _holds(self) -> bool:
+    @override
+    def _is_current(self) -> bool:
         call = self._call
         request = call.request
-        return call.door.brokers.unchanged(call.view) and call.gateway.router.stays(
+        return call.listener.brokers.unchanged(call.view) and call.gateway.router.stays(
             request.group_id, request.member_id, request.member_epoch
         )
 
 
-def quiet_heartbeat(call: Call, answer: Message, say: Say, serve: Serve) -> QuietHeartbeat | None:
-    """What follows a heartbeat of a member that stays, where it was told nothing new."""
-    request = call.request
-    stays = request.member_epoch > 0 and answer.member_epoch == request.member_epoch
-    return QuietHeartbeat(call, Next(HEARTBEAT, answer), say, serve) if stays else None
+def predict_heartbeat(
+    call: Call[ShareGroupHeartbeatRequest],
+    response: ShareGroupHeartbeatResponse,
+    reply: Reply,
+    dispatch: Dispatch,
+) -> CachedHeartbeat | None:
+    """Returns the prediction of the next heartbeat if this one did not change the member's epoch."""
+    epoch = call.request.member_epoch
+    if epoch <= 0 or response.member_epoch != epoch:
+        return None
+    return CachedHeartbeat(call, Prediction(HEARTBEAT, response), reply, dispatch)

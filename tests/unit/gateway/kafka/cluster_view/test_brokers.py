@@ -13,8 +13,8 @@ from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC_ID, STATE_T
 from sharebroker_server.cluster.router import GATEWAY, GROUP_COORDINATOR, SHARE_COORDINATOR
 from sharebroker_server.gateway.kafka.cluster_view import brokers
 from sharebroker_server.gateway.kafka.cluster_view.brokers import Broker as Address
-from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, View
-from sharebroker_server.gateway.kafka.cluster_view.live_members import Announced
+from sharebroker_server.gateway.kafka.cluster_view.brokers import Brokers, ClusterView
+from sharebroker_server.gateway.kafka.cluster_view.live_members import LiveMembers
 from sharebroker_server.leases import names
 from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.memory import MemoryLeaseStore
@@ -39,7 +39,7 @@ class Broker:
         self.member = Member(f"{number}/1", number, roles, f"host-{number}", f"127.0.0.1:{number}")
         self.known: list[Member] = [self.member]
         self.dead: set[str] = set()
-        announced = Announced(lambda: self.known, self.refused, clock)
+        announced = LiveMembers(lambda: self.known, self.refused, clock)
         self.brokers = Brokers(announced, self.member, store, hash, lambda _: 1, clock)
 
     async def refused(self, address: str) -> bool:
@@ -196,7 +196,7 @@ async def test_a_machine_that_does_not_answer_keeps_nobody_waiting_for_long() ->
     async def refused(_: str) -> bool:
         return await silence.wait()
 
-    one.brokers._announced._refused = refused
+    one.brokers._live_members._refused = refused
     await one.brokers.view()
     assert [*(await one.brokers.checked()).brokers] == [1, 2]
     silence.set()
@@ -230,9 +230,9 @@ async def test_who_leaves_last_and_who_stays_after_all() -> None:
     assert [*(await one.brokers.view()).brokers] == [1, 2]
 
 
-def view_of(me: int, *nodes: int, partitions: int = 60) -> View:
+def view_of(me: int, *nodes: int, partitions: int = 60) -> ClusterView:
     members = [Member(f"{n}/1", n, frozenset({GATEWAY}), "", f"127.0.0.1:{9000 + n}") for n in nodes]
-    return View(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
+    return ClusterView(tuple(members), me, 7, lambda group: len(group) % 50, lambda _: partitions)
 
 
 def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> None:
@@ -243,7 +243,7 @@ def test_partitions_and_groups_are_spread_and_every_broker_says_the_same() -> No
     groups = [[view.coordinator("g" * size) for size in range(50)] for view in views]
     assert groups[0] == groups[1] == groups[2]
     assert {*groups[0]} == {1, 2, 3}
-    assert all(view.leads("t" * 22, 0) == (view.me == leaders[0][0]) for view in views)
+    assert all(view.leads("t" * 22, 0) == (view.local_id == leaders[0][0]) for view in views)
 
 
 async def test_coordinators_are_those_who_hold_the_shards() -> None:
@@ -259,7 +259,7 @@ async def test_coordinators_are_those_who_hold_the_shards() -> None:
         await store.announce(holder.member, 10)
     for holder in holders:
         await holder.start()
-    view = View(tuple(members), 1, 7, int, lambda _: 50)
+    view = ClusterView(tuple(members), 1, 7, int, lambda _: 50)
     for topic_id, role in roles.items():
         leaders = [view.leader(topic_id, shard) for shard in range(50)]
         assert leaders == [
@@ -326,7 +326,7 @@ def test_groups_of_others_are_refused() -> None:
 
 
 def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(brokers, "_REMEMBERED", 10)
+    monkeypatch.setattr(brokers, "_CACHED_TOPICS", 10)
     view = view_of(1, 1, 2)
     first = [view.leader(f"made up {number}", 0) for number in range(35)]
     assert len(view._leaders) <= 10
@@ -335,4 +335,4 @@ def test_what_clients_make_up_is_not_remembered_for_ever(monkeypatch: pytest.Mon
 
 def test_an_address_of_ipv6_is_told_without_brackets() -> None:
     member = Member("1/1", 1, frozenset({GATEWAY}), "", "[::1]:9092")
-    assert View((member,), 1, 1, hash, lambda _: 1).brokers == {1: Address(1, "::1", 9092)}
+    assert ClusterView((member,), 1, 1, hash, lambda _: 1).brokers == {1: Address(1, "::1", 9092)}

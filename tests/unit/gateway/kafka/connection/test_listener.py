@@ -12,7 +12,7 @@ from sharebroker_server.gateway.kafka.connection import listener
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
 
 
-async def test_a_port_that_is_taken_is_refused_in_one_sentence() -> None:
+async def test_a_port_in_use_is_a_config_error() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -24,12 +24,12 @@ async def test_a_port_that_is_taken_is_refused_in_one_sentence() -> None:
     assert refused.value.code is ErrorCode.INVALID_CONFIG
 
 
-async def test_a_host_that_does_not_exist_is_refused() -> None:
+async def test_an_unknown_host_is_a_config_error() -> None:
     with pytest.raises(KafkaError, match=r"cannot be served on no\.such\.host\.invalid:0"):
         KafkaServer().bind("no.such.host.invalid", 0)
 
 
-async def test_a_server_that_was_never_started_stops() -> None:
+async def test_a_server_that_was_not_started_can_stop() -> None:
     kafka = KafkaServer()
     kafka.bind("[::1]", 0) if socket.has_ipv6 else kafka.bind("127.0.0.1", 0)
     await kafka.stop(1.0)
@@ -50,7 +50,7 @@ NO_LIMIT = resource.RLIM_INFINITY
         (1024, NO_LIMIT, False, 768),
     ],
 )
-def test_as_many_connections_as_the_system_lets_us_open(
+def test_connections_are_bounded_by_file_descriptors(
     monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, may: bool, room: int
 ) -> None:
     asked: list[tuple[int, int]] = []
@@ -62,5 +62,5 @@ def test_as_many_connections_as_the_system_lets_us_open(
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
     monkeypatch.setattr(resource, "setrlimit", ask)
-    assert listener._room_for_files() == room
+    assert listener._available_files() == room
     assert asked == ([] if soft == hard else [(hard, hard)])

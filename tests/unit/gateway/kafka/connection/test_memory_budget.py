@@ -7,16 +7,16 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.gateway.kafka.connection.memory_budget import Budget, Untaken
+from sharebroker_server.gateway.kafka.connection.memory_budget import MemoryBudget, UnreadResponses
 
 
 class Asker:
     """Someone who wants room; `has` what was granted."""
 
-    def __init__(self, budget: Budget, size: int) -> None:
+    def __init__(self, budget: MemoryBudget, size: int) -> None:
         self._budget = budget
         self.size = size
-        self.has = budget.take(size, self._granted)
+        self.has = budget.reserve(size, self._granted)
 
     def _granted(self) -> None:
         assert not self.has
@@ -24,13 +24,13 @@ class Asker:
 
     def leave(self) -> None:
         if self.has:
-            self._budget.give(self.size)
+            self._budget.release(self.size)
         else:
             self._budget.withdraw(self.size, self._granted)
 
 
-def test_who_comes_first_is_served_first() -> None:
-    budget = Budget(10)
+def test_reservations_are_granted_in_order() -> None:
+    budget = MemoryBudget(10)
     first, second, third = Asker(budget, 6), Asker(budget, 6), Asker(budget, 1)
     assert [first.has, second.has, third.has] == [True, False, False]
     assert (budget.used, budget.waiting) == (6, 2)
@@ -39,8 +39,8 @@ def test_who_comes_first_is_served_first() -> None:
     assert (budget.used, budget.waiting) == (7, 0)
 
 
-def test_what_is_larger_than_all_of_it_is_let_in_alone() -> None:
-    budget = Budget(10)
+def test_a_request_larger_than_the_limit_is_admitted_alone() -> None:
+    budget = MemoryBudget(10)
     small, giant, next_one = Asker(budget, 1), Asker(budget, 99), Asker(budget, 1)
     assert not giant.has
     small.leave()
@@ -50,8 +50,8 @@ def test_what_is_larger_than_all_of_it_is_let_in_alone() -> None:
     assert next_one.has
 
 
-def test_who_leaves_lets_the_next_one_in() -> None:
-    budget = Budget(10)
+def test_a_withdrawn_reservation_admits_the_next() -> None:
+    budget = MemoryBudget(10)
     holder, large, small = Asker(budget, 5), Asker(budget, 6), Asker(budget, 5)
     large.leave()
     assert small.has
@@ -65,9 +65,11 @@ def test_who_leaves_lets_the_next_one_in() -> None:
     sizes=st.lists(st.integers(1, 80), min_size=1, max_size=20),
     leaving=st.randoms(use_true_random=False),
 )
-def test_nobody_waits_for_ever(limit: int, sizes: list[int], leaving: Callable[[], float]) -> None:
+def test_every_reservation_is_granted_or_withdrawn(
+    limit: int, sizes: list[int], leaving: Callable[[], float]
+) -> None:
     """Whoever leaves when, all are let in, in their order, and never more than there is room for."""
-    budget = Budget(limit)
+    budget = MemoryBudget(limit)
     askers = [Asker(budget, size) for size in sizes]
     while askers:
         held = [asker for asker in askers if asker.has]
@@ -80,8 +82,8 @@ def test_nobody_waits_for_ever(limit: int, sizes: list[int], leaving: Callable[[
     assert (budget.used, budget.waiting) == (0, 0)
 
 
-def test_who_left_answers_lying_the_longest_goes_first() -> None:
-    untaken, gone = Untaken(10), list[str]()
+def test_the_client_longest_without_reading_is_disconnected_first() -> None:
+    untaken, gone = UnreadResponses(10), list[str]()
     drops = {name: (lambda name=name: gone.append(name)) for name in "abcd"}
     untaken.add(4, drops["a"])
     untaken.add(4, drops["b"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from sharebroker_server.gateway.kafka.connection.rate_limited_log import AT_ONCE, Complaints
+from sharebroker_server.gateway.kafka.connection.rate_limited_log import BURST, RateLimitedLog
 
 
 class Clock:
@@ -17,31 +17,31 @@ class Clock:
         return self.now
 
 
-def test_so_many_lines_at_once_and_one_a_second() -> None:
+def test_a_burst_of_lines_then_one_per_second() -> None:
     clock = Clock()
-    complaints = Complaints(clock)
+    close_reasons = RateLimitedLog(clock)
     with capture_logs() as log:
-        for _ in range(AT_ONCE + 30):
-            complaints.tell("closed", reason="it lied")
-        assert [line["reason"] for line in log] == ["it lied"] * AT_ONCE
-        complaints.tell_left_out()
+        for _ in range(BURST + 30):
+            close_reasons.log("closed", reason="it lied")
+        assert [line["reason"] for line in log] == ["it lied"] * BURST
+        close_reasons.log_dropped()
         clock.now += 0.9
-        complaints.tell("closed")
-        assert len(log) == AT_ONCE
+        close_reasons.log("closed")
+        assert len(log) == BURST
         clock.now += 0.2
-        complaints.tell_left_out()
-        assert (log[-1]["event"], log[-1]["lines"]) == ("lines about Kafka clients were left out", 31)
+        close_reasons.log_dropped()
+        assert (log[-1]["event"], log[-1]["lines"]) == ("kafka client log lines dropped", 31)
         clock.now += 3600
-        complaints.tell_left_out()
-        for _ in range(AT_ONCE + 30):
-            complaints.tell("closed")
-        assert len(log) == 2 * AT_ONCE + 1
+        close_reasons.log_dropped()
+        for _ in range(BURST + 30):
+            close_reasons.log("closed")
+        assert len(log) == 2 * BURST + 1
 
 
-def test_failures_of_ours_are_errors() -> None:
+def test_failures_are_logged_as_errors() -> None:
     with capture_logs() as log:
-        Complaints().tell("a request failed", failed=ValueError("odd"), api="Metadata")
-        Complaints().tell("closed")
+        RateLimitedLog().log("kafka request failed", failed=ValueError("odd"), api="Metadata")
+        RateLimitedLog().log("closed")
     assert [(line["log_level"], line.get("api")) for line in log] == [
         ("error", "Metadata"),
         ("warning", None),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from sharebroker_server.gateway.kafka.idle.coarse_timer import TICK, Ticks
+from sharebroker_server.gateway.kafka.idle.coarse_timer import TICK, CoarseTimer
 
 
 async def test_a_wait_ends_no_earlier_than_it_should_and_within_its_tick() -> None:
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     begun = loop.time()
-    tick = Ticks().call_at(begun + 0.02, over.set)
+    tick = CoarseTimer().call_at(begun + 0.02, over.set)
     assert begun + 0.02 <= tick * TICK <= loop.time() + 0.02 + TICK
     await over.wait()
     assert loop.time() >= begun + 0.02 - 0.002  # uvloop's timers count milliseconds
@@ -19,7 +19,7 @@ async def test_a_wait_ends_no_earlier_than_it_should_and_within_its_tick() -> No
 
 async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
     loop = asyncio.get_running_loop()
-    ticks = Ticks()
+    ticks = CoarseTimer()
     called: list[str] = []
     tick = 0
 
@@ -40,7 +40,7 @@ async def test_one_that_is_over_may_cancel_another_of_its_tick() -> None:
 
 
 async def test_what_is_over_or_was_never_there_can_be_cancelled() -> None:
-    ticks = Ticks()
+    ticks = CoarseTimer()
     ticks.cancel(5, print)
     over = asyncio.Event()
     tick = ticks.call_at(asyncio.get_running_loop().time(), over.set)

@@ -1,4 +1,4 @@
-"""A fetch that found nothing and comes again is answered without being served, unless something happened."""
+"""A repeated fetch without records gets the cached response, unless something changed."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from sharebroker_server.share_partition_leader.requests.records_watch import Loc
 from sharebroker_server.testkit.waiting import eventually
 from tests.support.kafka_client import KafkaClient, connected, fetch_topics
 from tests.unit.gateway.fakes import TOPIC, Leader
-from tests.unit.gateway.kafka.bench import Bench, Caller
+from tests.unit.gateway.kafka.harness import Caller, Harness
 
 SHORT, LONG = 5, 15_000
 
 
 class Watch(LocalWatch):
-    """Nobody waits by it: the time of who would is up at once."""
+    """An observer on which no fetch waits."""
 
     async def changes(self, timeout: float) -> bool:
         return not self.quiet
 
 
 class Calls:
-    """A leader of this process that has nothing until it has `found` records."""
+    """A leader in this process without records until `find` is called."""
 
     def __init__(self) -> None:
         self.waits: list[float] = []
@@ -67,34 +67,34 @@ class Calls:
         return self.watches[-1]
 
     def find(self) -> None:
-        """Records come."""
+        """Makes records available."""
         self.found = [AcquiredRange(0, 0, 1, 1, 0.0)]
         self.watches[-1].end()
 
 
 class Idle:
-    """A member whose session was told that there is nothing. `served` are epochs of requests since then."""
+    """A member whose last fetch returned no records. `served` are the epochs of requests since then."""
 
-    def __init__(self, bench: Bench, stack: AsyncExitStack) -> None:
-        self.bench = bench
+    def __init__(self, harness: Harness, stack: AsyncExitStack) -> None:
+        self.harness = harness
         self.calls = Calls()
         self.served: list[int] = []
         self._stack = stack
         self.epoch = 0
         self.wait = SHORT
-        bench.router.register_local(SharePartitionLeaderServiceStub, Leader(), self.calls)
-        bench.apis[78] = replace(share_fetch.API, handle=self._serve, feature=None)
+        harness.router.register_local(SharePartitionLeaderServiceStub, Leader(), self.calls)
+        harness.apis[78] = replace(share_fetch.API, handle=self._serve, feature=None)
 
-    async def _serve(self, call: Call) -> Message:
+    async def _serve(self, call: Call[Any]) -> Message:
         self.served.append(call.request.share_session_epoch)
         return await share_fetch.handle(call)
 
     async def connect(self) -> KafkaClient:
-        return await self._stack.enter_async_context(connected(self.bench.address))
+        return await self._stack.enter_async_context(connected(self.harness.address))
 
     async def begin(self, max_wait_ms: int) -> None:
         self.kafka = await self.connect()
-        await self.bench.router.leader(TOPIC.topic_id, 0)
+        await self.harness.router.leader(TOPIC.topic_id, 0)
         self.send({TOPIC.topic_id: [0]})
         assert (await self.answer()).error_code == 0
         self.send()
@@ -105,7 +105,7 @@ class Idle:
         self.served.clear()
 
     def send(self, wanted: dict[str, Sequence[int]] | None = None) -> None:
-        """The session's next request."""
+        """Sends the session's next request."""
         self.ask(self.kafka, self.epoch, self.wait, wanted)
         self.epoch += 1
 
@@ -122,39 +122,39 @@ class Idle:
 
     @property
     def session(self) -> Any:
-        (session,) = self.bench.gateway.sessions._sessions.values()
+        (session,) = self.harness.gateway.sessions._sessions.values()
         return session
 
     async def waits(self) -> None:
-        """The next request has come, and is not served."""
+        """Sends the next request, which is not served."""
         self.send()
         await eventually(lambda: self.session.epoch == self.epoch)
         assert self.served == []
 
 
 @pytest.fixture(params=[LONG])
-async def idle(bench: Bench, request: pytest.FixtureRequest) -> AsyncIterator[Idle]:
+async def idle(harness: Harness, request: pytest.FixtureRequest) -> AsyncIterator[Idle]:
     async with AsyncExitStack() as stack:
-        idle = Idle(bench, stack)
+        idle = Idle(harness, stack)
         await idle.begin(request.param)
         yield idle
-    await bench.open_count(0)
+    await harness.open_count(0)
 
 
 short = pytest.mark.parametrize("idle", [SHORT], indirect=True)
 
 
 @short
-async def test_when_its_time_is_up_there_still_was_nothing(idle: Idle) -> None:
+async def test_the_cached_response_is_sent_when_the_wait_ends(idle: Idle) -> None:
     for _ in range(3):
         idle.send()
         answer = await idle.answer()
         assert (answer.error_code, answer.responses) == (0, [])
-        assert answer.acquisition_lock_timeout_ms == idle.bench.gateway.lock_timeout_ms("g")
+        assert answer.acquisition_lock_timeout_ms == idle.harness.gateway.lock_timeout_ms("g")
     assert idle.served == []
 
 
-async def test_what_happens_has_it_served_for_the_rest_of_its_time(idle: Idle) -> None:
+async def test_new_records_have_the_waiting_fetch_served_for_its_remaining_wait(idle: Idle) -> None:
     await idle.waits()
     await asyncio.sleep(0.02)
     idle.calls.find()
@@ -163,15 +163,15 @@ async def test_what_happens_has_it_served_for_the_rest_of_its_time(idle: Idle) -
     assert 0 < idle.calls.waits[-1] < LONG / 1000
 
 
-async def test_what_is_asked_behind_it_is_answered_behind_it(idle: Idle) -> None:
+async def test_a_following_request_is_answered_after_the_waiting_fetch(idle: Idle) -> None:
     await idle.waits()
-    Caller(idle.kafka).say("next")
+    Caller(idle.kafka).send("next")
     assert (await idle.answer()).responses == []
-    assert await Caller(idle.kafka).hear() == "next"
+    assert await Caller(idle.kafka).receive() == "next"
     assert idle.served == [3]
 
 
-async def test_another_request_at_its_epoch_comes_too_late(idle: Idle) -> None:
+async def test_another_request_with_the_same_epoch_is_rejected(idle: Idle) -> None:
     await idle.waits()
     other = await idle.connect()
     idle.ask(other, 3, SHORT)
@@ -179,52 +179,54 @@ async def test_another_request_at_its_epoch_comes_too_late(idle: Idle) -> None:
     assert refused.error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_one_that_was_overtaken_is_refused(idle: Idle) -> None:
+async def test_a_waiting_fetch_with_an_outdated_epoch_is_rejected(idle: Idle) -> None:
     await idle.waits()
     other = await idle.connect()
     idle.ask(other, 4, SHORT)
     assert (await idle.answer()).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_a_wrong_epoch_is_refused(idle: Idle) -> None:
+async def test_a_wrong_epoch_is_rejected(idle: Idle) -> None:
     idle.epoch = 17
     idle.send()
     assert (await idle.answer()).error_code == ErrorCode.INVALID_SHARE_SESSION_EPOCH
 
 
-async def test_a_client_that_goes_ends_its_session(idle: Idle) -> None:
+async def test_a_disconnect_ends_the_session(idle: Idle) -> None:
     await idle.waits()
     Caller(idle.kafka).crash()
-    await idle.bench.open_count(0)
-    assert len(idle.bench.gateway.sessions) == 0
+    await idle.harness.open_count(0)
+    assert len(idle.harness.gateway.sessions) == 0
     assert not idle.calls.watches[-1].quiet
     assert idle.served == []
 
 
-async def test_who_waits_is_not_idle(idle: Idle) -> None:
+async def test_a_client_with_a_waiting_fetch_is_not_idle(idle: Idle) -> None:
     await idle.waits()
-    await idle.bench.past_checks(1e9)
-    assert idle.bench.connections == 1
+    await idle.harness.past_checks(1e9)
+    assert idle.harness.connections == 1
 
 
-async def test_stopping_cuts_it_off(idle: Idle) -> None:
+async def test_stop_cuts_the_waiting_fetch_off(idle: Idle) -> None:
     await idle.waits()
-    await idle.bench.server.stop(1.0)
-    idle.bench.server.close()
+    await idle.harness.server.stop(1.0)
+    idle.harness.server.close()
     assert await idle.kafka.is_closed()
 
 
-async def test_another_lock_duration_has_it_served(idle: Idle) -> None:
+async def test_a_changed_lock_duration_has_the_fetch_served(idle: Idle) -> None:
     group = ConfigResource(ResourceType.GROUP, "g")
-    idle.bench.configure(ConfigRecord(group, "share.record.lock.duration.ms", "15000"))
+    idle.harness.configure(ConfigRecord(group, "share.record.lock.duration.ms", "15000"))
     idle.send()
     assert (await idle.answer()).acquisition_lock_timeout_ms == 15_000
     assert idle.served == [3]
 
 
 @short
-async def test_other_brokers_have_it_served(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(idle.bench.door.brokers), "unchanged", lambda *_: False)
+async def test_a_changed_cluster_view_has_the_request_served(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(idle.harness.listener.brokers), "unchanged", lambda *_: False)
     idle.send()
     assert (await idle.answer()).responses == []
     assert idle.served == [3]

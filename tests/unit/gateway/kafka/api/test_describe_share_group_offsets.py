@@ -1,0 +1,60 @@
+"""DescribeShareGroupOffsets: start offsets, and lag from version 1 on."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
+from sharebroker_server.kafka_wire.messages import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+Group = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup
+Topic = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestTopic
+
+
+def reply(request: pb.DescribeShareGroupOffsetsRequest) -> pb.DescribeShareGroupOffsetsResponse:
+    answer = pb.DescribeShareGroupOffsetsResponse()
+    for asked in request.groups:
+        topic = answer.groups.add(group_id=asked.group_id).topics.add(
+            topic_name="flights", topic_id=TOPIC.topic_id
+        )
+        topic.partitions.add(partition=1, start_offset=70, leader_epoch=3, lag=5)
+    return answer
+
+
+@pytest.mark.parametrize(("version", "lag"), [(0, -1), (1, 5)])
+async def test_partitions_are_described(harness: Harness, version: int, lag: int) -> None:
+    harness.services.reply("DescribeShareGroupOffsets", reply)
+    groups = [
+        Group(group_id="a", topics=[Topic(topic_name="flights", partitions=[1])]),
+        Group(group_id="b", topics=None),
+    ]
+    request = DescribeShareGroupOffsetsRequest(groups=groups)
+    response = await harness.call(version, request, DescribeShareGroupOffsetsResponse)
+    assert [(one.group_id, one.error_code, one.error_message) for one in response.groups] == [
+        ("a", 0, None),
+        ("b", 0, None),
+    ]
+    (topic,) = response.groups[0].topics
+    assert (topic.topic_name, topic.topic_id) == ("flights", TOPIC.topic_id)
+    (found,) = topic.partitions
+    assert (found.partition_index, found.start_offset, found.leader_epoch) == (1, 70, 3)
+    assert (found.lag, found.error_code, found.error_message) == (lag, 0, None)
+    sent = {
+        group.group_id: (group.all_topics, [(one.topic_name, list(one.partitions)) for one in group.topics])
+        for request in harness.services.requests["DescribeShareGroupOffsets"]
+        for group in request.groups
+    }
+    assert sent == {"a": (False, [("flights", [1])]), "b": (True, [])}
+
+
+async def test_groups_of_another_coordinator_are_errors(harness: Harness) -> None:
+    harness.lead_elsewhere()
+    request = DescribeShareGroupOffsetsRequest(groups=[Group(group_id="a", topics=[])])
+    response = await harness.call(1, request, DescribeShareGroupOffsetsResponse)
+    assert response.groups[0].error_code == ErrorCode.NOT_COORDINATOR

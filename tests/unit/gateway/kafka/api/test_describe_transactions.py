@@ -1,0 +1,39 @@
+"""DescribeTransactions: each transactional id has its own result."""
+
+from __future__ import annotations
+
+from sharebroker_protocol.errors import ErrorCode, KafkaError
+from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
+from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC, OFFSETS_TOPIC_ID
+from sharebroker_server.kafka_wire.messages import DescribeTransactionsRequest, DescribeTransactionsResponse
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+
+def reply(request: pb.DescribeTransactionsRequest) -> pb.DescribeTransactionsResponse:
+    (name,) = request.transactional_ids
+    if name != "t":
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "unknown")
+    answer = pb.DescribeTransactionsResponse()
+    state = answer.transaction_states.add(
+        transactional_id="t",
+        transaction_state="Ongoing",
+        transaction_timeout_ms=60_000,
+        transaction_start_time_ms=1000,
+        producer_id=5,
+        producer_epoch=2,
+    )
+    for topic_id in (TOPIC.topic_id, OFFSETS_TOPIC_ID, "C" * 21 + "A"):
+        state.partitions.add(topic_id=topic_id, partition=1)
+    return answer
+
+
+async def test_each_transactional_id_has_its_own_result(harness: Harness) -> None:
+    harness.services.reply("DescribeTransactions", reply)
+    request = DescribeTransactionsRequest(transactional_ids=["t", "none"])
+    found, unknown = (await harness.call(0, request, DescribeTransactionsResponse)).transaction_states
+    assert (found.transactional_id, found.transaction_state, found.error_code) == ("t", "Ongoing", 0)
+    assert (found.transaction_timeout_ms, found.transaction_start_time_ms) == (60_000, 1000)
+    assert (found.producer_id, found.producer_epoch) == (5, 2)
+    assert {one.topic: list(one.partitions) for one in found.topics} == {TOPIC.name: [1], OFFSETS_TOPIC: [1]}
+    assert (unknown.transactional_id, unknown.error_code) == ("none", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)

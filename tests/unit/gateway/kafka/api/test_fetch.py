@@ -1,0 +1,92 @@
+"""Fetch: records of ordinary and internal topics, errors per partition, leader hints."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state
+from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
+from sharebroker_server.catalog.internal_topics import OFFSETS_TOPIC
+from sharebroker_server.kafka_wire.messages import FetchRequest, FetchResponse
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness
+
+
+def request(
+    version: int, *indexes: int, name: str = TOPIC.name, topic_id: str = TOPIC.topic_id
+) -> FetchRequest:
+    partitions = [
+        FetchRequest.FetchPartition(partition=index, fetch_offset=5, partition_max_bytes=100)
+        for index in indexes
+    ]
+    by_id = version >= 13
+    topic = FetchRequest.FetchTopic(
+        topic="" if by_id else name, topic_id=topic_id if by_id else "", partitions=partitions
+    )
+    return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1000, topics=[topic], session_epoch=-1)
+
+
+@pytest.mark.parametrize("version", [4, 12, 13, 18])
+async def test_records_are_returned_by_partition(harness: Harness, version: int) -> None:
+    aborted = pb.FetchResponse.AbortedTransaction(producer_id=5, first_offset=4)
+    fields = {"high_watermark": 9, "last_stable_offset": 8, "log_start_offset": 2, "records": b"batch"}
+    harness.services.reply_each("Fetch", pb.FetchResponse, aborted_transactions=[aborted], **fields)
+    response = await harness.call(version, request(version, 0, 7), FetchResponse)
+    (topic,) = response.responses
+    assert (topic.topic, topic.topic_id) == (("", TOPIC.topic_id) if version >= 13 else (TOPIC.name, ""))
+    found, unknown = topic.partitions
+    assert (found.partition_index, found.error_code, found.records) == (0, 0, b"batch")
+    assert (found.high_watermark, found.last_stable_offset, found.aborted_transactions) == (9, 8, None)
+    assert (unknown.error_code, unknown.high_watermark) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+    (sent,) = harness.services.only("Fetch").partitions
+    assert (sent.topic_id, sent.partition, sent.fetch_offset) == (TOPIC.topic_id, 0, 5)
+
+
+async def test_aborted_transactions_are_returned_with_read_committed(harness: Harness) -> None:
+    aborted = pb.FetchResponse.AbortedTransaction(producer_id=5, first_offset=4)
+    harness.services.reply_each("Fetch", pb.FetchResponse, aborted_transactions=[aborted])
+    committed = request(12, 0)
+    committed.isolation_level = 1
+    (topic,) = (await harness.call(12, committed, FetchResponse)).responses
+    assert [
+        (one.producer_id, one.first_offset) for one in topic.partitions[0].aborted_transactions or ()
+    ] == [(5, 4)]
+
+
+async def test_internal_topics_are_read_at_their_coordinators(harness: Harness) -> None:
+    shard = state.FetchShareGroupStateResponse(record_batches=b"shard", high_watermark=7, log_start_offset=1)
+    harness.services.reply("FetchGroupLog", shard)
+    (topic,) = (await harness.call(12, request(12, 3, name=OFFSETS_TOPIC), FetchResponse)).responses
+    (found,) = topic.partitions
+    assert (found.records, found.high_watermark, found.log_start_offset) == (b"shard", 7, 1)
+    assert harness.services.only("FetchGroupLog").shard == 3
+
+
+@pytest.mark.parametrize(("version", "hinted"), [(11, False), (12, True), (18, True)])
+async def test_another_leader_is_an_error_with_a_hint(harness: Harness, version: int, hinted: bool) -> None:
+    harness.lead_elsewhere()
+    response = await harness.call(version, request(version, 0), FetchResponse)
+    (partition,) = response.responses[0].partitions
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = (partition.current_leader.leader_id, partition.current_leader.leader_epoch)
+    assert leader == ((2, 3) if hinted else (-1, -1))
+    endpoints = [(one.node_id, one.host, one.port) for one in response.node_endpoints]
+    assert endpoints == ([(2, "127.0.0.1", 9093)] if version >= 16 else [])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
+)
+async def test_leader_epochs_are_checked(harness: Harness, epoch: int, code: ErrorCode) -> None:
+    checked = request(12, 0)
+    checked.topics[0].partitions[0].current_leader_epoch = epoch
+    response = await harness.call(12, checked, FetchResponse)
+    assert response.responses[0].partitions[0].error_code == code
+
+
+async def test_fetch_sessions_do_not_exist(harness: Harness) -> None:
+    session = request(12, 0)
+    session.session_epoch = 3
+    response = await harness.call(12, session, FetchResponse)
+    assert (response.error_code, response.responses) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])

@@ -1,0 +1,65 @@
+"""TxnOffsetCommit: offsets of a transaction, each partition with its own result."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_protocol.group_coordinator.v1 import consumer_groups_pb2 as pb
+from sharebroker_server.kafka_wire.messages import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from tests.unit.gateway.fakes import TOPIC
+from tests.unit.gateway.kafka.api.harness import Harness, codes
+
+
+def request(*indexes: int, transactional_id: str = "t") -> TxnOffsetCommitRequest:
+    partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+    partitions = [
+        partition(
+            partition_index=index, committed_offset=40, committed_leader_epoch=3, committed_metadata="x"
+        )
+        for index in indexes
+    ]
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=TOPIC.name, partitions=partitions)
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id, group_id="g", producer_id=5, producer_epoch=2, topics=[topic]
+    )
+
+
+@pytest.mark.parametrize(("version", "level"), [(0, 0), (4, 0), (5, 2)])
+async def test_each_partition_has_its_own_result(harness: Harness, version: int, level: int) -> None:
+    def reply(sent: pb.TxnOffsetCommitRequest) -> pb.OffsetCommitResponse:
+        answer = pb.OffsetCommitResponse()
+        for one in sent.commit.partitions:
+            answer.partitions.add(topic_id=one.topic_id, partition=one.partition)
+        return answer
+
+    harness.services.reply("TxnOffsetCommit", reply)
+    asked = request(1, 7)
+    asked.generation_id, asked.member_id, asked.group_instance_id = 4, "m", "i"
+    if version < 3:
+        asked.generation_id, asked.member_id, asked.group_instance_id = -1, "", None
+    (topic,) = (await harness.call(version, asked, TxnOffsetCommitResponse)).topics
+    assert topic.name == TOPIC.name
+    assert codes(topic.partitions) == {1: ErrorCode.NONE, 7: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    sent = harness.services.only("TxnOffsetCommit")
+    assert (sent.transactional_id, sent.producer_id, sent.producer_epoch) == ("t", 5, 2)
+    assert sent.transaction_version == level
+    member = (sent.commit.generation_id, sent.commit.member_id, sent.commit.HasField("group_instance_id"))
+    assert member == ((4, "m", True) if version >= 3 else (-1, "", False))
+    (committed,) = sent.commit.partitions
+    assert (committed.partition, committed.committed_offset, committed.metadata) == (1, 40, "x")
+    assert committed.committed_leader_epoch == (3 if version >= 2 else -1)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)]
+)
+async def test_a_failed_request_fails_each_partition(harness: Harness, version: int, code: ErrorCode) -> None:
+    harness.services.fail("TxnOffsetCommit", ErrorCode.TRANSACTION_ABORTABLE)
+    (topic,) = (await harness.call(version, request(0, 1), TxnOffsetCommitResponse)).topics
+    assert codes(topic.partitions) == {0: code, 1: code}
+
+
+async def test_the_transactional_id_is_required(harness: Harness) -> None:
+    response = await harness.call(5, request(0, transactional_id=""), TxnOffsetCommitResponse)
+    assert codes(response.topics[0].partitions) == {0: ErrorCode.INVALID_REQUEST}

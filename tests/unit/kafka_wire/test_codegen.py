@@ -1,0 +1,24 @@
+"""Functions from generated source."""
+
+from __future__ import annotations
+
+from sharebroker_server.kafka_wire.codegen import Source, is_fixed, layout, runs
+from sharebroker_server.kafka_wire.schema import api_schema
+
+
+def test_neighbours_of_fixed_size_form_one_run() -> None:
+    (partition,) = (one for one in api_schema(1).request.descendants() if one.name == "FetchPartition")
+    names = [[field.name for field in run] for run in runs(partition.of(9))]
+    assert names == [
+        ["partition", "current_leader_epoch", "fetch_offset", "log_start_offset", "partition_max_bytes"]
+    ]
+    assert layout(partition.of(9)) == ">iiqqi"
+    assert all(map(is_fixed, partition.of(9)))
+
+
+def test_values_of_equal_name_get_different_names() -> None:
+    source = Source("add", "number")
+    first, second = source.refer(1, "value"), source.refer(2, "value")
+    assert source.refer(1, "value") == first != second
+    source.add([f"return number + {first} * 10 + {second} * 100"])
+    assert source.function()(5) == 215
