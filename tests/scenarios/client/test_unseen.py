@@ -95,7 +95,7 @@ async def test_unsubscribing_gives_back_what_was_not_seen(world: World) -> None:
     group = await world.new_group()
     consumer = await world.consumer(group, max_poll_records=1)
     (record,) = await poll(consumer)
-    await eventually(lambda: consumer._consumption._mailbox._batches)
+    await eventually(lambda: consumer._engine._queue._batches)
     await consumer.unsubscribe()
     found = await counts(await world.consumer(group), 20)
     assert found == {offset: 2 if offset == record.offset else 1 for offset in range(20)}

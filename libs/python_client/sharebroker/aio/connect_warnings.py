@@ -23,7 +23,7 @@ class Trouble:
         """Something got through."""
         self._due = None
 
-    def goes_on(self, error: KafkaError, now: float) -> None:
+    def failed(self, error: KafkaError, now: float) -> None:
         """An attempt failed; warns of it where that has been so for a while."""
         if self._due is None:
             self._due = now + PATIENCE

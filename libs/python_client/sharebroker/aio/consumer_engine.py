@@ -16,13 +16,13 @@ from typing import Any, Final, TypeVar
 from sharebroker.acks.accumulator import Accumulator, Run
 from sharebroker.aio.connect_warnings import Trouble
 from sharebroker.aio.connection import Connection, call
-from sharebroker.aio.delivery_queue import Mailbox, Turn
+from sharebroker.aio.delivery_queue import DeliveryQueue, Turn
 from sharebroker.aio.heartbeats import Heartbeats
 from sharebroker.aio.renewal import Renewal
 from sharebroker.aio.stream import ConsumeStream
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig, LockLost
-from sharebroker.consumer.flow_control import Appetite
+from sharebroker.consumer.flow_control import FlowControl
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.delivery.v1.delivery_pb2 import AcquireMode
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ _GOODBYE: Final = 5.0  # seconds for the server to end a stream
 log = logging.getLogger("sharebroker")
 
 
-class Consumption:
+class ConsumerEngine:
     """One consumer in its event loop. Its methods belong to that loop, but for `wake_up`."""
 
     def __init__(self, connection: Connection, group_id: str, config: ConsumerConfig) -> None:
@@ -49,10 +49,10 @@ class Consumption:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._mailbox = Mailbox()
+        self._queue = DeliveryQueue()
         self.ahead: deque[Record] = deque()
         """Taken for the application and not given to it yet. Who pops a record has it, in whatever thread."""
-        self._appetite = Appetite(config.max_poll_records, config.prefetch_records)
+        self._flow_control = FlowControl(config.max_poll_records, config.prefetch_records)
         self._leaving = False
         self._writer_wake = asyncio.Event()
         self._accumulator = self._new_accumulator()
@@ -93,12 +93,12 @@ class Consumption:
         With `poll` there is to be room for `max_poll_records`; else as much as the application's pace
         deserves.
         """
-        self._appetite.come(self._loop.time(), poll=poll)
+        self._flow_control.come(self._loop.time(), poll=poll)
         self._writer_wake.set()
         try:
             return await self._take(timeout)
         finally:
-            self._appetite.go(self._loop.time())
+            self._flow_control.go(self._loop.time())
             self._tidy_up()
 
     async def _take(self, timeout: float | None) -> Turn:
@@ -108,19 +108,19 @@ class Consumption:
         while True:
             if self.membership.error is not None:
                 raise self.membership.error
-            turn = self._mailbox.take(self._config.max_poll_records, whole=whole)
+            turn = self._queue.take(self._config.max_poll_records, whole=whole)
             if turn.records:
-                self._appetite.pace.handed_out(len(turn.records), self._loop.time())
-            if turn.records or turn.duties or not await self._mailbox.wait(deadline):
+                self._flow_control.prefetch_window.poll_returned(len(turn.records), self._loop.time())
+            if turn.records or turn.callbacks or not await self._queue.wait(deadline):
                 return turn
 
     async def until(self, condition: Callable[[], bool], timeout: float) -> Turn:
         """Wait until `condition` holds or there are duties, at most `timeout` seconds."""
         deadline = self._loop.time() + timeout
         while True:
-            duties = self._mailbox.take_duties()
-            if duties or condition() or not await self._mailbox.wait(deadline):
-                return Turn(duties=duties)
+            callbacks = self._queue.take_callbacks()
+            if callbacks or condition() or not await self._queue.wait(deadline):
+                return Turn(callbacks=callbacks)
 
     async def pending(self) -> Turn:
         """The acknowledgements that wait for their outcome."""
@@ -145,8 +145,8 @@ class Consumption:
         assigned = self.membership.assigned
         self.membership.leave()
         self._leaving = True
-        self._appetite.give_up()
-        self._mailbox.clear()
+        self._flow_control.stop_prefetch()
+        self._queue.clear()
         self.ahead.clear()
         for acquisition, first, last in spans(self._held_now(open_records)):
             self._accumulator.add_silent(acquisition, (first, last), AcknowledgeType.RELEASE)
@@ -165,8 +165,8 @@ class Consumption:
         listener = self._config.listener
         if listener is not None and assigned:
             names = await self._named(assigned)
-            self._mailbox.put_duty(lambda: listener.on_partitions_revoked(names))
-        return Turn(duties=self._mailbox.take_duties())
+            self._queue.put_callback(lambda: listener.on_partitions_revoked(names))
+        return Turn(callbacks=self._queue.take_callbacks())
 
     @property
     def running(self) -> bool:
@@ -184,18 +184,18 @@ class Consumption:
 
     def wake_up(self) -> None:
         """Interrupt the application's wait."""
-        self._loop.call_soon_threadsafe(self._mailbox.wake_up)
+        self._loop.call_soon_threadsafe(self._queue.wake_up)
 
     # The stream's events
 
     def credit(self, held: int, on_the_way: int) -> int:
         """How many records more to ask for, when so many are held and asked for; below 0: to take back."""
-        return self._appetite.credit(held, on_the_way)
+        return self._flow_control.credit(held, on_the_way)
 
     def on_subscribed(self, lock_timeout: float) -> None:
         """The group's lock duration."""
         self.lock_timeout = lock_timeout
-        self._appetite.pace.suit(lock_timeout)
+        self._flow_control.prefetch_window.set_lock_timeout(lock_timeout)
 
     def on_decoded(self, decoded: Decoded) -> None:
         """Records for the application."""
@@ -203,20 +203,20 @@ class Consumption:
             if span.kind is AcknowledgeType.REJECT:
                 where = f"{span.acquisition.topic}-{span.acquisition.partition}"
                 text = f"The batch with offsets {span.first} to {span.last} of {where} is corrupt; rejected."
-                self._mailbox.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
+                self._queue.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
         if decoded.records:
-            self._mailbox.put_records(decoded.records)
+            self._queue.put_records(decoded.records)
             if self._config.auto_renew:
                 self._renewal.watch(decoded.records, self._loop.time())
             self._tidy_up()
 
     def on_lock_lost(self, lost: LockLost) -> None:
         """An application that does not come for its records is sent no more until it does."""
-        self._appetite.give_up()
+        self._flow_control.stop_prefetch()
         self._writer_wake.set()  # there is room for others
         callback = self._config.lock_lost_callback
         if callback is not None:
-            self._mailbox.put_duty(lambda: _quietly(callback, lost))
+            self._queue.put_callback(lambda: _quietly(callback, lost))
 
     # The background tasks
 
@@ -231,7 +231,7 @@ class Consumption:
         if failure is not None:
             log.error("the consumer's background failed", exc_info=failure)
             self.membership.fail(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(failure)))
-            self._mailbox.notify()
+            self._queue.notify()
 
     def _new_accumulator(self) -> Accumulator:
         explicit = self._config.share_acknowledgement_mode == "explicit"
@@ -256,8 +256,8 @@ class Consumption:
             self._remembered -= len(self._outcomes.popleft().offsets)
         callback = self._config.acknowledgement_commit_callback
         if callback is not None:
-            self._mailbox.put_duty(lambda: _quietly(callback, outcome))
-        self._mailbox.notify()
+            self._queue.put_callback(lambda: _quietly(callback, outcome))
+        self._queue.notify()
 
     def _wake_writer(self) -> None:
         """From the application's thread or task: there are acknowledgements to send."""
@@ -280,14 +280,14 @@ class Consumption:
                 if stream.heard:
                     trouble.over()
                 else:
-                    trouble.goes_on(error, self._loop.time())
+                    trouble.failed(error, self._loop.time())
                 if _fatal(error):
                     self.membership.fail(error)
-                    self._mailbox.notify()
+                    self._queue.notify()
                     return
             finally:
                 self._stream = None
-            self._mailbox.notify()
+            self._queue.notify()
             if self._loop.time() - started > self._config.retry_backoff_max_ms / 1000:
                 wait = self._config.retry_backoff_ms / 1000
             await asyncio.sleep(wait)
@@ -312,25 +312,25 @@ class Consumption:
             await asyncio.sleep(lasts / 8)
             now = self._loop.time()
             self._give_back(now - lasts / 2)
-            if self._appetite.give_up_after(lasts / 2, now):
+            if self._flow_control.stop_prefetch_after(lasts / 2, now):
                 self._writer_wake.set()
             if self._config.auto_renew:
                 self._renewal.renew(self._accumulator, now, lasts / 3)
 
     def _tidy_up(self) -> None:
         """Without prefetching a poll takes only what it returns."""
-        if self._appetite.keeps_nothing:
+        if self._flow_control.discards_late_records:
             self._give_back(inf)
             self._writer_wake.set()
 
     def _give_back(self, before: float) -> None:
         """Let others have what came before `before` (loop time) and was not seen."""
-        waiting = self._mailbox.take_older(before)
+        waiting = self._queue.remove_older(before)
         with suppress(IndexError):
             while self.ahead[0].acquisition.since < before:
                 waiting.append(self.ahead.popleft())
         if waiting:
-            self._appetite.give_up()
+            self._flow_control.stop_prefetch()
             self._accumulator.give_back(self._held_now(waiting))
 
     def _held_now(self, records: Iterable[Record]) -> list[Record]:
@@ -348,9 +348,9 @@ class Consumption:
         while (callback := self.membership.next_callback()) is not None:
             self._owe(callback, await self._named(callback.partitions))
         while (report := self.membership.take_report()) is not None:
-            self._mailbox.put_error(report)
+            self._queue.put_error(report)
         if self.membership.error is not None:
-            self._mailbox.notify()
+            self._queue.notify()
 
     def _owe(self, callback: Callback, partitions: frozenset[TopicPartition]) -> None:
         listener = self._config.listener
@@ -368,7 +368,7 @@ class Consumption:
             finally:
                 self._loop.call_soon_threadsafe(self._completed, callback)
 
-        self._mailbox.put_duty(duty)
+        self._queue.put_callback(duty)
 
     def _completed(self, callback: Callback) -> None:
         self.membership.callback_completed(callback)

@@ -14,7 +14,7 @@ from sharebroker.client_errors import WakeupError
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.records.record import Acquisition, Record
 
-Duty = Callable[[], None]
+Callback = Callable[[], None]
 _offset = attrgetter("offset")
 
 
@@ -26,16 +26,16 @@ class Turn:
     """
 
     records: list[Record] = field(default_factory=list)
-    duties: list[Duty] = field(default_factory=list)
+    callbacks: list[Callback] = field(default_factory=list)
     pending: list[Pending] = field(default_factory=list)
 
 
-class Mailbox:
+class DeliveryQueue:
     """Filled by the background, emptied by the application's calls; all within one event loop."""
 
     def __init__(self) -> None:
         self._batches: deque[list[Record]] = deque()  # each of one acquisition
-        self._duties: list[Duty] = []
+        self._callbacks: list[Callback] = []
         self._errors: deque[KafkaError] = deque()
         self._woken_up = False
         self._news = asyncio.Event()
@@ -49,9 +49,9 @@ class Mailbox:
             start = end
         self._news.set()
 
-    def put_duty(self, duty: Duty) -> None:
+    def put_callback(self, duty: Callback) -> None:
         """A call for the application to make."""
-        self._duties.append(duty)
+        self._callbacks.append(duty)
         self._news.set()
 
     def put_error(self, error: KafkaError) -> None:
@@ -72,7 +72,7 @@ class Mailbox:
         """Forget the records."""
         self._batches.clear()
 
-    def take_older(self, moment: float) -> list[Record]:
+    def remove_older(self, moment: float) -> list[Record]:
         """The records that came before `moment` (loop time)."""
         older: list[Record] = []
         while self._batches and self._batches[0][0].acquisition.since < moment:
@@ -88,9 +88,9 @@ class Mailbox:
         if self._woken_up:
             self._woken_up = False
             raise WakeupError
-        duties, self._duties = self._duties, []
-        if duties:
-            return Turn(duties=duties)
+        callbacks, self._callbacks = self._callbacks, []
+        if callbacks:
+            return Turn(callbacks=callbacks)
         records: list[Record] = []
         fresh = True
         while self._batches and len(records) < limit:
@@ -109,10 +109,10 @@ class Mailbox:
             raise self._errors.popleft()
         return Turn(records)
 
-    def take_duties(self) -> list[Duty]:
+    def take_callbacks(self) -> list[Callback]:
         """Only the calls to make."""
-        duties, self._duties = self._duties, []
-        return duties
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks
 
     async def wait(self, deadline: float | None) -> bool:
         """Until something is put in, or `deadline` (loop time); False when that came first."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from sharebroker.aio.connection import Connection
-from sharebroker.aio.consumer_engine import Consumption
+from sharebroker.aio.consumer_engine import ConsumerEngine
 from sharebroker.blocking.loop_thread import LoopThread
 from sharebroker.client_errors import warn_unclosed
 from sharebroker.consumer.config import ConsumerConfig
@@ -36,13 +36,13 @@ class ShareConsumer:
         self._config = config or ConsumerConfig()
         self._group_id = group_id
         self._thread, self._connection = LoopThread.hosting(lambda: Connection(address))
-        self._consumption = self._thread.make(lambda: Consumption(self._connection, group_id, self._config))
-        self._steps = ConsumerSteps(self._consumption, self._config)
+        self._engine = self._thread.make(lambda: ConsumerEngine(self._connection, group_id, self._config))
+        self._steps = ConsumerSteps(self._engine, self._config)
         self._first_topics = topics
 
     def __del__(self) -> None:
         if hasattr(self, "_steps") and not self._steps.closed:
-            if self._consumption.running:
+            if self._engine.running:
                 warn_unclosed(self)
             self._thread.stop()
 
@@ -77,7 +77,7 @@ class ShareConsumer:
     @property
     def member_id(self) -> str:
         """The member's id, the same for the consumer's life."""
-        return self._consumption.member_id
+        return self._engine.member_id
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -87,7 +87,7 @@ class ShareConsumer:
     @property
     def acquisition_lock_timeout_ms(self) -> int | None:
         """How long acquisition locks of the group last; None while the server has not said."""
-        timeout = self._consumption.lock_timeout
+        timeout = self._engine.lock_timeout
         return None if timeout is None else round(timeout * 1000)
 
     def processing(self, record: Record) -> AbstractContextManager[None]:
@@ -103,7 +103,7 @@ class ShareConsumer:
         if not wanted:
             self.unsubscribe()
             return
-        self._thread.make(lambda: self._consumption.subscribe(wanted))
+        self._thread.make(lambda: self._engine.subscribe(wanted))
         self._steps.topics = wanted
 
     def unsubscribe(self) -> None:
@@ -136,7 +136,7 @@ class ShareConsumer:
 
     def wakeup(self) -> None:
         """Make the waiting call, or else the next one, raise WakeupError. From any thread."""
-        self._consumption.wake_up()
+        self._engine.wake_up()
 
     def close(self, timeout: float = 30.0) -> None:
         """Confirm what was acknowledged, release the rest, leave the group; at most `timeout` seconds."""

@@ -26,7 +26,7 @@ Stored = InspectShareGroupStateResponse | KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyed:
+class GroupSnapshot:
     """A share-partition: what was read (None: it cannot be read) and what is wrong with it."""
 
     evidence: Evidence | None
@@ -40,7 +40,7 @@ class Surveyed:
 
 async def survey(
     admin: Admin, group: str, topics: Collection[str], seen: Callable[[int, int], None]
-) -> dict[TopicPartition, Surveyed]:
+) -> dict[TopicPartition, GroupSnapshot]:
     """The group's share-partitions (of `topics`, or all). Calls `seen(done, total)`. Raises KafkaError."""
     await admin.describe_group(group)  # refuses one that there is not
     known = sorted(await admin.group_offsets(group))
@@ -48,7 +48,7 @@ async def survey(
         text = f"Group {group} has nothing in {', '.join(sorted(unknown))}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
     wanted = [place for place in known if not topics or place.topic in topics]
-    found: dict[TopicPartition, Surveyed] = {}
+    found: dict[TopicPartition, GroupSnapshot] = {}
     for _ in range(_LOOKS):
         again = [place for place in wanted if place not in found or not found[place].well]
         if again:
@@ -58,7 +58,7 @@ async def survey(
 
 async def _look(
     admin: Admin, group: str, places: Collection[TopicPartition], seen: Callable[[int, int], None]
-) -> dict[TopicPartition, Surveyed]:
+) -> dict[TopicPartition, GroupSnapshot]:
     """The state first: what it speaks of must be in the record log by then, and its epoch in the group."""
     stored = await _stored(admin, group, places, seen)
     epoch = (await admin.describe_group(group)).group_epoch
@@ -99,11 +99,11 @@ def _spans(ranges: Iterable[InspectRecordsResponse.OffsetRange]) -> tuple[Span, 
     return tuple(Span(each.first_offset, each.last_offset) for each in ranges)
 
 
-def _judged(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> Surveyed:
+def _judged(stored: Stored, log: RecordLog, group_epoch: int, limit: int) -> GroupSnapshot:
     if isinstance(stored, KafkaError):
-        return Surveyed(None, [Finding(Kind.UNREADABLE, stored.message)])
+        return GroupSnapshot(None, [Finding(Kind.UNREADABLE, stored.message)])
     evidence = Evidence(stored, log, group_epoch, limit)
-    return Surveyed(evidence, verify(evidence))
+    return GroupSnapshot(evidence, verify(evidence))
 
 
 async def _stored(

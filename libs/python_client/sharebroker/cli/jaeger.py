@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import urlopen
 
-from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 _WITHIN: Final = 10.0
@@ -27,7 +27,7 @@ class Jaeger:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"--jaeger takes http://HOST:PORT, not {told}.")
         self._url = url.rstrip("/")
 
-    def find(self, attributes: Mapping[str, str], since: float, until: float) -> list[list[Told]]:
+    def find(self, attributes: Mapping[str, str], since: float, until: float) -> list[list[FinishedSpan]]:
         """Traces with a span that has all the attributes, newest first; times in seconds."""
         asked = {
             "tags": json.dumps(dict(attributes)),
@@ -35,7 +35,7 @@ class Jaeger:
             "end": str(int(until * 1e6)),
             "limit": str(_MOST),
         }
-        found: dict[str, list[Told]] = {}
+        found: dict[str, list[FinishedSpan]] = {}
         for service in self._services():
             for span in self._spans(f"/api/traces?{urlencode({'service': service, **asked})}"):
                 found.setdefault(span.name.trace, []).append(span)
@@ -43,7 +43,7 @@ class Jaeger:
                 break
         return sorted(found.values(), key=lambda spans: spans[0].begun, reverse=True)
 
-    def spans(self, named: Sequence[SpanName]) -> list[Told]:
+    def spans(self, named: Sequence[SpanName]) -> list[FinishedSpan]:
         """Single spans of other traces, as far as Jaeger has them; of so many traces at most."""
         found = []
         for trace in list(dict.fromkeys(name.trace for name in named))[:_MOST]:
@@ -57,7 +57,7 @@ class Jaeger:
             raise self._wrong(_ANOTHER)
         return services
 
-    def _spans(self, path: str, missing: dict[str, Any] | None = None) -> list[Told]:
+    def _spans(self, path: str, missing: dict[str, Any] | None = None) -> list[FinishedSpan]:
         try:
             return of_jaeger(self._get(path, missing))
         except (AttributeError, LookupError, TypeError, ValueError) as failure:

@@ -11,7 +11,7 @@ from sharebroker.cli.failures import BAD_USAGE, FAILED
 from sharebroker.cli.jaeger import Jaeger
 from sharebroker.cli.options import MOST, AsJson, Topic
 from sharebroker.cli.output import Column, console, print_json, say, table
-from sharebroker.tracing.finished_span import Told
+from sharebroker.tracing.finished_span import FinishedSpan
 from sharebroker.tracing.record_history import Line, details, elsewhere, lines, title
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import KafkaError
@@ -108,7 +108,7 @@ def _time(seconds: float) -> str:
 
 
 def _document(line: Line) -> dict[str, Any]:
-    span: Told = line.span
+    span: FinishedSpan = line.span
     return {
         "depth": line.depth,
         "shared": line.shared,

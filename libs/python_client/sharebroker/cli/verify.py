@@ -11,10 +11,10 @@ from rich.progress import Progress
 
 from sharebroker.aio.admin import Admin
 from sharebroker.cli.failures import BAD_USAGE, FAILED, explain
-from sharebroker.cli.group_snapshot import Surveyed, survey
+from sharebroker.cli.group_snapshot import GroupSnapshot, survey
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Group, Server
 from sharebroker.cli.output import Column, console, print_json, say, stderr, table
-from sharebroker.verification.offset_outcomes import Fate, FateRun, fates
+from sharebroker.verification.offset_outcomes import OffsetOutcome, OutcomeRun, fates
 from sharebroker.verification.rules import Evidence, Finding
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -31,7 +31,7 @@ _PARTITIONS: Final = (
     Column("LOG START", "log_start", number=True),
     Column("LOG END", "log_end", number=True),
     Column("START", "start_offset", number=True),
-    *(Column(fate.upper(), fate.key, number=True) for fate in Fate),
+    *(Column(fate.upper(), fate.key, number=True) for fate in OffsetOutcome),
     Column("EPOCH", "state_epoch", number=True),
     Column("REPLAYED", "replayed", number=True),
     Column("VERDICT", "verdict"),
@@ -81,7 +81,7 @@ def verify(
         raise typer.Exit(FAILED)
 
 
-def report(group: str, found: Mapping[TopicPartition, Surveyed], offsets: bool) -> dict[str, Any]:
+def report(group: str, found: Mapping[TopicPartition, GroupSnapshot], offsets: bool) -> dict[str, Any]:
     """What was found, as plain values; the fates of single offsets only if asked for."""
     return {
         "group": group,
@@ -90,12 +90,12 @@ def report(group: str, found: Mapping[TopicPartition, Surveyed], offsets: bool) 
     }
 
 
-def _partition(place: TopicPartition, surveyed: Surveyed, offsets: bool) -> dict[str, Any]:
+def _partition(place: TopicPartition, surveyed: GroupSnapshot, offsets: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"topic": place.topic, "partition": place.partition}
     if surveyed.evidence is not None:
         runs = _fates(surveyed.evidence)
         row |= _facts(surveyed.evidence)
-        row |= {fate.key: sum(run.offsets for run in runs if run.fate is fate) for fate in Fate}
+        row |= {fate.key: sum(run.offsets for run in runs if run.fate is fate) for fate in OffsetOutcome}
         row |= {"offsets": [_offsets(run) for run in runs]} if offsets else {}
     return row | {
         "verdict": "well" if surveyed.well else "wrong",
@@ -103,7 +103,7 @@ def _partition(place: TopicPartition, surveyed: Surveyed, offsets: bool) -> dict
     }
 
 
-def _fates(evidence: Evidence) -> list[FateRun]:
+def _fates(evidence: Evidence) -> list[OutcomeRun]:
     return fates(evidence.log, evidence.start, evidence.replayed())
 
 
@@ -117,7 +117,7 @@ def _facts(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def _offsets(run: FateRun) -> dict[str, Any]:
+def _offsets(run: OutcomeRun) -> dict[str, Any]:
     return {
         "first_offset": run.first,
         "last_offset": run.last,
@@ -143,7 +143,7 @@ def _show(document: dict[str, Any], offsets: bool) -> None:
     if not partitions:
         say(f"Group {document['group']} has no state to verify.")
         return
-    none = {fate.key for fate in Fate if not any(row.get(fate.key) for row in partitions)}
+    none = {fate.key for fate in OffsetOutcome if not any(row.get(fate.key) for row in partitions)}
     console().print(table(partitions, [column for column in _PARTITIONS if column.key not in none]))
     if offsets:
         console().print("", table(_spread(partitions, "offsets"), _OFFSETS))
@@ -162,7 +162,7 @@ def _spread(partitions: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
 
 async def _survey(
     server: str, group: str, topics: tuple[str, ...] | list[str]
-) -> dict[TopicPartition, Surveyed]:
+) -> dict[TopicPartition, GroupSnapshot]:
     """With a bar on a terminal: a large group takes a while."""
     with Progress(console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
         bar = progress.add_task("share-partitions", total=None)

@@ -69,7 +69,7 @@ def work(
         prefetch_records=workers,
         auto_renew=True,
     )
-    crew = Crew(command, workers, timeout)
+    crew = WorkerPool(command, workers, timeout)
     with traced():
         asyncio.run(crew.run(lambda: ShareConsumer(server, group, [topic], config)))
     if as_json:
@@ -87,7 +87,7 @@ def verdict(exit_code: int) -> AcknowledgeType:
     return AcknowledgeType.RELEASE if exit_code == RELEASE_CODE else AcknowledgeType.REJECT
 
 
-class Crew:
+class WorkerPool:
     """Runs a command for each record, some at a time; `counts` tells how the records fared."""
 
     def __init__(self, command: Sequence[str], workers: int, timeout: float | None) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from sharebroker.consumer.prefetch_window import Pace
+from sharebroker.consumer.prefetch_window import PrefetchWindow
 
 
-class Appetite:
+class FlowControl:
     """The application comes for records and goes away with some; meanwhile others may be on their way for it.
 
     `max_poll_records` and `prefetch_records` are the consumer's settings; `now` is a clock in seconds that
     only rises.
     """
 
-    __slots__ = ("_asking", "_max_poll_records", "_polls", "_prefetch_records", "_went", "here", "pace")
+    __slots__ = (
+        "_asking",
+        "_max_poll_records",
+        "_polls",
+        "_prefetch_records",
+        "_went",
+        "here",
+        "prefetch_window",
+    )
 
     def __init__(self, max_poll_records: int, prefetch_records: int) -> None:
         self._max_poll_records = max_poll_records
@@ -21,11 +29,11 @@ class Appetite:
         self._went = 0.0
         self.here = False
         """Whether the application waits for records at this moment."""
-        self.pace = Pace(max_poll_records + prefetch_records)
+        self.prefetch_window = PrefetchWindow(max_poll_records + prefetch_records)
 
     def come(self, now: float, *, poll: bool) -> None:
         """The application wants records; with `poll` a list of them."""
-        self.pace.came_back(now)
+        self.prefetch_window.poll_started(now)
         self._polls = poll
         self._asking = self.here = True
 
@@ -34,19 +42,19 @@ class Appetite:
         self._went = now
         self.here = False
 
-    def give_up(self) -> None:
+    def stop_prefetch(self) -> None:
         """Ask for no more before the application comes, unless it is here."""
         self._asking = self.here
 
-    def give_up_after(self, seconds: float, now: float) -> bool:
+    def stop_prefetch_after(self, seconds: float, now: float) -> bool:
         """`give_up` if it went so long ago; whether that made a difference."""
         was_asking = self._asking
         if now - self._went >= seconds:
-            self.give_up()
+            self.stop_prefetch()
         return was_asking and not self._asking
 
     @property
-    def keeps_nothing(self) -> bool:
+    def discards_late_records(self) -> bool:
         """Whether records that came too late for the last poll are not kept for the next."""
         return self._polls and not self.here and self._prefetch_records == 0
 
@@ -58,7 +66,7 @@ class Appetite:
                 return limit - on_the_way
         if not self._asking:
             return 0
-        most = self.pace.window
+        most = self.prefetch_window.window
         if self._polls:
             most = min(most, self._prefetch_records)
             if self.here:

@@ -22,7 +22,7 @@ class RecordResult(NamedTuple):
     error: KafkaError | None
 
 
-class Handout:
+class PollBatch:
     """What the application was given: the records of the last poll, or one by one."""
 
     def __init__(self, explicit: bool) -> None:
@@ -39,10 +39,10 @@ class Handout:
         """One more is the application's; earlier ones may still be open."""
         self._given.append(record)
         if len(self._given) >= self._sweep_at:
-            self._given = self.take_open()
+            self._given = self.remove_open()
             self._sweep_at = 2 * len(self._given) + _SWEEP
 
-    def take_open(self) -> list[Record]:
+    def remove_open(self) -> list[Record]:
         """The records without a final word, as far as is known; they are forgotten."""
         given, self._given = self._given, []
         return [record for record in given if _is_open(record)]

@@ -8,7 +8,7 @@ _FIRST: Final = 16
 _AHEAD: Final = 1.0
 
 
-class Pace:
+class PrefetchWindow:
     """A window that starts small, doubles while the application keeps up, and shrinks when it is slow.
 
     It holds the work of `ahead` seconds, so that locks do not run out on records that wait for their turn.
@@ -24,16 +24,16 @@ class Pace:
         self.ahead = _AHEAD
         self.window = min(_FIRST, most)
 
-    def suit(self, lock_timeout: float) -> None:
+    def set_lock_timeout(self, lock_timeout: float) -> None:
         """Locks last for so many seconds: a quarter of that is for waiting, at most a second."""
         self.ahead = min(_AHEAD, lock_timeout / 4)
 
-    def handed_out(self, records: int, now: float) -> None:
+    def poll_returned(self, records: int, now: float) -> None:
         """The application got records, to come back when it wants more."""
         self._since = now
         self._given = records
 
-    def came_back(self, now: float) -> None:
+    def poll_started(self, now: float) -> None:
         """The application wants more records."""
         if self._given == 0:
             return

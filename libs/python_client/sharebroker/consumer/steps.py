@@ -17,11 +17,11 @@ from itertools import repeat
 from typing import Any, Final, TypeVar
 
 from sharebroker.acks.accumulator import Pending
-from sharebroker.aio.consumer_engine import Consumption
-from sharebroker.aio.delivery_queue import Duty, Turn
+from sharebroker.aio.consumer_engine import ConsumerEngine
+from sharebroker.aio.delivery_queue import Callback, Turn
 from sharebroker.client_errors import RecordDeserializationError
 from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
-from sharebroker.consumer.poll_batch import Handout, RecordResult
+from sharebroker.consumer.poll_batch import PollBatch, RecordResult
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.acknowledgement import Acknowledgement
@@ -37,13 +37,13 @@ _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 class ConsumerSteps:
     """One consumer as its application uses it: by one thread or task at a time."""
 
-    def __init__(self, consumption: Consumption, config: ConsumerConfig) -> None:
-        self._consumption = consumption
+    def __init__(self, engine: ConsumerEngine, config: ConsumerConfig) -> None:
+        self._engine = engine
         self._config = config
-        self._handout = Handout(config.share_acknowledgement_mode == "explicit")
-        self._ahead = consumption.ahead  # who pops a record from it has it: the application, or others again
+        self._poll_batch = PollBatch(config.share_acknowledgement_mode == "explicit")
+        self._ahead = engine.ahead  # who pops a record from it has it: the application, or others again
         self._failed: Record | None = None  # could not be deserialised
-        self._due: deque[Duty] = deque()
+        self._due: deque[Callback] = deque()
         self._in_callback = False
         self._closed = False
         self.topics: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ class ConsumerSteps:
         """Records within `timeout` seconds, or none (Kafka: ShareConsumer.poll)."""
         self.enter()
         self._check_subscribed()
-        self._handout.check_answered()
+        self._poll_batch.check_answered()
         self._before_next()
         deadline = clock.now() + timeout
         records = (yield from self._renewed(deadline)) or (yield from self._next(deadline))
@@ -89,7 +89,7 @@ class ConsumerSteps:
         except IndexError:
             return None
         self._deserialize(record)
-        self._handout.add(record)
+        self._poll_batch.add(record)
         return record
 
     def fetch(self) -> Steps[bool]:
@@ -97,9 +97,9 @@ class ConsumerSteps:
         while not self._closed:
             self.enter()
             self._check_subscribed()
-            turn = yield self._consumption.advance(None, poll=False)
+            turn = yield self._engine.advance(None, poll=False)
             self._ahead.extend(turn.records)
-            self._perform(turn.duties)
+            self._perform(turn.callbacks)
             if turn.records:
                 return True
         return False
@@ -108,7 +108,7 @@ class ConsumerSteps:
         """Wait for the outcomes of all that was acknowledged since the last commit."""
         self.enter()
         self._before_next()
-        pending = (yield self._consumption.pending()).pending
+        pending = (yield self._engine.pending()).pending
 
         def all_known() -> bool:
             while pending and pending[-1].done:
@@ -117,7 +117,7 @@ class ConsumerSteps:
 
         yield from self._until(all_known, timeout)
         results: list[RecordResult] = []
-        for outcome in self._consumption.take_outcomes():
+        for outcome in self._engine.take_outcomes():
             results += _results(outcome)
         for said in pending:
             results += _unknown(said)
@@ -163,7 +163,7 @@ class ConsumerSteps:
     def _before_next(self) -> None:
         """What was handed out before gets its default answer."""
         self._release_failed()
-        self._handout.accept_rest()
+        self._poll_batch.accept_rest()
 
     def _release_failed(self) -> None:
         if self._failed is not None:
@@ -172,17 +172,17 @@ class ConsumerSteps:
 
     def _renewed(self, deadline: float) -> Steps[list[Record]]:
         """Records that were renewed come again before any new ones."""
-        if self._handout.renewing:
-            yield from self._until(lambda: not self._handout.renewing, deadline - clock.now())
-        return self._handout.take_renewed()
+        if self._poll_batch.renewing:
+            yield from self._until(lambda: not self._poll_batch.renewing, deadline - clock.now())
+        return self._poll_batch.take_renewed()
 
     def _until(self, condition: Callable[[], bool], timeout: float) -> Steps[None]:
         """Wait until `condition` holds, at most `timeout` seconds, doing the duties that come up."""
         deadline = clock.now() + timeout
         while True:
-            turn = yield self._consumption.until(condition, max(0.0, deadline - clock.now()))
-            self._perform(turn.duties)
-            if not turn.duties or clock.now() > deadline:
+            turn = yield self._engine.until(condition, max(0.0, deadline - clock.now()))
+            self._perform(turn.callbacks)
+            if not turn.callbacks or clock.now() > deadline:
                 return
 
     def _next(self, deadline: float) -> Steps[list[Record]]:
@@ -190,10 +190,10 @@ class ConsumerSteps:
         while True:
             if records:
                 return self._present(records)
-            turn = yield self._consumption.advance(max(0.0, deadline - clock.now()), poll=True)
+            turn = yield self._engine.advance(max(0.0, deadline - clock.now()), poll=True)
             records = turn.records
-            self._perform(turn.duties)
-            if not turn.records and not turn.duties:
+            self._perform(turn.callbacks)
+            if not turn.records and not turn.callbacks:
                 return []
 
     def _present(self, records: list[Record]) -> list[Record]:
@@ -209,7 +209,7 @@ class ConsumerSteps:
                     records = records[:index]
                     self._failed = None
                     break
-        self._handout.give(records)
+        self._poll_batch.give(records)
         return records
 
     def _deserialize(self, record: Record) -> None:
@@ -223,9 +223,9 @@ class ConsumerSteps:
             self._failed = record
             raise RecordDeserializationError(record.topic, record.partition, record.offset) from failure
 
-    def _perform(self, duties: list[Duty]) -> None:
+    def _perform(self, callbacks: list[Callback]) -> None:
         """Make the calls that are due. One that raises does not keep the later ones from the next call."""
-        self._due.extend(duties)
+        self._due.extend(callbacks)
         while self._due:
             self._in_callback = True
             try:
@@ -236,11 +236,11 @@ class ConsumerSteps:
     def _leave(self, timeout: float) -> Steps[None]:
         self._release_failed()
         deadline = clock.now() + timeout
-        yield from self._until(lambda: not self._consumption.unsettled, timeout)
+        yield from self._until(lambda: not self._engine.unsettled, timeout)
         self.topics = frozenset()
-        still_open = self._handout.take_open()
-        turn = yield self._consumption.leave(still_open, max(0.0, deadline - clock.now()))
-        self._perform(turn.duties)
+        still_open = self._poll_batch.remove_open()
+        turn = yield self._engine.leave(still_open, max(0.0, deadline - clock.now()))
+        self._perform(turn.callbacks)
 
 
 def drained(records: deque[Record]) -> list[Record]:

@@ -17,7 +17,7 @@ class SpanName(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FinishedSpan:
     """A span that is over. Times in seconds, `begun` since the Unix epoch; `error` "" for none."""
 
     name: SpanName
@@ -36,13 +36,13 @@ class Told:
         return self.begun + self.seconds
 
 
-def of_jaeger(document: Mapping[str, Any]) -> list[Told]:
+def of_jaeger(document: Mapping[str, Any]) -> list[FinishedSpan]:
     """The spans of what Jaeger's query API answers to /api/traces, in the order in which they began."""
     spans = [span for trace in document.get("data") or () for span in _of_trace(trace)]
     return sorted(spans, key=lambda span: span.begun)
 
 
-def _of_trace(trace: Mapping[str, Any]) -> Iterator[Told]:
+def _of_trace(trace: Mapping[str, Any]) -> Iterator[FinishedSpan]:
     services = {key: process["serviceName"] for key, process in trace["processes"].items()}
     for span in trace["spans"]:
         tags = {tag["key"]: tag["value"] for tag in span.get("tags") or ()}
@@ -51,7 +51,7 @@ def _of_trace(trace: Mapping[str, Any]) -> Iterator[Told]:
         ]
         own = [name for kind, name in named if kind == _CHILD and name.trace == span["traceID"]]
         failed = tags.get("error") in (True, "true")
-        yield Told(
+        yield FinishedSpan(
             SpanName(span["traceID"], span["spanID"]),
             own[0].span if own else "",
             span["operationName"],

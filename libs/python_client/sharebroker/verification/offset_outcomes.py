@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from sharebroker.verification.runs import Run, Span, at
 
 
-class Fate(StrEnum):
+class OffsetOutcome(StrEnum):
     """What became of an offset, as the logs tell."""
 
     PASSED = "passed"
@@ -33,15 +33,19 @@ class Fate(StrEnum):
         return self.value.replace(" ", "_")
 
 
-_STORED: Final[Mapping[int, Fate]] = {2: Fate.ACCEPTED, 3: Fate.ARCHIVED, 4: Fate.ARCHIVED}
+_STORED: Final[Mapping[int, OffsetOutcome]] = {
+    2: OffsetOutcome.ACCEPTED,
+    3: OffsetOutcome.ARCHIVED,
+    4: OffsetOutcome.ARCHIVED,
+}
 
 
-class FateRun(NamedTuple):
+class OutcomeRun(NamedTuple):
     """Offsets, both ends inclusive, of one fate; `deliveries` as stored."""
 
     first: int
     last: int
-    fate: Fate
+    fate: OffsetOutcome
     deliveries: int
 
     @property
@@ -64,34 +68,34 @@ class RecordLog:
     missing: Sequence[Span] = ()
 
 
-def fates(log: RecordLog, start: int, runs: Sequence[Run]) -> list[FateRun]:
+def fates(log: RecordLog, start: int, runs: Sequence[Run]) -> list[OutcomeRun]:
     """All offsets of a log; `start` is the share-partition's, -1: not chosen yet."""
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]
-    told: list[FateRun] = []
+    told: list[OutcomeRun] = []
     for first, after in pairwise(edges):
         fate = _fate(first, start, runs, gaps, held)
         if told and told[-1][2:] == fate:
             told[-1] = told[-1]._replace(last=after - 1)
         elif first < after:
-            told.append(FateRun(first, after - 1, *fate))
+            told.append(OutcomeRun(first, after - 1, *fate))
     return told
 
 
 def _fate(
     offset: int, start: int, runs: Sequence[Run], gaps: Sequence[Span], held: Sequence[Span]
-) -> tuple[Fate, int]:
+) -> tuple[OffsetOutcome, int]:
     if offset < start:
-        return Fate.PASSED, 0
+        return OffsetOutcome.PASSED, 0
     if _within(offset, gaps):
-        return Fate.GAP, 0
+        return OffsetOutcome.GAP, 0
     state, deliveries = at(runs, offset)
     if state in _STORED:
         return _STORED[state], deliveries
     if _within(offset, held):
-        return Fate.IN_DELIVERY, deliveries
-    return (Fate.UNDECIDED if start < 0 else Fate.AVAILABLE), deliveries
+        return OffsetOutcome.IN_DELIVERY, deliveries
+    return (OffsetOutcome.UNDECIDED if start < 0 else OffsetOutcome.AVAILABLE), deliveries
 
 
 def _within(offset: int, spans: Sequence[Span]) -> bool:

@@ -14,15 +14,15 @@ AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "nobody there")
 def test_what_lasts_is_told_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
     lasting = Trouble()
     for now in (0.0, 1.0, PATIENCE, PATIENCE + 1, PATIENCE + EVERY - 1, PATIENCE + EVERY):
-        lasting.goes_on(AWAY, now)
+        lasting.failed(AWAY, now)
     assert [record.message.count("nobody there") for record in caplog.records] == [1, 1]
 
 
 def test_what_is_over_soon_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
     short = Trouble()
     for start in (0.0, 10.0, 20.0):
-        short.goes_on(AWAY, start)
-        short.goes_on(AWAY, start + PATIENCE - 1)
+        short.failed(AWAY, start)
+        short.failed(AWAY, start + PATIENCE - 1)
         short.over()
     assert not caplog.records
 

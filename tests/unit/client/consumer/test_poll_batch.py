@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker.acks.accumulator import Accumulator
-from sharebroker.consumer.poll_batch import Handout
+from sharebroker.consumer.poll_batch import PollBatch
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.records.decode import decode
 from sharebroker_protocol.records.record import AcknowledgeType, Record
@@ -19,7 +19,7 @@ class Given:
 
     def __init__(self, explicit: bool = True, count: int = 3) -> None:
         self.accumulator = Accumulator(lambda: None, explicit)
-        self.handout = Handout(explicit)
+        self.handout = PollBatch(explicit)
         self.records = self.more(0, count)
 
     def more(self, first: int, count: int) -> list[Record]:
@@ -60,7 +60,7 @@ def test_implicit_the_rest_is_accepted_once() -> None:
 
 def test_records_given_one_by_one_stay_open_until_they_are_answered() -> None:
     given = Given(count=6)
-    handout = Handout(explicit=True)
+    handout = PollBatch(explicit=True)
     for record in given.records:
         handout.add(record)
     given.records[0].accept()
@@ -69,24 +69,24 @@ def test_records_given_one_by_one_stay_open_until_they_are_answered() -> None:
     given.confirm()
     refused.error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     given.accumulator.lost("id", 0, (3, 3), token=0)
-    assert [record.offset for record in handout.take_open()] == [1, 2, 4, 5]
-    assert handout.take_open() == []
+    assert [record.offset for record in handout.remove_open()] == [1, 2, 4, 5]
+    assert handout.remove_open() == []
 
 
 def test_what_is_answered_is_forgotten_now_and_then() -> None:
-    handout = Handout(explicit=True)
+    handout = PollBatch(explicit=True)
     for _ in range(50):
         for record in Given(count=100).records:
             handout.add(record)
             if record.offset:
                 record.accept()
         assert len(handout._given) < 1200
-    assert len(handout.take_open()) == 50
+    assert len(handout.remove_open()) == 50
 
 
 def test_implicit_records_given_one_by_one_are_accepted_as_one_run() -> None:
     given = Given(explicit=False, count=4)
-    handout = Handout(explicit=False)
+    handout = PollBatch(explicit=False)
     given.accumulator.lost("id", 0, (3, 3), token=0)
     for record in given.records:
         handout.accept_rest()

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sharebroker.cli.app import app
-from sharebroker.tracing.finished_span import SpanName, Told, of_jaeger
+from sharebroker.tracing.finished_span import FinishedSpan, SpanName, of_jaeger
 from sharebroker.tracing.record_history import details, elsewhere, lines, title
 from sharebroker_protocol.tracing import names
 from sharebroker_server.testkit.servers import free_port
@@ -80,8 +80,10 @@ def test_other_groups_can_be_left_out() -> None:
 
 def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
     other = SpanName("f" * 32, "0a")
-    accepted = Told(SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other))
-    written = Told(other, "", "write state orders", "server", 1.05, 0.1)
+    accepted = FinishedSpan(
+        SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other)
+    )
+    written = FinishedSpan(other, "", "write state orders", "server", 1.05, 0.1)
     assert elsewhere([accepted]) == [other]
     story = lines([accepted], [written])
     assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
@@ -89,10 +91,12 @@ def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
 
 def test_what_became_of_others_that_were_written_along_is_not_of_this_record() -> None:
     another = SpanName("f" * 32, "0a")
-    written = Told(SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,))
+    written = FinishedSpan(
+        SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,)
+    )
     written = replace(written, attributes={names.COUNT: 2})
     assert elsewhere([written]) == []
-    released = Told(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
+    released = FinishedSpan(another, "", "release orders", "server", 1.0, 0.1, links=(written.name,))
     assert [line.span for line in lines([written], [released])] == [written]
 
 

@@ -23,7 +23,7 @@ MADE = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
 DROPPED = MADE._replace(flags=0)
 
 
-class Told:
+class FinishedSpan:
     """A program's OpenTelemetry, and what it was told."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Told:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[Told]:
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[FinishedSpan]:
     """The program has set it up for itself, as `set_tracer_provider` does once and for all."""
-    made = Told()
+    made = FinishedSpan()
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: made.provider)
     yield made
     made.provider.shutdown()
@@ -60,7 +60,7 @@ def record(context: TraceContext | None) -> Record:
     return Record(raw, acquisition)
 
 
-def test_it_stands_in_the_records_trace(told: Told) -> None:
+def test_it_stands_in_the_records_trace(told: FinishedSpan) -> None:
     one = record(MADE)
     with application.processing(one, "billing", "m"):
         inside = trace.get_current_span().get_span_context()
@@ -87,7 +87,7 @@ def test_it_stands_in_the_records_trace(told: Told) -> None:
     assert application.traceparent() is None
 
 
-def test_it_names_what_the_program_was_at(told: Told) -> None:
+def test_it_names_what_the_program_was_at(told: FinishedSpan) -> None:
     with told.own.start_as_current_span("shift") as shift:
         with application.processing(record(MADE), "billing", "m"):
             pass
@@ -99,14 +99,14 @@ def test_it_names_what_the_program_was_at(told: Told) -> None:
     assert below.parent.span_id == shift.get_span_context().span_id
 
 
-def test_a_record_without_a_trace_begins_one(told: Told) -> None:
+def test_a_record_without_a_trace_begins_one(told: FinishedSpan) -> None:
     with application.processing(record(None), "billing", "m"):
         pass
     (span,) = told.of_records()
     assert span.parent is None
 
 
-def test_who_made_it_decides_whether_it_is_kept(told: Told) -> None:
+def test_who_made_it_decides_whether_it_is_kept(told: FinishedSpan) -> None:
     with application.processing(record(DROPPED), "billing", "m"):
         assert application.traceparent() is None
     assert not told.of_records()
@@ -120,7 +120,7 @@ def test_who_made_it_decides_whether_it_is_kept(told: Told) -> None:
     ],
 )
 def test_what_is_raised_stands_in_it_and_goes_on(
-    told: Told, failure: Exception, kind: str, said: str
+    told: FinishedSpan, failure: Exception, kind: str, said: str
 ) -> None:
     with pytest.raises(type(failure)), application.processing(record(MADE), "billing", "m"):
         raise failure
