@@ -1,4 +1,4 @@
-"""The outcome of one record's acknowledgement, for whoever wants to wait for it."""
+"""The outcome of one record's acknowledgement, which tasks and threads can wait for."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _RENEW: Final = AcknowledgeType.RENEW
 
 
 class Acknowledgement(Outcome):
-    """One acknowledgement of one record. Await it, or take `result()` in a thread; both raise its KafkaError.
+    """One acknowledgement of one record. Await it, or call `result()` in a thread; both raise its KafkaError.
 
-    INVALID_RECORD_STATE says that the record was not held any more; a ConnectionLostError that it may or
-    may not have been applied.
+    INVALID_RECORD_STATE: the member no longer held the record. ConnectionLostError: the acknowledgement may
+    or may not have been applied.
     """
 
-    # No reference back to the record: thousands of cycles a second would keep the garbage collector busy.
+    # No reference to the record: thousands of reference cycles per second would burden the garbage collector.
     __slots__ = ("acquisition", "detail", "kind", "offset")
 
     def __init__(self, record: Record, kind: AcknowledgeType, detail: int | str | None) -> None:
-        # In place of super().__init__(): one call less for each record.
+        # Replaces super().__init__(), which would cost one more call per record.
         self.progress = QUEUED
         self.error = None
         self._waiters = None
@@ -33,12 +33,12 @@ class Acknowledgement(Outcome):
 
     @property
     def holds_on(self) -> bool:
-        """Whether it is a confirmed renewal: the record waits for a final word again."""
+        """Whether this is a confirmed renewal, so that the record still needs a final acknowledgement."""
         return self.kind is _RENEW and self.done and self.error is None
 
     @property
     def unanswered(self) -> list[int]:
-        """The offsets whose outcome is not known yet: its own, or none."""
+        """The offsets without a known outcome: the record's own, or none."""
         return [] if self.done else [self.offset]
 
     def __await__(self) -> Generator[object, None, None]:
@@ -48,7 +48,7 @@ class Acknowledgement(Outcome):
             raise self.error
 
     def result(self, timeout: float | None = None) -> None:
-        """Block until the outcome is known, at most `timeout` seconds (TimeoutError)."""
+        """Blocks until the outcome is known and raises its error; TimeoutError after `timeout` seconds."""
         self.wait_blocking(timeout)
         self.raise_error()
 
