@@ -11,6 +11,7 @@ import pytest
 from tests.architecture.sources import files, name
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_FILE_LINK = re.compile(r"\[`([\w./]+\.(?:py|lua))`\]\(([^)#]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 DOCUMENTS = [path for path in files() if path.suffix == ".md"]
@@ -19,6 +20,12 @@ DOCUMENTS = [path for path in files() if path.suffix == ".md"]
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name)
 def test_links_lead_somewhere(document: Path) -> None:
     assert not list(broken(document))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name)
+def test_a_link_named_like_a_file_leads_to_that_file(document: Path) -> None:
+    links = _FILE_LINK.findall(document.read_text())
+    assert [(text, target) for text, target in links if Path(text).name != Path(target).name] == []
 
 
 def broken(document: Path) -> Iterator[str]:

@@ -60,28 +60,28 @@ class ExternalScalerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def IsActive(self, request, context):
-        """Whether there is more backlog than `activationLag`: workers are wanted at all.
+        """Whether the lag is above `activationLag`, so that workers are needed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamIsActive(self, request, context):
-        """The same whenever it changes, and at first (external-push).
+        """The same, sent first and after each change (external-push).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetricSpec(self, request, context):
-        """The one metric there is, and how much of it one worker is meant for.
+        """The only metric, and its target per worker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """The backlog in records.
+        """The lag in records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,21 +47,21 @@ class _ConfigOperation:
 class _ConfigOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigOperation.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CONFIG_OPERATION_UNSPECIFIED: _ConfigOperation.ValueType  # 0
-    """It is the property's new value; without a value the property goes back to its default."""
+    """Sets the property; without a value it returns to its default."""
     CONFIG_OPERATION_APPEND: _ConfigOperation.ValueType  # 2
-    """Its parts are added to the property, a list."""
+    """Appends the value's elements to the property, a list."""
     CONFIG_OPERATION_SUBTRACT: _ConfigOperation.ValueType  # 3
-    """Its parts are taken out of the property, a list."""
+    """Removes the value's elements from the property, a list."""
 
 class ConfigOperation(_ConfigOperation, metaclass=_ConfigOperationEnumTypeWrapper):
-    """What a value does to a property. Numbers are those of Kafka's AlterConfigOp.OpType."""
+    """How a value changes a property. Numbers are those of Kafka's AlterConfigOp.OpType."""
 
 CONFIG_OPERATION_UNSPECIFIED: ConfigOperation.ValueType  # 0
-"""It is the property's new value; without a value the property goes back to its default."""
+"""Sets the property; without a value it returns to its default."""
 CONFIG_OPERATION_APPEND: ConfigOperation.ValueType  # 2
-"""Its parts are added to the property, a list."""
+"""Appends the value's elements to the property, a list."""
 CONFIG_OPERATION_SUBTRACT: ConfigOperation.ValueType  # 3
-"""Its parts are taken out of the property, a list."""
+"""Removes the value's elements from the property, a list."""
 Global___ConfigOperation: _TypeAlias = ConfigOperation  # noqa: Y015
 
 @_typing.final
@@ -98,7 +98,7 @@ class CreateTopicsRequest(_message.Message):
         name: _builtins.str
         """1 to 249 characters of [a-zA-Z0-9._-], not "." or ".."."""
         num_partitions: _builtins.int
-        """1 to 10000; 0 or -1 takes `num.partitions`."""
+        """1 to 10000; 0 or -1 means `num.partitions`."""
         @_builtins.property
         def configs(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
         def __init__(
@@ -217,7 +217,7 @@ class DeleteTopicsRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         TOPIC_ID_FIELD_NUMBER: _builtins.int
         name: _builtins.str
-        """One of the two."""
+        """Exactly one of the two."""
         topic_id: _builtins.str
         def __init__(
             self,
@@ -305,7 +305,7 @@ class CreatePartitionsRequest(_message.Message):
         COUNT_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         count: _builtins.int
-        """The new total; more than there are."""
+        """The new total; above the current number."""
         def __init__(
             self,
             *,
@@ -393,7 +393,7 @@ class IncrementalAlterConfigsRequest(_message.Message):
         CONFIG_OPERATION_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         value: _builtins.str
-        """Absent: back to the default."""
+        """Absent: return to the default."""
         config_operation: Global___ConfigOperation.ValueType
         def __init__(
             self,
@@ -422,7 +422,7 @@ class IncrementalAlterConfigsRequest(_message.Message):
         resource_name: _builtins.str
         """A topic's name, a group's id, or "" for all brokers."""
         replace: _builtins.bool
-        """Properties that are not named go back to their defaults."""
+        """Properties that are not named return to their defaults."""
         @_builtins.property
         def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncrementalAlterConfigsRequest.Config]: ...
         def __init__(
@@ -500,7 +500,7 @@ class IncrementalAlterConfigsResponse(_message.Message):
         error_message: _builtins.str
         @_builtins.property
         def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncrementalAlterConfigsResponse.Config]:
-            """What the properties that were changed are set to now."""
+            """The new values of the changed properties."""
 
         def __init__(
             self,

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 
@@ -59,7 +59,7 @@ class ClusterServiceStub:
 
 
 class ClusterServiceServicer:
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 
@@ -123,7 +123,7 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService:
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 

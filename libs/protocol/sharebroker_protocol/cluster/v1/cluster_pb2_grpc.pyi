@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 
@@ -46,7 +46,7 @@ class ClusterServiceStub:
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 
@@ -61,7 +61,7 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: IncrementalAlterConfigs (44)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster's metadata: topics and configurations. Served by the process that owns the catalog (a group
+    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
     coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
     """
 

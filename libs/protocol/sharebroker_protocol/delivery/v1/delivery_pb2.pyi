@@ -27,17 +27,17 @@ class _AcquireMode:
 class _AcquireModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AcquireMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACQUIRE_MODE_UNSPECIFIED: _AcquireMode.ValueType  # 0
-    """Whole record batches are acquired; the limit is soft."""
+    """Whole record batches are acquired; the limit is not strict."""
     ACQUIRE_MODE_RECORD_LIMIT: _AcquireMode.ValueType  # 1
-    """At most the asked number of records is acquired."""
+    """At most the requested number of records is acquired."""
 
 class AcquireMode(_AcquireMode, metaclass=_AcquireModeEnumTypeWrapper):
     """How a fetch limits what it acquires (Kafka: ShareAcquireMode, KIP-1206)."""
 
 ACQUIRE_MODE_UNSPECIFIED: AcquireMode.ValueType  # 0
-"""Whole record batches are acquired; the limit is soft."""
+"""Whole record batches are acquired; the limit is not strict."""
 ACQUIRE_MODE_RECORD_LIMIT: AcquireMode.ValueType  # 1
-"""At most the asked number of records is acquired."""
+"""At most the requested number of records is acquired."""
 Global___AcquireMode: _TypeAlias = AcquireMode  # noqa: Y015
 
 class _AcknowledgeType:
@@ -47,33 +47,33 @@ class _AcknowledgeType:
 class _AcknowledgeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AcknowledgeType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACKNOWLEDGE_TYPE_UNSPECIFIED: _AcknowledgeType.ValueType  # 0
-    """Nothing was said: refused, since Kafka's 0 would end the record (GAP)."""
+    """Not set: rejected, because Kafka's 0 would finish the record (GAP)."""
     ACKNOWLEDGE_TYPE_ACCEPT: _AcknowledgeType.ValueType  # 1
     """Processed; never delivered again."""
     ACKNOWLEDGE_TYPE_RELEASE: _AcknowledgeType.ValueType  # 2
-    """Not processed; deliver again, while its delivery count is below the limit."""
+    """Not processed; redeliver, while its delivery count is below the limit."""
     ACKNOWLEDGE_TYPE_REJECT: _AcknowledgeType.ValueType  # 3
     """Cannot be processed; never delivered again."""
     ACKNOWLEDGE_TYPE_RENEW: _AcknowledgeType.ValueType  # 4
-    """Still being processed; the acquisition lock starts anew."""
+    """Still being processed; the acquisition lock starts again."""
     ACKNOWLEDGE_TYPE_GAP: _AcknowledgeType.ValueType  # 5
-    """There is no record at this offset: it was compacted away, or is a marker (Kafka: 0). For receivers of record batches."""
+    """There is no record at this offset: it was compacted, or is a transaction marker (Kafka: 0). For receivers of record batches."""
 
 class AcknowledgeType(_AcknowledgeType, metaclass=_AcknowledgeTypeEnumTypeWrapper):
-    """What a consumer says of a record (Kafka: AcknowledgeType)."""
+    """A consumer's acknowledgement of a record (Kafka: AcknowledgeType)."""
 
 ACKNOWLEDGE_TYPE_UNSPECIFIED: AcknowledgeType.ValueType  # 0
-"""Nothing was said: refused, since Kafka's 0 would end the record (GAP)."""
+"""Not set: rejected, because Kafka's 0 would finish the record (GAP)."""
 ACKNOWLEDGE_TYPE_ACCEPT: AcknowledgeType.ValueType  # 1
 """Processed; never delivered again."""
 ACKNOWLEDGE_TYPE_RELEASE: AcknowledgeType.ValueType  # 2
-"""Not processed; deliver again, while its delivery count is below the limit."""
+"""Not processed; redeliver, while its delivery count is below the limit."""
 ACKNOWLEDGE_TYPE_REJECT: AcknowledgeType.ValueType  # 3
 """Cannot be processed; never delivered again."""
 ACKNOWLEDGE_TYPE_RENEW: AcknowledgeType.ValueType  # 4
-"""Still being processed; the acquisition lock starts anew."""
+"""Still being processed; the acquisition lock starts again."""
 ACKNOWLEDGE_TYPE_GAP: AcknowledgeType.ValueType  # 5
-"""There is no record at this offset: it was compacted away, or is a marker (Kafka: 0). For receivers of record batches."""
+"""There is no record at this offset: it was compacted, or is a transaction marker (Kafka: 0). For receivers of record batches."""
 Global___AcknowledgeType: _TypeAlias = AcknowledgeType  # noqa: Y015
 
 class _LeftReason:
@@ -84,31 +84,31 @@ class _LeftReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeftReason
     DESCRIPTOR: _descriptor.EnumDescriptor
     LEFT_REASON_UNSPECIFIED: _LeftReason.ValueType  # 0
     LEFT_REASON_FINISHED: _LeftReason.ValueType  # 1
-    """Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+    """Already accepted, rejected or archived, by any member; or the log no longer has them."""
     LEFT_REASON_TAKEN: _LeftReason.ValueType  # 2
-    """Another member holds them, or they are kept back until a delay has passed."""
+    """Another member holds them, or a delayed release keeps them back."""
     LEFT_REASON_UNDER_WAY: _LeftReason.ValueType  # 3
-    """What the member said of them before is not durable yet."""
+    """An earlier acknowledgement of the member is not durable yet."""
     LEFT_REASON_PAST_END: _LeftReason.ValueType  # 4
-    """The log does not reach that far."""
+    """They are beyond the end of the log."""
 
 class LeftReason(_LeftReason, metaclass=_LeftReasonEnumTypeWrapper):
-    """Why offsets that a member said it was given were left as they are."""
+    """Why offsets that a member named were left unchanged."""
 
 LEFT_REASON_UNSPECIFIED: LeftReason.ValueType  # 0
 LEFT_REASON_FINISHED: LeftReason.ValueType  # 1
-"""Accepted, rejected or parked already, by whomever; or the log no longer has them."""
+"""Already accepted, rejected or archived, by any member; or the log no longer has them."""
 LEFT_REASON_TAKEN: LeftReason.ValueType  # 2
-"""Another member holds them, or they are kept back until a delay has passed."""
+"""Another member holds them, or a delayed release keeps them back."""
 LEFT_REASON_UNDER_WAY: LeftReason.ValueType  # 3
-"""What the member said of them before is not durable yet."""
+"""An earlier acknowledgement of the member is not durable yet."""
 LEFT_REASON_PAST_END: LeftReason.ValueType  # 4
-"""The log does not reach that far."""
+"""They are beyond the end of the log."""
 Global___LeftReason: _TypeAlias = LeftReason  # noqa: Y015
 
 @_typing.final
 class TopicPartition(_message.Message):
-    """What travels between a consumer and the leader of a share-partition, whichever door it takes.
+    """Messages between a consumer and the leader of a share-partition, through either listener.
 
     A partition of a topic. Topic ids are Kafka's text form: 16 bytes, base64url, 22 characters.
     """
@@ -148,13 +148,13 @@ class AcquiredRecords(_message.Message):
     last_offset: _builtins.int
     """Inclusive."""
     delivery_count: _builtins.int
-    """The number of this delivery attempt; 1 is the first."""
+    """The delivery count; 1 is the first delivery."""
     lock_token: _builtins.int
-    """Names this acquisition. An acknowledgement that carries it is refused once the lock was lost, even when the
+    """Identifies this acquisition. An acknowledgement that carries it is rejected once the lock was lost, even if the
     same member acquired the record again.
     """
     lock_deadline_ms: _builtins.int
-    """When the lock runs out, in milliseconds since the Unix epoch."""
+    """When the lock times out, in milliseconds since the Unix epoch."""
     def __init__(
         self,
         *,
@@ -188,7 +188,7 @@ class Delivery(_message.Message):
     """The topic's name."""
     partition: _builtins.int
     record_batches: _builtins.bytes
-    """Kafka record batches (magic 2) as the producer sent them, whole: only offsets in `acquired` are the receiver's."""
+    """Whole Kafka record batches (magic 2) as the producer sent them: only offsets in `acquired` belong to the receiver."""
     @_builtins.property
     def acquired(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcquiredRecords]: ...
     def __init__(
@@ -210,7 +210,7 @@ Global___Delivery: _TypeAlias = Delivery  # noqa: Y015
 
 @_typing.final
 class Acknowledgement(_message.Message):
-    """One decision on a run of offsets."""
+    """One acknowledgement of a run of offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -225,22 +225,22 @@ class Acknowledgement(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     UNSEEN_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the sender; the result carries it back."""
+    """Chosen by the sender; returned in the result."""
     topic_id: _builtins.str
     partition: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; absent means `first_offset` alone."""
+    """Inclusive; absent: `first_offset` alone."""
     type: Global___AcknowledgeType.ValueType
     lock_token: _builtins.int
     """The token of the acquisition; 0 checks the member only."""
     delay_ms: _builtins.int
-    """For RELEASE: do not deliver again before this many milliseconds have passed (not kept over a fail-over)."""
+    """For RELEASE: minimum delay before redelivery, in milliseconds (not kept over a fail-over)."""
     reason: _builtins.str
-    """For REJECT: why, in the sender's words; goes into the leader's log."""
+    """For REJECT: the reason; written to the leader's log."""
     unseen: _builtins.bool
-    """For RELEASE: nobody has looked at the record. It is as if it had not been delivered: the delivery does not count and
-    nothing needs to be durable, so the result comes at once. Not together with `delay_ms`.
+    """For RELEASE: the application never received the record. This does not count as a delivery, and nothing has to be
+    durable, so the result is immediate. Not together with `delay_ms`.
     """
     def __init__(
         self,
@@ -268,7 +268,7 @@ Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
 
 @_typing.final
 class AcknowledgementResult(_message.Message):
-    """The durable outcome of an acknowledgement. Where the records of a run fare differently, several results with the
+    """The durable result of an acknowledgement. If the records of a run have different results, several results with the
     same id cover it together.
     """
 
@@ -285,10 +285,10 @@ class AcknowledgementResult(_message.Message):
     error_message: _builtins.str
     """Empty when it was applied."""
     lock_deadline_ms: _builtins.int
-    """For RENEW: when the lock runs out now, in milliseconds since the Unix epoch."""
+    """For RENEW: the new deadline of the lock, in milliseconds since the Unix epoch."""
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; 2^63-1 where the leader went away: what the acknowledgement covered may or may not have been applied."""
+    """Inclusive; 2^63-1 if the leader is gone: the acknowledged records may or may not have been changed."""
     def __init__(
         self,
         *,
@@ -309,7 +309,7 @@ Global___AcknowledgementResult: _TypeAlias = AcknowledgementResult  # noqa: Y015
 
 @_typing.final
 class LockLost(_message.Message):
-    """Tells a consumer that records are no longer its own: their lock ran out, or they moved to another leader."""
+    """Notifies a consumer of lost locks: they timed out, or the partition moved to another leader."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -322,10 +322,10 @@ class LockLost(_message.Message):
     partition: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; 2^63-1 where the leader went away: all that was held of the partition."""
+    """Inclusive; 2^63-1 if the leader is gone: everything that was held of the partition."""
     lock_token: _builtins.int
-    """0: whatever acquisition the offsets belong to. So it is when the leader is gone; what it did not answer any more is
-    answered with NOT_LEADER_OR_FOLLOWER, and may or may not have been applied.
+    """0: all acquisitions of these offsets. Sent when the leader is gone; its unanswered acknowledgements receive
+    NOT_LEADER_OR_FOLLOWER and may or may not have been applied.
     """
     def __init__(
         self,
@@ -346,7 +346,7 @@ Global___LockLost: _TypeAlias = LockLost  # noqa: Y015
 
 @_typing.final
 class LeftRange(_message.Message):
-    """Offsets of a partition that were not settled."""
+    """Offsets of a partition that were not reconciled."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

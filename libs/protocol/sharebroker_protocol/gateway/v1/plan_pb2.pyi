@@ -86,9 +86,9 @@ class PlannedRange(_message.Message):
     DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
     LOCK_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     delivery_count: _builtins.int
-    """The number of this delivery attempt; 1 is the first."""
+    """The delivery count; 1 is the first delivery."""
     lock_deadline_ms: _builtins.int
-    """When its lock runs out unless it is renewed, in milliseconds since the Unix epoch."""
+    """When its lock times out unless it is renewed, in milliseconds since the Unix epoch."""
     @_builtins.property
     def range(self) -> Global___PlanRange: ...
     def __init__(
@@ -108,7 +108,7 @@ Global___PlannedRange: _TypeAlias = PlannedRange  # noqa: Y015
 
 @_typing.final
 class PlannedColumns(_message.Message):
-    """Planned ranges of a topic, field by field: the n-th values of all fields are of the n-th range."""
+    """Planned ranges of a topic as columns: the n-th values of all fields belong to the n-th range."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -154,7 +154,7 @@ Global___PlannedColumns: _TypeAlias = PlannedColumns  # noqa: Y015
 
 @_typing.final
 class PlanColumns(_message.Message):
-    """Ranges of a topic, field by field, as in PlannedColumns."""
+    """Ranges of a topic as columns, as in PlannedColumns."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -190,7 +190,7 @@ Global___PlanColumns: _TypeAlias = PlanColumns  # noqa: Y015
 
 @_typing.final
 class PlanLeft(_message.Message):
-    """Offsets that were not committed, or not taken back."""
+    """Offsets that were not committed, or not re-acquired."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -215,7 +215,7 @@ Global___PlanLeft: _TypeAlias = PlanLeft  # noqa: Y015
 
 @_typing.final
 class PlanVerdict(_message.Message):
-    """What became of records."""
+    """The outcome of records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -269,7 +269,7 @@ class OpenSessionResponse(_message.Message):
     LOCK_DURATION_MS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     lock_duration_ms: _builtins.int
-    """How long a lock of this group lasts."""
+    """Duration of a lock of this group."""
     def __init__(
         self,
         *,
@@ -320,24 +320,24 @@ class PlanRequest(_message.Message):
     BY_COLUMNS_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
     max_records: _builtins.int
-    """At most this many offsets, 1 to 1000000; the open batch is given as it is."""
+    """Maximum number of offsets, 1 to 1000000; an open batch is returned completely."""
     max_wait_ms: _builtins.int
     """How long to wait for a first record; at most 60000."""
     batch: _builtins.str
-    """The name of the batch that `commit` is about: what was staged under it is said instead. Empty: nothing was."""
+    """The name of the batch that `commit` belongs to: verdicts staged under it replace these. Empty: none were staged."""
     by_columns: _builtins.bool
-    """Answer with `columns` and not with `ranges`: much less work for both where there are many."""
+    """Return `columns` instead of `ranges`: much less work for both sides if there are many."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanRequest.Topic]: ...
     @_builtins.property
     def commit(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
-        """Done: decided upon before anything is planned. At most 100000 ranges."""
+        """Finished ranges: reconciled before anything is planned. At most 100000."""
 
     @_builtins.property
     def accepted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
-        """Done, and accepted: the same as in `commit`, and much less work where there are many. Both together have at most 100000 ranges."""
+        """Finished and accepted ranges: the same as in `commit`, with much less work if there are many. Both together have at most 100000 ranges."""
 
     def __init__(
         self,
@@ -368,18 +368,18 @@ class PlanResponse(_message.Message):
     LEFT_FIELD_NUMBER: _builtins.int
     REPEATED_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """The gateway had to try again, or an earlier commit was under way: what is told as finished may be so by this session."""
+    """The gateway had to retry, or an earlier commit was in progress: records reported as finished may have been finished by this session."""
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedRange]:
-        """By topic and partition, ascending. Empty: there is nothing at the moment."""
+        """By topic and partition, ascending. Empty: nothing is available at the moment."""
 
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedColumns]:
-        """The same by topics, where they were asked for."""
+        """The same by topics, if requested."""
 
     @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]:
-        """What of `commit` was left as it is."""
+        """The ranges of `commit` that were left unchanged."""
 
     def __init__(
         self,
@@ -411,11 +411,11 @@ class RenewRequest(_message.Message):
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanRange]:
-        """The batch that is being worked on. What of it the session no longer holds is taken back where nobody else has it."""
+        """The batch in progress. Records of it that the session no longer holds are re-acquired if they are available."""
 
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
-        """More of `ranges`, field by field."""
+        """Further ranges, as columns."""
 
     def __init__(
         self,
@@ -440,10 +440,10 @@ class RenewResponse(_message.Message):
     LEFT_FIELD_NUMBER: _builtins.int
     LOCK_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     lock_deadline_ms: _builtins.int
-    """When the first of the session's locks runs out, in milliseconds since the Unix epoch; 0: it holds nothing."""
+    """When the first of the session's locks times out, in milliseconds since the Unix epoch; 0: it holds nothing."""
     @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]:
-        """What of `ranges` is no longer the session's."""
+        """The parts of `ranges` that the session no longer holds."""
 
     def __init__(
         self,
@@ -501,13 +501,13 @@ class StageRequest(_message.Message):
     BATCH_FIELD_NUMBER: _builtins.int
     VERDICTS_FIELD_NUMBER: _builtins.int
     batch: _builtins.str
-    """The caller's name for its open batch, 1 to 64 characters, never used for another."""
+    """The caller's name for its open batch, 1 to 64 characters, never reused."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
     def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
-        """Added to what this epoch staged for the batch, in its place where both speak of an offset. What an earlier epoch staged, or what
-        was staged for another batch, is forgotten. At most 20000 ranges in all.
+        """Added to what this epoch staged for the batch; replaces earlier verdicts on the same offsets. Verdicts of an earlier epoch, or
+        of another batch, are dropped. At most 20000 ranges in all.
         """
 
     def __init__(
@@ -611,9 +611,9 @@ class ReadRangeRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     committed: _builtins.bool
-    """Leave out what is not committed and what transactions aborted. Not needed for planned ranges, which have neither."""
+    """Omit records of open and aborted transactions. Not needed for planned ranges, which contain none."""
     max_bytes: _builtins.int
-    """About this much in one answer, which has at least one batch; 0 takes 1048576, at most 16777216."""
+    """Approximate size of a response, which has at least one batch; 0 means 1048576, at most 16777216."""
     @_builtins.property
     def range(self) -> Global___PlanRange: ...
     def __init__(
@@ -638,11 +638,11 @@ class ReadRangeResponse(_message.Message):
     RECORD_BATCHES_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     record_batches: _builtins.bytes
-    """Kafka record batches (magic 2) as the producer sent them, whole: the first may begin before the range, and the last end
-    after it. May be empty where nothing is left of a part of the range.
+    """Whole Kafka record batches (magic 2) as the producer sent them: the first may start before the range, and the last may end
+    after it. May be empty if nothing is left of a part of the range.
     """
     next_offset: _builtins.int
-    """Where to read on: behind the last batch, whatever of it was left out. The range's first offset where the log ends before it."""
+    """Where to continue: after the last batch, whatever of it was omitted. The range's first offset if the log ends before it."""
     def __init__(
         self,
         *,

@@ -26,12 +26,12 @@ if _version_not_supported:
 
 
 class PlanServiceStub:
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     def __init__(self, channel):
@@ -78,38 +78,38 @@ class PlanServiceStub:
 
 
 class PlanServiceServicer:
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     def OpenSession(self, request, context):
-        """Takes a session over, or begins it; answered when durable.
+        """Opens a session or takes it over; answered when durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """Commits the batches that are done, then plans the next. What the session holds and has not committed is its open
-        batch and is given again, so a call that is repeated gives the same records.
+        """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+        batch and are returned again, so a repeated call returns the same records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Renew(self, request, context):
-        """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since.
+        """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Stage(self, request, context):
-        """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before.
+        """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -123,14 +123,14 @@ class PlanServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Release(self, request, context):
-        """Gives back all that the session holds in the topics.
+        """Releases all records that the session holds in the topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadRange(self, request, context):
-        """Reads records by offset: no group, no lock. Whoever wants more than one answer holds asks again from `next_offset` on.
+        """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,12 +183,12 @@ def add_PlanServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlanService:
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     @staticmethod

@@ -27,12 +27,12 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlanServiceStub:
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     @_typing.overload
@@ -40,57 +40,57 @@ class PlanServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PlanServiceAsyncStub: ...
     OpenSession: _grpc.UnaryUnaryMultiCallable[_plan_pb2.OpenSessionRequest, _plan_pb2.OpenSessionResponse]
-    """Takes a session over, or begins it; answered when durable."""
+    """Opens a session or takes it over; answered when durable."""
     Plan: _grpc.UnaryUnaryMultiCallable[_plan_pb2.PlanRequest, _plan_pb2.PlanResponse]
-    """Commits the batches that are done, then plans the next. What the session holds and has not committed is its open
-    batch and is given again, so a call that is repeated gives the same records.
+    """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+    batch and are returned again, so a repeated call returns the same records.
     """
     Renew: _grpc.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]
-    """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+    """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
     Stage: _grpc.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]
-    """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
+    """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
     Commit: _grpc.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]
     """Commits without planning; may be repeated."""
     Release: _grpc.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]
-    """Gives back all that the session holds in the topics."""
+    """Releases all records that the session holds in the topics."""
     ReadRange: _grpc.UnaryUnaryMultiCallable[_plan_pb2.ReadRangeRequest, _plan_pb2.ReadRangeResponse]
-    """Reads records by offset: no group, no lock. Whoever wants more than one answer holds asks again from `next_offset` on."""
+    """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
 
 @_typing.type_check_only
 class PlanServiceAsyncStub(PlanServiceStub):
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_plan_pb2.OpenSessionRequest, _plan_pb2.OpenSessionResponse]  # type: ignore[assignment]
-    """Takes a session over, or begins it; answered when durable."""
+    """Opens a session or takes it over; answered when durable."""
     Plan: _aio.UnaryUnaryMultiCallable[_plan_pb2.PlanRequest, _plan_pb2.PlanResponse]  # type: ignore[assignment]
-    """Commits the batches that are done, then plans the next. What the session holds and has not committed is its open
-    batch and is given again, so a call that is repeated gives the same records.
+    """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+    batch and are returned again, so a repeated call returns the same records.
     """
     Renew: _aio.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]  # type: ignore[assignment]
-    """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+    """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
     Stage: _aio.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]  # type: ignore[assignment]
-    """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
+    """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
     Commit: _aio.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]  # type: ignore[assignment]
     """Commits without planning; may be repeated."""
     Release: _aio.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]  # type: ignore[assignment]
-    """Gives back all that the session holds in the topics."""
+    """Releases all records that the session holds in the topics."""
     ReadRange: _aio.UnaryUnaryMultiCallable[_plan_pb2.ReadRangeRequest, _plan_pb2.ReadRangeResponse]  # type: ignore[assignment]
-    """Reads records by offset: no group, no lock. Whoever wants more than one answer holds asks again from `next_offset` on."""
+    """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
 
 class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Consuming in planned batches, for engines that write down what a batch is made of before they work on it (Spark's
-    micro-batches): `Plan` says which offsets are the session's, `ReadRange` reads them as often as need be, and the next `Plan`
-    names those that are done. No record travels with a plan, and no lock is needed to read.
+    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
+    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
+    ones. No record travels with a plan, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds what it was given until it commits it, releases it or stops
-    renewing. Its epoch fences: whoever opens it again takes it over, and every call under an older epoch is refused.
+    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
+    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
     """
 
     @_abc_1.abstractmethod
@@ -99,7 +99,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.OpenSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.OpenSessionResponse, _abc.Awaitable[_plan_pb2.OpenSessionResponse]]:
-        """Takes a session over, or begins it; answered when durable."""
+        """Opens a session or takes it over; answered when durable."""
 
     @_abc_1.abstractmethod
     def Plan(
@@ -107,8 +107,8 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.PlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.PlanResponse, _abc.Awaitable[_plan_pb2.PlanResponse]]:
-        """Commits the batches that are done, then plans the next. What the session holds and has not committed is its open
-        batch and is given again, so a call that is repeated gives the same records.
+        """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+        batch and are returned again, so a repeated call returns the same records.
         """
 
     @_abc_1.abstractmethod
@@ -117,7 +117,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.RenewRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.RenewResponse, _abc.Awaitable[_plan_pb2.RenewResponse]]:
-        """Renews the locks of all the session holds in the topics, and takes back what it lost and nobody else has since."""
+        """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
 
     @_abc_1.abstractmethod
     def Stage(
@@ -125,7 +125,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.StageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.StageResponse, _abc.Awaitable[_plan_pb2.StageResponse]]:
-        """Stages verdicts about records of the open batch: durable when answered, in force when the batch is committed and not before."""
+        """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
 
     @_abc_1.abstractmethod
     def Commit(
@@ -141,7 +141,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.ReleaseRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.ReleaseResponse, _abc.Awaitable[_plan_pb2.ReleaseResponse]]:
-        """Gives back all that the session holds in the topics."""
+        """Releases all records that the session holds in the topics."""
 
     @_abc_1.abstractmethod
     def ReadRange(
@@ -149,6 +149,6 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.ReadRangeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.ReadRangeResponse, _abc.Awaitable[_plan_pb2.ReadRangeResponse]]:
-        """Reads records by offset: no group, no lock. Whoever wants more than one answer holds asks again from `next_offset` on."""
+        """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
 
 def add_PlanServiceServicer_to_server(servicer: PlanServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -34,7 +34,7 @@ class PublishRecord(_message.Message):
     value: _builtins.bytes
     text: _builtins.str
     timestamp_ms: _builtins.int
-    """Milliseconds since the Unix epoch; 0 takes the server's clock."""
+    """Milliseconds since the Unix epoch; 0: the server's clock."""
     partition: _builtins.int
     """Absent: Kafka's default partitioner (murmur2 of the key; a sticky one without key)."""
     @_builtins.property
@@ -168,7 +168,7 @@ class ProduceRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         PARTITION_DATA_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
-        """One of the two."""
+        """Exactly one of the two."""
         name: _builtins.str
         @_builtins.property
         def partition_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.PartitionData]: ...
@@ -189,9 +189,9 @@ class ProduceRequest(_message.Message):
     TOPIC_DATA_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
-    """The time the request may take; 0 takes 30000."""
+    """Timeout of the request; 0 means 30000."""
     transactional_id: _builtins.str
-    """Of transactional batches, whose partitions become part of the transaction; empty for others."""
+    """For transactional batches, whose partitions become part of the transaction; empty otherwise."""
     @_builtins.property
     def topic_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.TopicData]: ...
     def __init__(
@@ -293,7 +293,7 @@ class ProduceStreamRequest(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     PRODUCE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the sender; the answer carries it back."""
+    """Chosen by the sender; returned in the response."""
     @_builtins.property
     def produce(self) -> Global___ProduceRequest: ...
     def __init__(

@@ -68,8 +68,8 @@ class ProduceServiceServicer:
     """
 
     def Publish(self, request, context):
-        """Publishes records one by one; the gateway makes the batches. Each partition's records are durable
-        together or not at all; where some partitions took theirs and others did not, the error's metadata says so.
+        """Publishes records one by one; the gateway builds the batches. Each partition's records become durable
+        together or not at all. If only some partitions succeed, the error's metadata names them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,15 +83,15 @@ class ProduceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """The same over one long stream; answers carry the request's id and come in any order. A partition's batches are
-        appended in the order of the requests: one that names a partition waits for those before it that do.
+        """The same over one long stream. Responses carry the request's id and arrive in any order. A partition's batches are
+        appended in the order of the requests: a request waits for earlier ones that name the same partition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InitProducerId(self, request, context):
-        """A producer id and epoch, so that batches with sequence numbers are appended once however often they are sent. Kafka:
+        """Returns a producer id and epoch: batches with sequence numbers are then appended once however often they are sent. Kafka:
         InitProducerId (22).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -99,7 +99,7 @@ class ProduceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndTxn(self, request, context):
-        """Commits or aborts a transaction; anybody may who knows its producer id and epoch. Kafka: EndTxn (26).
+        """Commits or aborts a transaction, named by its producer id and epoch. Kafka: EndTxn (26).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

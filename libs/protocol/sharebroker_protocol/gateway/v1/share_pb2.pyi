@@ -27,7 +27,7 @@ class ConsumeRequest(_message.Message):
 
     @_typing.final
     class Subscribe(_message.Message):
-        """Opens the stream; in the first message only."""
+        """Opens the stream; only in the first message."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -43,8 +43,8 @@ class ConsumeRequest(_message.Message):
         PAUSE_ON_LOCK_LOST_FIELD_NUMBER: _builtins.int
         group_id: _builtins.str
         member_id: _builtins.str
-        """Needed with a membership of the client's own; made by the gateway otherwise. Whoever opens a stream again
-        because one broke sends the id it had: as another member it would wait until its old session has run out.
+        """Required with a membership of the client's own; otherwise the gateway generates it. A client that reopens a broken
+        stream sends its previous id: as another member it would wait until its old session has timed out.
         """
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
         batch_size: _builtins.int
@@ -56,8 +56,8 @@ class ConsumeRequest(_message.Message):
         rack_id: _builtins.str
         client_id: _builtins.str
         pause_on_lock_lost: _builtins.bool
-        """Once a lock is lost, deliver nothing more before the client's next message, which may be empty: a client that hangs
-        shall not use up the attempts of records that it never looks at.
+        """After a lost lock, deliver nothing more before the client's next message, which may be empty: a stalled client
+        must not use up deliveries of records that it never processes.
         """
         @_builtins.property
         def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -89,7 +89,7 @@ class ConsumeRequest(_message.Message):
 
     @_typing.final
     class Assignment(_message.Message):
-        """The partitions a client that runs its own membership was assigned; replaces the earlier ones."""
+        """The partitions assigned to a client that runs its own membership; replaces earlier ones."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -113,18 +113,18 @@ class ConsumeRequest(_message.Message):
     ACKNOWLEDGEMENTS_FIELD_NUMBER: _builtins.int
     REST_UNSEEN_FIELD_NUMBER: _builtins.int
     credit: _builtins.int
-    """Records more the client will take, on top of what it granted before. A negative number takes credit back; records
-    that are on their way may still come, and count.
+    """Additional records that the client accepts, on top of earlier credit. A negative number withdraws credit; records
+    already on their way may still arrive, and count.
     """
     rest_unseen: _builtins.bool
-    """Nobody has looked at what the client still holds when the stream ends: its delivery does not count. It says so before
-    it closes, when it has answered for all that was looked at; records may still be on their way then.
+    """Records that the client still holds when the stream ends are unseen: their delivery does not count. The client sends it
+    before it closes, after it has acknowledged all records it processed; further records may still be on their way.
     """
     @_builtins.property
     def subscribe(self) -> Global___ConsumeRequest.Subscribe: ...
     @_builtins.property
     def assignment(self) -> Global___ConsumeRequest.Assignment:
-        """Fields 3 to 5 are those of DeliverRequest: the gateway hands them on without looking into them."""
+        """Fields 3 to 5 are those of DeliverRequest: the gateway forwards them without decoding them."""
 
     @_builtins.property
     def acknowledgements(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Acknowledgement]: ...
@@ -151,7 +151,7 @@ class ConsumeResponse(_message.Message):
 
     @_typing.final
     class Subscribed(_message.Message):
-        """The first answer, and again whenever the assignment changes."""
+        """The first response, and again whenever the assignment changes."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -162,10 +162,10 @@ class ConsumeResponse(_message.Message):
         member_id: _builtins.str
         member_epoch: _builtins.int
         acquisition_lock_timeout_ms: _builtins.int
-        """How long an acquisition lock of this group lasts."""
+        """Duration of an acquisition lock of this group."""
         @_builtins.property
         def assignment(self) -> _containers.RepeatedCompositeFieldContainer[_group_coordinator_pb2.TopicPartitions]:
-            """What the member is assigned (with a membership run by the gateway)."""
+            """The member's assignment (if the gateway runs the membership)."""
 
         def __init__(
             self,
@@ -183,7 +183,7 @@ class ConsumeResponse(_message.Message):
 
     @_typing.final
     class Problem(_message.Message):
-        """A partition that cannot be delivered from at the moment. It is tried again; nothing has to be done."""
+        """A partition from which nothing can be delivered at the moment. The gateway retries; no action is required."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -217,7 +217,7 @@ class ConsumeResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.Delivery]:
-        """Fields 1 to 4 are those of DeliverResponse: the gateway hands them on without looking into them."""
+        """Fields 1 to 4 are those of DeliverResponse: the gateway forwards them without decoding them."""
 
     @_builtins.property
     def results(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.AcknowledgementResult]: ...
@@ -229,7 +229,7 @@ class ConsumeResponse(_message.Message):
     def subscribed(self) -> Global___ConsumeResponse.Subscribed: ...
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareRecord]:
-        """With `decode`, in place of `deliveries`."""
+        """With `decode`, instead of `deliveries`."""
 
     def __init__(
         self,
@@ -345,13 +345,13 @@ class AcquireRequest(_message.Message):
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     max_records: _builtins.int
-    """At most this many; 0 takes 1, at most 1000."""
+    """Maximum number of records; 0 means 1, at most 1000."""
     max_wait_ms: _builtins.int
     """How long to wait for a first record; at most 60000."""
     as_text: _builtins.bool
     """Values that are UTF-8 come as `text`."""
     member_id: _builtins.str
-    """Empty: the gateway makes one. Give the same one to `Acknowledge`."""
+    """Empty: the gateway generates one. Pass the same one to `Acknowledge`."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -401,7 +401,7 @@ class AcknowledgeRequest(_message.Message):
 
     @_typing.final
     class Decision(_message.Message):
-        """One decision; a record is named by topic, partition and offset, its acquisition by the lock token."""
+        """One acknowledgement. A record is named by topic, partition and offset, its acquisition by the lock token."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -418,7 +418,7 @@ class AcknowledgeRequest(_message.Message):
         partition: _builtins.int
         offset: _builtins.int
         last_offset: _builtins.int
-        """Inclusive end of a run that starts at `offset`; absent means the one record."""
+        """Inclusive end of a run that starts at `offset`; absent: only that record."""
         lock_token: _builtins.int
         type: _delivery_pb2.AcknowledgeType.ValueType
         delay_ms: _builtins.int
@@ -485,7 +485,7 @@ class AcknowledgeResponse(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         lock_deadline_ms: _builtins.int
-        """For RENEW: when the lock runs out now."""
+        """For RENEW: the new deadline of the lock."""
         def __init__(
             self,
             *,
@@ -680,7 +680,7 @@ class ShareFetchRequest(_message.Message):
     max_wait_ms: _builtins.int
     min_bytes: _builtins.int
     max_bytes: _builtins.int
-    """Absent: no limit but the server's."""
+    """Absent: only the server's limit."""
     max_records: _builtins.int
     batch_size: _builtins.int
     share_acquire_mode: _delivery_pb2.AcquireMode.ValueType

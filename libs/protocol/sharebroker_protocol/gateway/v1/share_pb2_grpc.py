@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class ShareServiceStub:
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 
@@ -70,27 +70,27 @@ class ShareServiceStub:
 
 
 class ShareServiceServicer:
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 
     def Consume(self, request_iterator, context):
-        """Subscribe with credit, get records with lock tokens, acknowledge at any time; each acknowledgement gets its own
-        durable result. When the stream ends, what the member still holds is released.
+        """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
+        durable result. When the stream ends, the records that the member still holds are released.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Acquire(self, request, context):
-        """Acquires records once. The records stay the member's until acknowledged or until their lock runs out.
+        """Acquires records once. They belong to the member until acknowledged or until their lock times out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Acknowledge(self, request, context):
-        """Decides on records of an earlier `Acquire`, each by its lock token; answered when durable.
+        """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -159,7 +159,7 @@ def add_ShareServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShareService:
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 

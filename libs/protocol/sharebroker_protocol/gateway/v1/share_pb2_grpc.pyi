@@ -28,7 +28,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShareServiceStub:
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 
@@ -37,13 +37,13 @@ class ShareServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShareServiceAsyncStub: ...
     Consume: _grpc.StreamStreamMultiCallable[_share_pb2.ConsumeRequest, _share_pb2.ConsumeResponse]
-    """Subscribe with credit, get records with lock tokens, acknowledge at any time; each acknowledgement gets its own
-    durable result. When the stream ends, what the member still holds is released.
+    """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
+    durable result. When the stream ends, the records that the member still holds are released.
     """
     Acquire: _grpc.UnaryUnaryMultiCallable[_share_pb2.AcquireRequest, _share_pb2.AcquireResponse]
-    """Acquires records once. The records stay the member's until acknowledged or until their lock runs out."""
+    """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_share_pb2.AcknowledgeRequest, _share_pb2.AcknowledgeResponse]
-    """Decides on records of an earlier `Acquire`, each by its lock token; answered when durable."""
+    """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
     ShareGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]
     """Kafka: ShareGroupHeartbeat (76)."""
     ShareFetch: _grpc.UnaryUnaryMultiCallable[_share_pb2.ShareFetchRequest, _share_pb2.ShareFetchResponse]
@@ -53,19 +53,19 @@ class ShareServiceStub:
 
 @_typing.type_check_only
 class ShareServiceAsyncStub(ShareServiceStub):
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Consume: _aio.StreamStreamMultiCallable[_share_pb2.ConsumeRequest, _share_pb2.ConsumeResponse]  # type: ignore[assignment]
-    """Subscribe with credit, get records with lock tokens, acknowledge at any time; each acknowledgement gets its own
-    durable result. When the stream ends, what the member still holds is released.
+    """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
+    durable result. When the stream ends, the records that the member still holds are released.
     """
     Acquire: _aio.UnaryUnaryMultiCallable[_share_pb2.AcquireRequest, _share_pb2.AcquireResponse]  # type: ignore[assignment]
-    """Acquires records once. The records stay the member's until acknowledged or until their lock runs out."""
+    """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
     Acknowledge: _aio.UnaryUnaryMultiCallable[_share_pb2.AcknowledgeRequest, _share_pb2.AcknowledgeResponse]  # type: ignore[assignment]
-    """Decides on records of an earlier `Acquire`, each by its lock token; answered when durable."""
+    """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
     ShareGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]  # type: ignore[assignment]
     """Kafka: ShareGroupHeartbeat (76)."""
     ShareFetch: _aio.UnaryUnaryMultiCallable[_share_pb2.ShareFetchRequest, _share_pb2.ShareFetchResponse]  # type: ignore[assignment]
@@ -74,7 +74,7 @@ class ShareServiceAsyncStub(ShareServiceStub):
     """Kafka: ShareAcknowledge (79)."""
 
 class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Consuming from a share group. `Consume` is made for people; `Acquire` and `Acknowledge` are its unary twins; the
+    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
     rest are Kafka's RPCs, translated.
     """
 
@@ -84,8 +84,8 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_share_pb2.ConsumeRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_share_pb2.ConsumeResponse], _abc.AsyncIterator[_share_pb2.ConsumeResponse]]:
-        """Subscribe with credit, get records with lock tokens, acknowledge at any time; each acknowledgement gets its own
-        durable result. When the stream ends, what the member still holds is released.
+        """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
+        durable result. When the stream ends, the records that the member still holds are released.
         """
 
     @_abc_1.abstractmethod
@@ -94,7 +94,7 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_pb2.AcquireRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_pb2.AcquireResponse, _abc.Awaitable[_share_pb2.AcquireResponse]]:
-        """Acquires records once. The records stay the member's until acknowledged or until their lock runs out."""
+        """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
 
     @_abc_1.abstractmethod
     def Acknowledge(
@@ -102,7 +102,7 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_pb2.AcknowledgeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_pb2.AcknowledgeResponse, _abc.Awaitable[_share_pb2.AcknowledgeResponse]]:
-        """Decides on records of an earlier `Acquire`, each by its lock token; answered when durable."""
+        """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
 
     @_abc_1.abstractmethod
     def ShareGroupHeartbeat(

@@ -21,8 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class JoinGroupRequest(_message.Message):
-    """Consumer groups of Kafka's classic protocol: one member assigns the partitions, the coordinator only brings all
-    members to the same generation and keeps the offsets that they commit. Members live in the coordinator's memory.
+    """Consumer groups of Kafka's classic protocol: one member assigns the partitions. The coordinator brings all
+    members to the same generation and stores their committed offsets. Members live in the coordinator's memory.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -34,9 +34,9 @@ class JoinGroupRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         METADATA_FIELD_NUMBER: _builtins.int
         name: _builtins.str
-        """Name of an assignor that the member knows."""
+        """Name of an assignor that the member supports."""
         metadata: _builtins.bytes
-        """What the assignor is to know of the member; nobody else reads it."""
+        """The member's metadata for the assignor; opaque to the coordinator."""
         def __init__(
             self,
             *,
@@ -63,17 +63,17 @@ class JoinGroupRequest(_message.Message):
     member_id: _builtins.str
     """Empty: the member has none yet."""
     group_instance_id: _builtins.str
-    """Of a fixed member (`group.instance.id`)."""
+    """For a static member (`group.instance.id`)."""
     session_timeout_ms: _builtins.int
     rebalance_timeout_ms: _builtins.int
     """How long the group waits for this member to join again."""
     protocol_type: _builtins.str
     """"consumer" for consumers, "connect" for Kafka Connect."""
     client_id: _builtins.str
-    """What Kafka takes from the connection: shown by describe."""
+    """Kafka takes these from the connection; shown by describe."""
     client_host: _builtins.str
     require_known_member_id: _builtins.bool
-    """Refuse a member without an id with MEMBER_ID_REQUIRED, which brings one (Kafka: version 4 and later)."""
+    """Reject a member without an id with MEMBER_ID_REQUIRED, which contains one (Kafka: version 4 and later)."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupRequest.Protocol]:
         """In the member's order of preference."""
@@ -141,11 +141,11 @@ class JoinGroupResponse(_message.Message):
     protocol_type: _builtins.str
     protocol_name: _builtins.str
     leader: _builtins.str
-    """Member id of who assigns the partitions."""
+    """Member id of the leader, which assigns the partitions."""
     member_id: _builtins.str
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupResponse.Member]:
-        """Everybody, for the leader; nobody, for the others."""
+        """All members, for the leader; empty for the others."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class LeaveGroupRequest(_message.Message):
         MEMBER_ID_FIELD_NUMBER: _builtins.int
         GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
-        """Empty where only the instance is known."""
+        """Empty if only the instance id is known."""
         group_instance_id: _builtins.str
         def __init__(
             self,
@@ -415,7 +415,7 @@ class OffsetCommitRequest(_message.Message):
         partition: _builtins.int
         committed_offset: _builtins.int
         committed_leader_epoch: _builtins.int
-        """-1: not known."""
+        """-1: unknown."""
         metadata: _builtins.str
         def __init__(
             self,
@@ -439,7 +439,7 @@ class OffsetCommitRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """-1 with an empty member id: a consumer without a group's partitions, or an administrator."""
+    """-1 with an empty member id: a consumer that assigns its partitions itself, or an administrator."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
     @_builtins.property
@@ -510,7 +510,7 @@ Global___OffsetCommitResponse: _TypeAlias = OffsetCommitResponse  # noqa: Y015
 
 @_typing.final
 class TxnOffsetCommitRequest(_message.Message):
-    """Offsets that count when the producer's transaction is committed. The transaction has to be going on."""
+    """Offsets that take effect when the producer's transaction is committed. The transaction must be open."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -523,12 +523,12 @@ class TxnOffsetCommitRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     transaction_version: _builtins.int
-    """2: the coordinator makes the group part of the transaction itself (Kafka: version 5 and later); below, it has to be
-    part of it.
+    """2: the coordinator adds the group to the transaction itself (Kafka: version 5 and later); below, it must be
+    part of it already.
     """
     @_builtins.property
     def commit(self) -> Global___OffsetCommitRequest:
-        """As they would be committed at once. A member says who it is where it knows of that; nobody's member need not."""
+        """As in OffsetCommit. Member id and generation are checked if given; they may be omitted."""
 
     def __init__(
         self,
@@ -549,7 +549,7 @@ Global___TxnOffsetCommitRequest: _TypeAlias = TxnOffsetCommitRequest  # noqa: Y0
 
 @_typing.final
 class CompleteTransactionRequest(_message.Message):
-    """The end of a transaction for all groups of a shard. Harmless where nothing of it is left."""
+    """The end of a transaction for all groups of a shard. Has no effect if nothing of it is pending."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -562,7 +562,7 @@ class CompleteTransactionRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     transaction_result: _builtins.bool
-    """True commits, false aborts."""
+    """True: commit; false: abort."""
     coordinator_epoch: _builtins.int
     """The epoch of the transactional id's shard."""
     def __init__(
@@ -605,7 +605,7 @@ class OffsetFetchRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     require_stable: _builtins.bool
-    """Tell of offsets whose transaction is still going on: what is committed of these partitions may change without more ado."""
+    """Report offsets whose transaction is still open: the committed offsets of these partitions may change."""
     def __init__(
         self,
         *,
@@ -637,11 +637,11 @@ class OffsetFetchResponse(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         committed_offset: _builtins.int
-        """-1: none, only a transaction has one."""
+        """-1: none."""
         committed_leader_epoch: _builtins.int
         metadata: _builtins.str
         error_code: _status_pb2.ErrorCode.ValueType
-        """UNSTABLE_OFFSET_COMMIT: of a transaction that is still going on."""
+        """UNSTABLE_OFFSET_COMMIT: the offset belongs to a transaction that is still open."""
         def __init__(
             self,
             *,
@@ -661,7 +661,7 @@ class OffsetFetchResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchResponse.Partition]:
-        """All that the group has committed."""
+        """All offsets that the group has committed."""
 
     def __init__(
         self,

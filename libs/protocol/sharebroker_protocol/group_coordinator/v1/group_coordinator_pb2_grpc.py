@@ -28,7 +28,7 @@ if _version_not_supported:
 
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     def __init__(self, channel):
@@ -135,11 +135,11 @@ class GroupCoordinatorServiceStub:
 
 
 class GroupCoordinatorServiceServicer:
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     def ShareGroupHeartbeat(self, request, context):
-        """Joins, keeps alive, re-subscribes or leaves. Kafka: ShareGroupHeartbeat (76).
+        """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,7 +153,7 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """The groups of the coordinator that answers. Kafka: ListGroups (16).
+        """The groups of this coordinator. Kafka: ListGroups (16).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,14 +174,14 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterShareGroupOffsets(self, request, context):
-        """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91).
+        """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteShareGroupOffsets(self, request, context):
-        """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92).
+        """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,7 +223,7 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TxnOffsetCommit(self, request, context):
-        """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28).
+        """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -251,22 +251,22 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupDescribe(self, request, context):
-        """A consumer group. Kafka: DescribeGroups (15).
+        """Describes a consumer group. Kafka: DescribeGroups (15).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchGroupLog(self, request, context):
-        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindGroupLogOffset(self, request, context):
-        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does.
+        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -379,7 +379,7 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinatorService:
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
     """
 
     @staticmethod

@@ -29,26 +29,26 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GroupCoordinatorServiceAsyncStub: ...
     ShareGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]
-    """Joins, keeps alive, re-subscribes or leaves. Kafka: ShareGroupHeartbeat (76)."""
+    """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
     ShareGroupDescribe: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]
     """Kafka: ShareGroupDescribe (77)."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]
-    """The groups of the coordinator that answers. Kafka: ListGroups (16)."""
+    """The groups of this coordinator. Kafka: ListGroups (16)."""
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]
     """Kafka: DeleteGroups (42)."""
     DescribeShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]
     """Start offsets and lag. Kafka: DescribeShareGroupOffsets (90)."""
     AlterShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]
-    """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+    """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
-    """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
     JoinGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]
     """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
     SyncGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]
@@ -60,7 +60,7 @@ class GroupCoordinatorServiceStub:
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
     """Kafka: OffsetCommit (8)."""
     TxnOffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
-    """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
     CompleteTransaction: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]
     """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]
@@ -68,33 +68,33 @@ class GroupCoordinatorServiceStub:
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]
-    """A consumer group. Kafka: DescribeGroups (15)."""
+    """Describes a consumer group. Kafka: DescribeGroups (15)."""
     FetchGroupLog: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
-    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindGroupLogOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
-    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
+    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
 
 @_typing.type_check_only
 class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ShareGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]  # type: ignore[assignment]
-    """Joins, keeps alive, re-subscribes or leaves. Kafka: ShareGroupHeartbeat (76)."""
+    """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
     ShareGroupDescribe: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]  # type: ignore[assignment]
     """Kafka: ShareGroupDescribe (77)."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
-    """The groups of the coordinator that answers. Kafka: ListGroups (16)."""
+    """The groups of this coordinator. Kafka: ListGroups (16)."""
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
     """Kafka: DeleteGroups (42)."""
     DescribeShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]  # type: ignore[assignment]
     """Start offsets and lag. Kafka: DescribeShareGroupOffsets (90)."""
     AlterShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]  # type: ignore[assignment]
-    """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+    """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
-    """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
     JoinGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]  # type: ignore[assignment]
     """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
     SyncGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]  # type: ignore[assignment]
@@ -106,7 +106,7 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
     """Kafka: OffsetCommit (8)."""
     TxnOffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
-    """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
     CompleteTransaction: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]  # type: ignore[assignment]
     """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]  # type: ignore[assignment]
@@ -114,16 +114,16 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
-    """A consumer group. Kafka: DescribeGroups (15)."""
+    """Describes a consumer group. Kafka: DescribeGroups (15)."""
     FetchGroupLog: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
-    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindGroupLogOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
-    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
+    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
 
 class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Members, assignments and offsets of share groups, and of consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
 
     @_abc_1.abstractmethod
     def ShareGroupHeartbeat(
@@ -131,7 +131,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.ShareGroupHeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.ShareGroupHeartbeatResponse, _abc.Awaitable[_group_coordinator_pb2.ShareGroupHeartbeatResponse]]:
-        """Joins, keeps alive, re-subscribes or leaves. Kafka: ShareGroupHeartbeat (76)."""
+        """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
 
     @_abc_1.abstractmethod
     def ShareGroupDescribe(
@@ -147,7 +147,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.ListGroupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_group_coordinator_pb2.ListGroupsResponse]]:
-        """The groups of the coordinator that answers. Kafka: ListGroups (16)."""
+        """The groups of this coordinator. Kafka: ListGroups (16)."""
 
     @_abc_1.abstractmethod
     def DeleteGroups(
@@ -171,7 +171,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.AlterShareGroupOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.AlterShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.AlterShareGroupOffsetsResponse]]:
-        """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+        """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
 
     @_abc_1.abstractmethod
     def DeleteShareGroupOffsets(
@@ -179,7 +179,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.DeleteShareGroupOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse]]:
-        """Forgets topics of an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+        """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
 
     @_abc_1.abstractmethod
     def JoinGroup(
@@ -227,7 +227,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _consumer_groups_pb2.TxnOffsetCommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.OffsetCommitResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetCommitResponse]]:
-        """Offsets that count when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+        """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
 
     @_abc_1.abstractmethod
     def CompleteTransaction(
@@ -259,7 +259,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _consumer_groups_pb2.ConsumerGroupDescribeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.ConsumerGroupDescribeResponse, _abc.Awaitable[_consumer_groups_pb2.ConsumerGroupDescribeResponse]]:
-        """A consumer group. Kafka: DescribeGroups (15)."""
+        """Describes a consumer group. Kafka: DescribeGroups (15)."""
 
     @_abc_1.abstractmethod
     def FetchGroupLog(
@@ -267,8 +267,8 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FetchShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
-        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there by Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
 
     @_abc_1.abstractmethod
@@ -277,6 +277,6 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
-        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchGroupLog does."""
+        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer: GroupCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -67,15 +67,15 @@ class InitializeShareGroupStateRequest(_message.Message):
         SINCE_EPOCH_FIELD_NUMBER: _builtins.int
         partition: _builtins.int
         state_epoch: _builtins.int
-        """The group epoch at which the group coordinator asks; fences leaders that loaded an older state."""
+        """The group epoch of the request; fences leaders that loaded an older state."""
         start_offset: _builtins.int
         """-1: not set; the leader resolves `share.auto.offset.reset` at its first fetch."""
         keep_existing: _builtins.bool
-        """State that is there already stays as it is, only its state epoch rises."""
+        """Existing state is kept; only its state epoch rises."""
         start_has_epoch: _builtins.bool
-        """Each start is asked for at an epoch of its own: at the state's epoch it was asked for before, and nothing changes."""
+        """Each start offset has an epoch of its own: a request at the stored state epoch is a repetition, and changes nothing."""
         since_epoch: _builtins.int
-        """State of a lower epoch was deleted since: where a late request brought it back, it does not stay. 0: all stays."""
+        """State of a lower epoch was deleted since: if a late request restored it, it is not kept. 0: all is kept."""
         def __init__(
             self,
             *,
@@ -154,7 +154,7 @@ Global___InitializeShareGroupStateResponse: _TypeAlias = InitializeShareGroupSta
 
 @_typing.final
 class TopicResult(_message.Message):
-    """Results that are an error code alone."""
+    """Results that consist of an error code."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -361,7 +361,7 @@ class WriteShareGroupStateRequest(_message.Message):
         start_offset: _builtins.int
         """-1: not changed."""
         delivery_complete_count: _builtins.int
-        """Finished records between start offset and end offset, for lag; -1: not known."""
+        """Finished records between start offset and end offset, for lag; -1: unknown."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -470,7 +470,7 @@ class DeleteShareGroupStateRequest(_message.Message):
     STATE_EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     state_epoch: _builtins.int
-    """The group epoch at which the deletion was decided: what was initialised at a higher one stays. Absent: all goes (Kafka)."""
+    """The group epoch at which the deletion was decided: state initialised at a higher epoch is kept. Absent: all is deleted (Kafka)."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteShareGroupStateRequest.TopicData]: ...
     def __init__(
@@ -577,7 +577,7 @@ class ReadShareGroupStateSummaryResponse(_message.Message):
         start_offset: _builtins.int
         """-1: not set."""
         delivery_complete_count: _builtins.int
-        """-1: not known."""
+        """-1: unknown."""
         def __init__(
             self,
             *,
@@ -692,7 +692,7 @@ class InspectShareGroupStateResponse(_message.Message):
         create_timestamp_ms: _builtins.int
         """Milliseconds since the Unix epoch, for checkpoints."""
         write_timestamp_ms: _builtins.int
-        """Milliseconds since the Unix epoch; 0: written before times were kept."""
+        """Milliseconds since the Unix epoch; 0: written before records had times."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -726,18 +726,18 @@ class InspectShareGroupStateResponse(_message.Message):
     stream: _builtins.str
     """The key of the stream in Redis."""
     consistent: _builtins.bool
-    """Whether the shard's live value equals the folded one."""
+    """Whether the shard's live value equals the replayed one."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectShareGroupStateResponse.LogRecord]:
         """The latest checkpoint and the deltas after it, in log order."""
 
     @_builtins.property
     def folded(self) -> Global___InspectShareGroupStateResponse.LogRecord:
-        """What they fold to; absent when there is no state."""
+        """The state that they replay to; absent if there is none."""
 
     @_builtins.property
     def live(self) -> Global___InspectShareGroupStateResponse.LogRecord:
-        """The shard's live value, which reads are answered from; absent when there is no state."""
+        """The shard's live value, which reads return; absent if there is no state."""
 
     def __init__(
         self,
@@ -783,10 +783,10 @@ class DeleteTopicStateResponse(_message.Message):
     REMOVED_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
     removed: _builtins.int
-    """Share-partitions whose state was removed, on the shards of the process that answers."""
+    """Share-partitions whose state was deleted, in the shards of this process."""
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The shards held by the process that answers; others are to be asked for the rest."""
+        """The shards of this process; query other processes for the rest."""
 
     def __init__(
         self,
@@ -804,7 +804,7 @@ Global___DeleteTopicStateResponse: _TypeAlias = DeleteTopicStateResponse  # noqa
 
 @_typing.final
 class FetchShareGroupStateRequest(_message.Message):
-    """This message and the next three are those of the group coordinator's FetchGroupLog and FindGroupLogOffset, too."""
+    """This message and the next three are also used by the group coordinator's FetchGroupLog and FindGroupLogOffset."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,11 +814,11 @@ class FetchShareGroupStateRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     fetch_offset: _builtins.int
-    """The first record wanted; an offset is the record's position in the shard's log less one."""
+    """First offset to read; an offset is the record's position in the shard's log minus one."""
     max_bytes: _builtins.int
-    """At most so many bytes, but one record if there is any; the server has a bound of its own."""
+    """Maximum number of bytes, but at least one record if there is any; the server has a limit of its own."""
     max_wait_ms: _builtins.int
-    """How long to wait where there is no record yet."""
+    """Maximum wait if there is no record yet."""
     def __init__(
         self,
         *,
@@ -843,14 +843,14 @@ class FetchShareGroupStateResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     record_batches: _builtins.bytes
-    """Whole record batches (magic 2), ascending: keys and values in Kafka's form (ShareSnapshot, ShareUpdate;
-    OffsetCommit of groups). A batch may have fewer records than offsets, or none: the topic need not show everything
-    that lies in the log.
+    """Whole record batches (magic 2), ascending: keys and values in Kafka's format (ShareSnapshot, ShareUpdate;
+    OffsetCommit of groups). A batch may have fewer records than offsets, or none: the topic need not show every
+    entry of the log.
     """
     log_start_offset: _builtins.int
-    """The first offset there is."""
+    """The first available offset."""
     high_watermark: _builtins.int
-    """The offset behind the last durable record."""
+    """The offset after the last durable record."""
     def __init__(
         self,
         *,
@@ -900,7 +900,7 @@ class FindShareGroupStateOffsetResponse(_message.Message):
     offset: _builtins.int
     """-1: no such record."""
     timestamp: _builtins.int
-    """The record's time; -1 for start and end, and where there is no such record."""
+    """The record's timestamp; -1 for start and end, and if there is no such record."""
     def __init__(
         self,
         *,

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ShareCoordinatorServiceStub:
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """
@@ -86,14 +86,14 @@ class ShareCoordinatorServiceStub:
 
 
 class ShareCoordinatorServiceServicer:
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """
 
     def InitializeShareGroupState(self, request, context):
-        """Starts the state of share-partitions anew, at a state epoch. Kafka: InitializeShareGroupState (83).
+        """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,7 +114,7 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteShareGroupState(self, request, context):
-        """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+        """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
         Kafka: DeleteShareGroupState (86).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -129,29 +129,29 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def InspectShareGroupState(self, request, context):
-        """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka.
+        """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopicState(self, request, context):
-        """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata).
+        """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchShareGroupState(self, request, context):
-        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindShareGroupStateOffset(self, request, context):
-        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does.
+        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,8 +214,8 @@ def add_ShareCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShareCoordinatorService:
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """

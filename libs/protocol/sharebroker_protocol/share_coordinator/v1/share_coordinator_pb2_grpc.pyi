@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShareCoordinatorServiceStub:
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """
@@ -38,63 +38,63 @@ class ShareCoordinatorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShareCoordinatorServiceAsyncStub: ...
     InitializeShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]
-    """Starts the state of share-partitions anew, at a state epoch. Kafka: InitializeShareGroupState (83)."""
+    """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]
     """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
     WriteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]
     """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]
-    """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+    """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
     Kafka: DeleteShareGroupState (86).
     """
     ReadShareGroupStateSummary: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
-    """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka."""
+    """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
     DeleteTopicState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]
-    """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+    """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
     FetchShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
-    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindShareGroupStateOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
-    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
+    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
 
 @_typing.type_check_only
 class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     InitializeShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]  # type: ignore[assignment]
-    """Starts the state of share-partitions anew, at a state epoch. Kafka: InitializeShareGroupState (83)."""
+    """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]  # type: ignore[assignment]
     """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
     WriteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]  # type: ignore[assignment]
     """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]  # type: ignore[assignment]
-    """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+    """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
     Kafka: DeleteShareGroupState (86).
     """
     ReadShareGroupStateSummary: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]  # type: ignore[assignment]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
-    """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka."""
+    """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
     DeleteTopicState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]  # type: ignore[assignment]
-    """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+    """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
     FetchShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
-    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
+    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindShareGroupStateOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
-    """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
+    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
 
 class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Keeps the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Refusals stand in band, one for each partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
+    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
+    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
     Every call may be repeated.
     """
@@ -105,7 +105,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InitializeShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InitializeShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InitializeShareGroupStateResponse]]:
-        """Starts the state of share-partitions anew, at a state epoch. Kafka: InitializeShareGroupState (83)."""
+        """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
 
     @_abc_1.abstractmethod
     def ReadShareGroupState(
@@ -129,7 +129,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.DeleteShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteShareGroupStateResponse]]:
-        """Removes the state; success also where there is none. FENCED_STATE_EPOCH where the state is newer than `state_epoch`.
+        """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
         Kafka: DeleteShareGroupState (86).
         """
 
@@ -147,7 +147,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InspectShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]:
-        """Shows the checkpoint and deltas as they lie in the log, and the folded value. Not in Kafka."""
+        """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def DeleteTopicState(
@@ -155,7 +155,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.DeleteTopicStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteTopicStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteTopicStateResponse]]:
-        """Removes the state of every share-partition of a topic that was deleted. Not in Kafka (there by metadata)."""
+        """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
 
     @_abc_1.abstractmethod
     def FetchShareGroupState(
@@ -163,8 +163,8 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FetchShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
-        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there by Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and so on.
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
+        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
 
     @_abc_1.abstractmethod
@@ -173,6 +173,6 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
-        """Finds an offset of a shard's log by time. Not in Kafka (there by ListOffsets). Raises as FetchShareGroupState does."""
+        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
 
 def add_ShareCoordinatorServiceServicer_to_server(servicer: ShareCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

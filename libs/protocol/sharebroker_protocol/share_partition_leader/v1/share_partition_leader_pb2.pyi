@@ -26,7 +26,7 @@ class DeliverRequest(_message.Message):
 
     @_typing.final
     class Open(_message.Message):
-        """Opens the stream; in the first message only."""
+        """Opens the stream; only in the first message."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -41,8 +41,8 @@ class DeliverRequest(_message.Message):
         batch_size: _builtins.int
         """A delivery is split on record batch boundaries into acquired runs of about this many records; 0 takes 500."""
         pause_on_lock_lost: _builtins.bool
-        """Once a lock of this stream is lost, deliver nothing more before `resume`: a consumer that hangs shall not use up the
-        attempts of records that it never looks at.
+        """After a lock of this stream is lost, deliver nothing more before `resume`: a stalled consumer must not use up
+        deliveries of records that it never processes.
         """
         def __init__(
             self,
@@ -61,7 +61,7 @@ class DeliverRequest(_message.Message):
 
     @_typing.final
     class Partitions(_message.Message):
-        """Replaces the partitions to deliver from. Records held of partitions that are left out stay held."""
+        """Replaces the partitions to deliver from. Records of partitions that are omitted stay locked."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -86,9 +86,9 @@ class DeliverRequest(_message.Message):
     REST_UNSEEN_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     credit: _builtins.int
-    """Records more that may be delivered, on top of what was granted before; below 0: that many fewer."""
+    """Additional records that may be delivered, on top of earlier credit; negative: that many fewer."""
     rest_unseen: _builtins.bool
-    """Nobody has looked at what is still held when the stream ends: it is released as unseen."""
+    """Records that are still held when the stream ends are released as unseen."""
     resume: _builtins.bool
     """Ends a pause; see `pause_on_lock_lost`."""
     @_builtins.property
@@ -121,7 +121,7 @@ class DeliverResponse(_message.Message):
 
     @_typing.final
     class Problem(_message.Message):
-        """A partition that cannot be delivered from at the moment."""
+        """A partition from which nothing can be delivered at the moment."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,11 +200,11 @@ class AcquireRecordsRequest(_message.Message):
     batch_size: _builtins.int
     acquire_mode: _delivery_pb2.AcquireMode.ValueType
     with_markers: _builtins.bool
-    """Acquire markers of transactions too, to be acknowledged as gaps."""
+    """Acquire transaction markers as well, to be acknowledged as gaps."""
     without_records: _builtins.bool
-    """The answer tells what was acquired, without the record batches."""
+    """Return what was acquired, without the record batches."""
     session_id: _builtins.str
-    """The share session that asks: what is acquired is released when it ends. Empty: there is none."""
+    """The requesting share session: its acquisitions are released when it ends. Empty: none."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """In the order in which they are to be served."""
@@ -273,7 +273,7 @@ class AcquireRecordsResponse(_message.Message):
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     acquisition_lock_timeout_ms: _builtins.int
-    """How long an acquisition lock of this group lasts now."""
+    """Current duration of an acquisition lock of this group."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcquireRecordsResponse.Partition]: ...
     def __init__(
@@ -323,7 +323,7 @@ class AwaitRecordsResponse(_message.Message):
 
     CHANGED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """Ask the leaders; else there still is nothing."""
+    """True: fetch again from the leaders; false: there are still no records."""
     def __init__(
         self,
         *,
@@ -343,7 +343,7 @@ class AcknowledgeRecordsRequest(_message.Message):
 
     @_typing.final
     class Batch(_message.Message):
-        """A run of offsets; one type for all, or one for each."""
+        """A run of offsets; one type for all, or one per offset."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -383,7 +383,7 @@ class AcknowledgeRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
-        """Where all are RELEASE: do not deliver again before this many milliseconds have passed (not kept over a fail-over)."""
+        """If all are RELEASE: minimum delay before redelivery, in milliseconds (not kept over a fail-over)."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -490,7 +490,7 @@ class SettleRecordsRequest(_message.Message):
         last_offset: _builtins.int
         """Inclusive."""
         type: _delivery_pb2.AcknowledgeType.ValueType
-        """ACCEPT, RELEASE, REJECT or RENEW; a record that nobody holds is acquired first, unless it is to be released."""
+        """ACCEPT, RELEASE, REJECT or RENEW; an available record is acquired first, unless it is to be released."""
         def __init__(
             self,
             *,
@@ -538,12 +538,12 @@ class SettleRecordsRequest(_message.Message):
     group_id: _builtins.str
     member_id: _builtins.str
     renew_held: _builtins.bool
-    """Renew whatever the member holds after that."""
+    """Then renew everything that the member holds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Partition]: ...
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Tell also what the member holds in the other partitions of these topics that this process leads."""
+        """Also return what the member holds in the other partitions of these topics that this process leads."""
 
     def __init__(
         self,
@@ -582,11 +582,11 @@ class SettleRecordsResponse(_message.Message):
         error_message: _builtins.str
         @_builtins.property
         def left(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.LeftRange]:
-            """What was not settled, ascending; everything else is."""
+            """The offsets that were not reconciled, ascending; all others were."""
 
         @_builtins.property
         def held(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.AcquiredRecords]:
-            """All that the member holds and has not answered for."""
+            """Everything that the member holds and has not acknowledged."""
 
         def __init__(
             self,
@@ -607,7 +607,7 @@ class SettleRecordsResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]:
-        """Those that were named, in their order; then, of `topic_ids`, those in which the member holds something."""
+        """Named partitions first, in their order; then those of `topic_ids` in which the member holds records."""
 
     def __init__(
         self,
@@ -632,12 +632,12 @@ class ReleaseMemberRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
-    """Empty: the group's offsets were changed or deleted; its share-partitions are loaded anew at their next use."""
+    """Empty: the group's offsets were altered or deleted; its share-partitions are loaded again at their next use."""
     session_id: _builtins.str
-    """Only what this share session of the member acquired; empty: all that the member holds."""
+    """Only acquisitions of this share session of the member; empty: everything that the member holds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
-        """Empty: every partition this process leads."""
+        """Empty: every partition that this process leads."""
 
     def __init__(
         self,
@@ -688,7 +688,7 @@ class ProduceRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         record_batches: _builtins.bytes
-        """One or more Kafka record batches (magic 2); offsets in them are not looked at."""
+        """One or more Kafka record batches (magic 2); offsets in them are ignored."""
         def __init__(
             self,
             *,
@@ -706,9 +706,9 @@ class ProduceRequest(_message.Message):
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     ADDS_PARTITIONS_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
-    """Of transactional batches; empty for others."""
+    """For transactional batches; empty otherwise."""
     adds_partitions: _builtins.bool
-    """The partitions become part of the transaction (transaction.version 2); else they must be part of it already."""
+    """Add the partitions to the transaction (transaction.version 2); otherwise they must be part of it already."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.Partition]: ...
     def __init__(
@@ -821,12 +821,12 @@ class FetchRequest(_message.Message):
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """The answer waits this long for `min_bytes`, or an error."""
+    """Maximum wait for `min_bytes`, or an error."""
     min_bytes: _builtins.int
     max_bytes: _builtins.int
-    """The first batch is given however large it is."""
+    """The first batch is returned however large it is."""
     isolation_level: _builtins.int
-    """0: all records; 1: up to the last stable offset, with the aborted transactions among them."""
+    """0: all records; 1: up to the last stable offset, together with the aborted transactions."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest.Partition]:
         """In the order in which they are to be served."""
@@ -894,7 +894,7 @@ class FetchResponse(_message.Message):
         last_stable_offset: _builtins.int
         log_start_offset: _builtins.int
         records: _builtins.bytes
-        """Whole batches, from the one that contains the fetch offset."""
+        """Whole batches, starting with the one that contains the fetch offset."""
         leader_epoch: _builtins.int
         @_builtins.property
         def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse.AbortedTransaction]:
@@ -953,7 +953,7 @@ class ListOffsetsRequest(_message.Message):
         timestamp: _builtins.int
         """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the highest timestamp."""
         made_at_offset: _builtins.int
-        """Asks besides when the record at this offset was made. Not in Kafka."""
+        """Also return the timestamp of the record at this offset. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -973,7 +973,7 @@ class ListOffsetsRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     isolation_level: _builtins.int
-    """0: the latest offset is the log end; 1: the last stable offset, and no record behind it is found."""
+    """0: the latest offset is the log end; 1: the last stable offset, and later records are not searched."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsRequest.Partition]: ...
     def __init__(
@@ -1011,12 +1011,12 @@ class ListOffsetsResponse(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         offset: _builtins.int
-        """-1: there is none."""
+        """-1: none."""
         timestamp: _builtins.int
-        """That of the record found; -1 for offsets that are no record's."""
+        """Timestamp of the record that was found; -1 for offsets without a record."""
         leader_epoch: _builtins.int
         made_at: _builtins.int
-        """When the record at `made_at_offset` was made, or one soon after it; 0: not asked, not known, or no such record."""
+        """Timestamp of the record at `made_at_offset`, or of one shortly after it; 0: not requested, unknown, or no such record."""
         def __init__(
             self,
             *,
@@ -1065,7 +1065,7 @@ class DeleteRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         offset: _builtins.int
-        """Records below are deleted; -1 all."""
+        """Records below this offset are deleted; -1: all."""
         def __init__(
             self,
             *,
@@ -1113,7 +1113,7 @@ class DeleteRecordsResponse(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         low_watermark: _builtins.int
-        """The log start offset after it."""
+        """The new log start offset."""
         def __init__(
             self,
             *,
@@ -1165,7 +1165,7 @@ class WriteTxnMarkersRequest(_message.Message):
         producer_epoch: _builtins.int
         """Fences the producer's older epochs from here on."""
         transaction_result: _builtins.bool
-        """True commits, false aborts."""
+        """True: commit; false: abort."""
         coordinator_epoch: _builtins.int
         """The epoch of the coordinator's shard."""
         def __init__(
@@ -1285,13 +1285,13 @@ class DescribeProducersResponse(_message.Message):
         producer_id: _builtins.int
         producer_epoch: _builtins.int
         last_sequence: _builtins.int
-        """-1: none is known."""
+        """-1: unknown."""
         last_timestamp: _builtins.int
-        """When it last wrote here."""
+        """Time of its last write to this partition."""
         coordinator_epoch: _builtins.int
-        """-1: no transaction of it has ended here."""
+        """-1: none of its transactions has ended here."""
         current_txn_start_offset: _builtins.int
-        """-1: no transaction is open here."""
+        """-1: it has no open transaction here."""
         def __init__(
             self,
             *,
@@ -1392,7 +1392,7 @@ class DescribeLogsResponse(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         size: _builtins.int
-        """Bytes of record batches; up to a segment (1 MiB) more right after the log start moved."""
+        """Bytes of record batches; up to one segment (1 MiB) more directly after the log start moved."""
         def __init__(
             self,
             *,
@@ -1438,7 +1438,7 @@ class InspectRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         from_offset: _builtins.int
-        """Where to begin to read the log; -1: not at all."""
+        """Where to start reading the log; -1: do not read it."""
         def __init__(
             self,
             *,
@@ -1518,10 +1518,10 @@ class InspectRecordsResponse(_message.Message):
         log_start_offset: _builtins.int
         log_end_offset: _builtins.int
         next_offset: _builtins.int
-        """The log was read up to here; below `log_end_offset` there is more to ask for."""
+        """The log was read up to here; request more if it is below `log_end_offset`."""
         @_builtins.property
         def in_delivery(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
-            """Held by members, or released for later: the leader's memory, in no log."""
+            """Held by members, or in a delayed release: only in the leader's memory."""
 
         @_builtins.property
         def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
@@ -1529,7 +1529,7 @@ class InspectRecordsResponse(_message.Message):
 
         @_builtins.property
         def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
-            """No batch has them: records that were lost."""
+            """No batch contains them: lost records."""
 
         def __init__(
             self,

@@ -27,8 +27,8 @@ if _version_not_supported:
 
 class SharePartitionLeaderServiceStub:
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     def __init__(self, channel):
@@ -111,12 +111,12 @@ class SharePartitionLeaderServiceStub:
 
 class SharePartitionLeaderServiceServicer:
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     def Deliver(self, request_iterator, context):
-        """Delivers records as they come and takes acknowledgements at any time: one long stream a consumer and leader.
+        """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
         When the stream ends, the member's records are released.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -131,8 +131,8 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AwaitRecords(self, request, context):
-        """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-        `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+        """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+        `max_wait_ms`. For long polls over several leaders. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,16 +146,16 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SettleRecords(self, request, context):
-        """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
-        nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
-        For members that keep a record of their own: planned micro-batches. Not in Kafka.
+        """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
+        available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
+        For members that store what they received: planned micro-batches. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseMember(self, request, context):
-        """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state.
+        """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -169,7 +169,7 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Reads record batches, without any group. Kafka: Fetch (1).
+        """Reads record batches, independent of groups. Kafka: Fetch (1).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -204,14 +204,14 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLogs(self, request, context):
-        """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35).
+        """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InspectRecords(self, request, context):
-        """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka.
+        """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,8 +300,8 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class SharePartitionLeaderService:
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     @staticmethod

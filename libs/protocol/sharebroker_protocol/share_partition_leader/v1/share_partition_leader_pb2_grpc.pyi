@@ -28,8 +28,8 @@ GRPC_VERSION: str
 
 class SharePartitionLeaderServiceStub:
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     @_typing.overload
@@ -37,28 +37,28 @@ class SharePartitionLeaderServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SharePartitionLeaderServiceAsyncStub: ...
     Deliver: _grpc.StreamStreamMultiCallable[_share_partition_leader_pb2.DeliverRequest, _share_partition_leader_pb2.DeliverResponse]
-    """Delivers records as they come and takes acknowledgements at any time: one long stream a consumer and leader.
+    """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
     When the stream ends, the member's records are released.
     """
     AcquireRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
     AwaitRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]
-    """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-    `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+    """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+    `max_wait_ms`. For long polls over several leaders. Not in Kafka.
     """
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]
-    """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
-    nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
-    For members that keep a record of their own: planned micro-batches. Not in Kafka.
+    """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
+    available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
+    For members that store what they received: planned micro-batches. Not in Kafka.
     """
     ReleaseMember: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]
-    """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
+    """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]
-    """Reads record batches, without any group. Kafka: Fetch (1)."""
+    """Reads record batches, independent of groups. Kafka: Fetch (1)."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
@@ -68,41 +68,41 @@ class SharePartitionLeaderServiceStub:
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
     """Kafka: DescribeProducers (61)."""
     DescribeLogs: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]
-    """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+    """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
-    """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
+    """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
 
 @_typing.type_check_only
 class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Deliver: _aio.StreamStreamMultiCallable[_share_partition_leader_pb2.DeliverRequest, _share_partition_leader_pb2.DeliverResponse]  # type: ignore[assignment]
-    """Delivers records as they come and takes acknowledgements at any time: one long stream a consumer and leader.
+    """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
     When the stream ends, the member's records are released.
     """
     AcquireRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]  # type: ignore[assignment]
     """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
     AwaitRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]  # type: ignore[assignment]
-    """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-    `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+    """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+    `max_wait_ms`. For long polls over several leaders. Not in Kafka.
     """
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
     """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]  # type: ignore[assignment]
-    """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
-    nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
-    For members that keep a record of their own: planned micro-batches. Not in Kafka.
+    """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
+    available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
+    For members that store what they received: planned micro-batches. Not in Kafka.
     """
     ReleaseMember: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]  # type: ignore[assignment]
-    """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
+    """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches; answered when durable. Kafka: Produce (0)."""
     Fetch: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]  # type: ignore[assignment]
-    """Reads record batches, without any group. Kafka: Fetch (1)."""
+    """Reads record batches, independent of groups. Kafka: Fetch (1)."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
@@ -112,14 +112,14 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
     """Kafka: DescribeProducers (61)."""
     DescribeLogs: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]  # type: ignore[assignment]
-    """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+    """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
-    """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
+    """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
 
 class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
     """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions; a call names the member and the partitions, nothing else is remembered between calls.
-    A partition led elsewhere is answered with NOT_LEADER_OR_FOLLOWER.
+    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
+    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
     """
 
     @_abc_1.abstractmethod
@@ -128,7 +128,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_share_partition_leader_pb2.DeliverRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_share_partition_leader_pb2.DeliverResponse], _abc.AsyncIterator[_share_partition_leader_pb2.DeliverResponse]]:
-        """Delivers records as they come and takes acknowledgements at any time: one long stream a consumer and leader.
+        """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
         When the stream ends, the member's records are released.
         """
 
@@ -146,8 +146,8 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.AwaitRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AwaitRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AwaitRecordsResponse]]:
-        """Answers as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-        `max_wait_ms`. For members that wait for records of several leaders, or wait for long. Not in Kafka.
+        """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
+        `max_wait_ms`. For long polls over several leaders. Not in Kafka.
         """
 
     @_abc_1.abstractmethod
@@ -164,9 +164,9 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.SettleRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.SettleRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.SettleRecordsResponse]]:
-        """Accepts, rejects, releases or renews what a member says it was given, whatever became of its locks meanwhile: what
-        nobody else has is acquired for it first, in the same step. Answered when durable, with what the member holds then.
-        For members that keep a record of their own: planned micro-batches. Not in Kafka.
+        """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
+        available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
+        For members that store what they received: planned micro-batches. Not in Kafka.
         """
 
     @_abc_1.abstractmethod
@@ -175,7 +175,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.ReleaseMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.ReleaseMemberResponse, _abc.Awaitable[_share_partition_leader_pb2.ReleaseMemberResponse]]:
-        """Releases what a member holds (its session ended, or the group fenced it), or forgets a group's loaded state."""
+        """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
 
     @_abc_1.abstractmethod
     def Produce(
@@ -191,7 +191,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.FetchResponse, _abc.Awaitable[_share_partition_leader_pb2.FetchResponse]]:
-        """Reads record batches, without any group. Kafka: Fetch (1)."""
+        """Reads record batches, independent of groups. Kafka: Fetch (1)."""
 
     @_abc_1.abstractmethod
     def ListOffsets(
@@ -231,7 +231,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.DescribeLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.DescribeLogsResponse, _abc.Awaitable[_share_partition_leader_pb2.DescribeLogsResponse]]:
-        """Tells how large logs are. A partition's part of Kafka's DescribeLogDirs (35)."""
+        """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
 
     @_abc_1.abstractmethod
     def InspectRecords(
@@ -239,6 +239,6 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.InspectRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.InspectRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.InspectRecordsResponse]]:
-        """Tells which offsets a group's members hold, and at which the log has no records. Not in Kafka."""
+        """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
 
 def add_SharePartitionLeaderServiceServicer_to_server(servicer: SharePartitionLeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

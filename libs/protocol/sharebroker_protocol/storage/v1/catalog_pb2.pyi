@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TopicRecord(_message.Message):
-    """Durable records of the cluster's metadata: topics and configurations."""
+    """Durable records of the cluster's metadata: topics and configs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -81,7 +81,7 @@ class PartitionsRecord(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partitions: _builtins.int
-    """The new number of partitions; more than before."""
+    """The new number of partitions; above the previous one."""
     def __init__(
         self,
         *,
@@ -104,7 +104,7 @@ class TopicDeletedRecord(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partitions: _builtins.int
-    """How many partitions it had: whoever removes their logs need not ask."""
+    """The number of partitions it had, for the process that deletes their logs."""
     def __init__(
         self,
         *,
@@ -121,7 +121,7 @@ Global___TopicDeletedRecord: _TypeAlias = TopicDeletedRecord  # noqa: Y015
 
 @_typing.final
 class ConfigRecord(_message.Message):
-    """One configuration value of a resource; without a value it is back at its default."""
+    """One config value of a resource; without a value it returns to its default."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -90,7 +90,7 @@ class GroupMetadata(_message.Message):
     metadata_hash: _builtins.int
     """Hash over the metadata of the subscribed topics."""
     since_epoch: _builtins.int
-    """State that was ever deleted is of a lower epoch."""
+    """All deleted state has a lower epoch."""
     def __init__(
         self,
         *,
@@ -187,11 +187,11 @@ class GroupStatePartitionMetadata(_message.Message):
         topic_id: _builtins.str
         topic_name: _builtins.str
         since_ms: _builtins.int
-        """Of partitions being initialised: since when; of initialised ones: since when the group knows the topic.
+        """For partitions being initialised: since when. For initialised ones: since when the group has the topic.
         Milliseconds since the Unix epoch.
         """
         since_epoch: _builtins.int
-        """Of initialised ones: what the group's since_epoch was when it came to know the topic, or deleted its state."""
+        """For initialised ones: the group's since_epoch when the topic was added, or its state deleted."""
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
@@ -235,7 +235,7 @@ Global___GroupStatePartitionMetadata: _TypeAlias = GroupStatePartitionMetadata  
 
 @_typing.final
 class GroupEpochFloor(_message.Message):
-    """No group deleted so far had a higher epoch: groups of the shard that begin, begin above it."""
+    """No deleted group had a higher epoch: new groups of the shard start above it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -256,7 +256,7 @@ Global___GroupEpochFloor: _TypeAlias = GroupEpochFloor  # noqa: Y015
 
 @_typing.final
 class GroupCommittedOffset(_message.Message):
-    """What a consumer group has committed of one partition (Kafka: record key 1 of __consumer_offsets)."""
+    """An offset that a consumer group committed (Kafka: record key 1 of __consumer_offsets)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -266,7 +266,7 @@ class GroupCommittedOffset(_message.Message):
     COMMITTED_AT_MS_FIELD_NUMBER: _builtins.int
     offset: _builtins.int
     leader_epoch: _builtins.int
-    """-1: not known."""
+    """-1: unknown."""
     metadata: _builtins.str
     committed_at_ms: _builtins.int
     """Milliseconds since the Unix epoch."""
@@ -288,7 +288,7 @@ Global___GroupCommittedOffset: _TypeAlias = GroupCommittedOffset  # noqa: Y015
 
 @_typing.final
 class GroupPendingOffset(_message.Message):
-    """What a producer's open transaction is to commit of one partition (Kafka: record key 1 in a transactional batch). Without
+    """An offset pending in a producer's open transaction (Kafka: record key 1 in a transactional batch). Without
     an offset it is dropped.
     """
 
@@ -304,7 +304,7 @@ class GroupPendingOffset(_message.Message):
     coordinator_epoch: _builtins.int
     """Lowest epoch of the transaction's coordinator that may end it; -1: any."""
     order: _builtins.int
-    """Rises with each of the partition's that is pending at the same time: the highest counts."""
+    """Increases with each pending offset of the partition: the highest wins."""
     @_builtins.property
     def offset(self) -> Global___GroupCommittedOffset: ...
     def __init__(
@@ -326,7 +326,7 @@ Global___GroupPendingOffset: _TypeAlias = GroupPendingOffset  # noqa: Y015
 
 @_typing.final
 class GroupTransactionEnd(_message.Message):
-    """The end of a producer's transaction in all groups of the shard: nothing of it is pending from here on."""
+    """The end of a producer's transaction in all groups of the shard: nothing of it is pending afterwards."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -365,7 +365,7 @@ class GroupTransactionEnd(_message.Message):
     producer_id: _builtins.int
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupTransactionEnd.Committed]:
-        """Empty: it was aborted."""
+        """Empty: the transaction was aborted."""
 
     def __init__(
         self,
@@ -401,11 +401,11 @@ class GroupRecord(_message.Message):
         KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord._Kind.ValueType  # 5
         KIND_STATE_PARTITION_METADATA: GroupRecord._Kind.ValueType  # 6
         KIND_EPOCH_FLOOR: GroupRecord._Kind.ValueType  # 7
-        """Of the shard, with no group's id."""
+        """Of the shard; no group id."""
         KIND_COMMITTED_OFFSET: GroupRecord._Kind.ValueType  # 8
         KIND_PENDING_OFFSET: GroupRecord._Kind.ValueType  # 9
         KIND_TRANSACTION_END: GroupRecord._Kind.ValueType  # 10
-        """Of the shard, with no group's id."""
+        """Of the shard; no group id."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: GroupRecord.Kind.ValueType  # 0
@@ -416,11 +416,11 @@ class GroupRecord(_message.Message):
     KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord.Kind.ValueType  # 5
     KIND_STATE_PARTITION_METADATA: GroupRecord.Kind.ValueType  # 6
     KIND_EPOCH_FLOOR: GroupRecord.Kind.ValueType  # 7
-    """Of the shard, with no group's id."""
+    """Of the shard; no group id."""
     KIND_COMMITTED_OFFSET: GroupRecord.Kind.ValueType  # 8
     KIND_PENDING_OFFSET: GroupRecord.Kind.ValueType  # 9
     KIND_TRANSACTION_END: GroupRecord.Kind.ValueType  # 10
-    """Of the shard, with no group's id."""
+    """Of the shard; no group id."""
 
     KIND_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int
@@ -440,9 +440,9 @@ class GroupRecord(_message.Message):
     kind: Global___GroupRecord.Kind.ValueType
     group_id: _builtins.str
     member_id: _builtins.str
-    """For kinds that have one record a member."""
+    """For kinds with one record per member."""
     topic_id: _builtins.str
-    """For kinds that have one record a partition."""
+    """For kinds with one record per partition."""
     partition: _builtins.int
     @_builtins.property
     def member(self) -> Global___GroupMember: ...

@@ -94,7 +94,7 @@ class ShareCheckpoint(_message.Message):
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     checkpoint_epoch: _builtins.int
-    """0 for the first, one more for each that follows."""
+    """0 for the first, increasing by one."""
     state_epoch: _builtins.int
     leader_epoch: _builtins.int
     start_offset: _builtins.int
@@ -137,15 +137,15 @@ class ShareDelta(_message.Message):
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     delta_index: _builtins.int
-    """Part of the key: rolls over, never starts anew with a checkpoint."""
+    """Part of the key: rolls over, is never reset by a checkpoint."""
     checkpoint_epoch: _builtins.int
     leader_epoch: _builtins.int
-    """Absent: not changed."""
+    """Absent: unchanged."""
     start_offset: _builtins.int
-    """Absent: not changed."""
+    """Absent: unchanged."""
     delivery_complete_count: _builtins.int
     write_timestamp_ms: _builtins.int
-    """Milliseconds since the Unix epoch; 0 where the record was written before times were kept."""
+    """Milliseconds since the Unix epoch; 0 if the record was written before records had times."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
     def __init__(
@@ -176,7 +176,7 @@ Global___ShareDelta: _TypeAlias = ShareDelta  # noqa: Y015
 
 @_typing.final
 class ShareCheckpointTombstone(_message.Message):
-    """The checkpoint key holds nothing from here on: the state is being deleted."""
+    """Tombstone of the checkpoint key: the state is being deleted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -198,7 +198,7 @@ Global___ShareCheckpointTombstone: _TypeAlias = ShareCheckpointTombstone  # noqa
 
 @_typing.final
 class ShareDeltaTombstone(_message.Message):
-    """The delta key holds nothing from here on."""
+    """Tombstone of the delta key."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

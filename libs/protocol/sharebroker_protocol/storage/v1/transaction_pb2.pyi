@@ -46,7 +46,7 @@ Global___TransactionPartitions: _TypeAlias = TransactionPartitions  # noqa: Y015
 
 @_typing.final
 class StagedPartition(_message.Message):
-    """Verdicts about offsets of a partition; the lists run beside each other."""
+    """Verdicts on offsets of a partition; the lists are parallel."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -86,7 +86,7 @@ Global___StagedPartition: _TypeAlias = StagedPartition  # noqa: Y015
 
 @_typing.final
 class StagedBatch(_message.Message):
-    """What a session staged for its latest batch."""
+    """The verdicts that a session staged for its latest batch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -98,7 +98,7 @@ class StagedBatch(_message.Message):
     producer_epoch: _builtins.int
     """The producer epoch that staged it."""
     settled: _builtins.bool
-    """Carried out."""
+    """Whether they were carried out."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedPartition]: ...
     def __init__(
@@ -119,7 +119,7 @@ Global___StagedBatch: _TypeAlias = StagedBatch  # noqa: Y015
 
 @_typing.final
 class TransactionMetadata(_message.Message):
-    """A transactional id. Ids, epochs and times are -1 where there are none."""
+    """A transactional id. Missing ids, epochs and times are -1."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -168,7 +168,7 @@ class TransactionMetadata(_message.Message):
     start_timestamp_ms: _builtins.int
     last_update_timestamp_ms: _builtins.int
     client_transaction_version: _builtins.int
-    """The transaction.version of who wrote last."""
+    """The transaction.version of the last writer."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionPartitions]: ...
     @_builtins.property
@@ -201,7 +201,7 @@ Global___TransactionMetadata: _TypeAlias = TransactionMetadata  # noqa: Y015
 
 @_typing.final
 class ProducerIds(_message.Message):
-    """How many producer ids of the shard may have been given out."""
+    """How many producer ids of the shard may have been assigned."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -222,7 +222,7 @@ Global___ProducerIds: _TypeAlias = ProducerIds  # noqa: Y015
 
 @_typing.final
 class TransactionRecord(_message.Message):
-    """One entry of a transaction shard's stream; without a value the transactional id is forgotten."""
+    """One entry of a transaction shard's stream; without a value the transactional id is deleted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -29,10 +29,10 @@ class InitProducerIdRequest(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
-    """Absent: a producer without transactions. Any coordinator answers."""
+    """Absent: a producer without transactions. Any coordinator serves it."""
     transaction_timeout_ms: _builtins.int
     producer_id: _builtins.int
-    """What the producer had, if it goes on after an error; absent with its first call."""
+    """The producer's previous id and epoch, if it continues after an error; absent in its first call."""
     producer_epoch: _builtins.int
     def __init__(
         self,
@@ -97,9 +97,9 @@ class AddPartitionsToTxnRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     verify_only: _builtins.bool
-    """Change nothing: only tell which partitions are part of the transaction."""
+    """Change nothing: only report which partitions are part of the transaction."""
     transaction_version: _builtins.int
-    """The partitions are added by their leaders, with the first batch; see EndTxn."""
+    """Leaders add the partitions with the first batch; see EndTxn."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
         """Of __consumer_offsets: the shard of a consumer group (Kafka: AddOffsetsToTxn)."""
@@ -153,7 +153,7 @@ class AddPartitionsToTxnResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     coordinator_epoch: _builtins.int
-    """The epoch of the coordinator's shard: the transaction's markers carry none below."""
+    """The epoch of the coordinator's shard: no marker of the transaction carries a lower one."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddPartitionsToTxnResponse.Partition]:
         """In the order of the request."""
@@ -185,9 +185,9 @@ class EndTxnRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     committed: _builtins.bool
-    """True commits, false aborts."""
+    """True: commit; false: abort."""
     transaction_version: _builtins.int
-    """2: the end of a transaction raises the producer epoch (Kafka: EndTxn v5 and on); below, it stays."""
+    """2: the end of a transaction raises the producer epoch (Kafka: EndTxn v5 and later); below, the epoch stays."""
     def __init__(
         self,
         *,
@@ -212,7 +212,7 @@ class EndTxnResponse(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """What the next transaction is to be written by."""
+    """The producer id and epoch for the next transaction."""
     producer_epoch: _builtins.int
     def __init__(
         self,
@@ -319,10 +319,10 @@ class ListTransactionsRequest(_message.Message):
     PRODUCER_ID_FILTERS_FIELD_NUMBER: _builtins.int
     DURATION_FILTER_FIELD_NUMBER: _builtins.int
     duration_filter: _builtins.int
-    """Only those open for longer; absent: all."""
+    """Only transactions that are open for longer; absent: all."""
     @_builtins.property
     def state_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Kafka's names of states; empty: all."""
+        """Names of Kafka's states; empty: all."""
 
     @_builtins.property
     def producer_id_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -375,13 +375,13 @@ class ListTransactionsResponse(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def unknown_state_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Filters that name no state."""
+        """Unknown state filters."""
 
     @_builtins.property
     def transaction_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListTransactionsResponse.TransactionState]: ...
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The shards that were asked."""
+        """The shards that were queried."""
 
     def __init__(
         self,
@@ -492,7 +492,7 @@ class ReadStagedVerdictsRequest(_message.Message):
     producer_epoch: _builtins.int
     batch: _builtins.str
     settle: _builtins.bool
-    """They have been carried out: note that first."""
+    """Record that they were carried out."""
     def __init__(
         self,
         *,

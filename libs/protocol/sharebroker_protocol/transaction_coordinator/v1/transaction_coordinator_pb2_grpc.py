@@ -77,14 +77,14 @@ class TransactionCoordinatorServiceServicer:
     """
 
     def InitProducerId(self, request, context):
-        """A producer id and epoch; fences whoever had the transactional id. Kafka: InitProducerId (22).
+        """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddPartitionsToTxn(self, request, context):
-        """Makes partitions part of a transaction, or asks whether they are. Kafka: AddPartitionsToTxn (24).
+        """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,21 +105,21 @@ class TransactionCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """The transactions of the coordinator that answers. Kafka: ListTransactions (66).
+        """The transactions of this coordinator. Kafka: ListTransactions (66).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StageVerdicts(self, request, context):
-        """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent.
+        """Stores verdicts on a planned batch until it is committed. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadStagedVerdicts(self, request, context):
-        """What was staged for a batch. No Kafka equivalent.
+        """Returns what was staged for a batch. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

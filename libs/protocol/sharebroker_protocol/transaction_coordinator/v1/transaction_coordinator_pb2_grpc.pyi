@@ -34,19 +34,19 @@ class TransactionCoordinatorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TransactionCoordinatorServiceAsyncStub: ...
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]
-    """A producer id and epoch; fences whoever had the transactional id. Kafka: InitProducerId (22)."""
+    """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
     AddPartitionsToTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.AddPartitionsToTxnRequest, _transaction_coordinator_pb2.AddPartitionsToTxnResponse]
-    """Makes partitions part of a transaction, or asks whether they are. Kafka: AddPartitionsToTxn (24)."""
+    """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
     EndTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]
     """Commits or aborts; markers follow. Kafka: EndTxn (26)."""
     DescribeTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.DescribeTransactionsRequest, _transaction_coordinator_pb2.DescribeTransactionsResponse]
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]
-    """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+    """The transactions of this coordinator. Kafka: ListTransactions (66)."""
     StageVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]
-    """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+    """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
     ReadStagedVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]
-    """What was staged for a batch. No Kafka equivalent."""
+    """Returns what was staged for a batch. Not in Kafka."""
 
 @_typing.type_check_only
 class TransactionCoordinatorServiceAsyncStub(TransactionCoordinatorServiceStub):
@@ -54,19 +54,19 @@ class TransactionCoordinatorServiceAsyncStub(TransactionCoordinatorServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     InitProducerId: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]  # type: ignore[assignment]
-    """A producer id and epoch; fences whoever had the transactional id. Kafka: InitProducerId (22)."""
+    """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
     AddPartitionsToTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.AddPartitionsToTxnRequest, _transaction_coordinator_pb2.AddPartitionsToTxnResponse]  # type: ignore[assignment]
-    """Makes partitions part of a transaction, or asks whether they are. Kafka: AddPartitionsToTxn (24)."""
+    """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
     EndTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]  # type: ignore[assignment]
     """Commits or aborts; markers follow. Kafka: EndTxn (26)."""
     DescribeTransactions: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.DescribeTransactionsRequest, _transaction_coordinator_pb2.DescribeTransactionsResponse]  # type: ignore[assignment]
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]  # type: ignore[assignment]
-    """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+    """The transactions of this coordinator. Kafka: ListTransactions (66)."""
     StageVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]  # type: ignore[assignment]
-    """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+    """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
     ReadStagedVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]  # type: ignore[assignment]
-    """What was staged for a batch. No Kafka equivalent."""
+    """Returns what was staged for a batch. Not in Kafka."""
 
 class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it."""
@@ -77,7 +77,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.InitProducerIdRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.InitProducerIdResponse, _abc.Awaitable[_transaction_coordinator_pb2.InitProducerIdResponse]]:
-        """A producer id and epoch; fences whoever had the transactional id. Kafka: InitProducerId (22)."""
+        """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
 
     @_abc_1.abstractmethod
     def AddPartitionsToTxn(
@@ -85,7 +85,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.AddPartitionsToTxnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.AddPartitionsToTxnResponse, _abc.Awaitable[_transaction_coordinator_pb2.AddPartitionsToTxnResponse]]:
-        """Makes partitions part of a transaction, or asks whether they are. Kafka: AddPartitionsToTxn (24)."""
+        """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
 
     @_abc_1.abstractmethod
     def EndTxn(
@@ -109,7 +109,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.ListTransactionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.ListTransactionsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ListTransactionsResponse]]:
-        """The transactions of the coordinator that answers. Kafka: ListTransactions (66)."""
+        """The transactions of this coordinator. Kafka: ListTransactions (66)."""
 
     @_abc_1.abstractmethod
     def StageVerdicts(
@@ -117,7 +117,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.StageVerdictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.StageVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.StageVerdictsResponse]]:
-        """Keeps verdicts about a planned batch until it is committed. No Kafka equivalent."""
+        """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def ReadStagedVerdicts(
@@ -125,6 +125,6 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.ReadStagedVerdictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.ReadStagedVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ReadStagedVerdictsResponse]]:
-        """What was staged for a batch. No Kafka equivalent."""
+        """Returns what was staged for a batch. Not in Kafka."""
 
 def add_TransactionCoordinatorServiceServicer_to_server(servicer: TransactionCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
