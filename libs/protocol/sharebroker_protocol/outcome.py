@@ -40,7 +40,7 @@ class Outcome:
         """Whether the outcome is known: `error` is then final, None meaning success."""
         return self.progress is DONE
 
-    def settle(self, error: KafkaError | None) -> None:
+    def complete(self, error: KafkaError | None) -> None:
         """Sets the outcome and wakes the waiters."""
         self.error = error
         self.progress = DONE

@@ -1,7 +1,7 @@
 """Sharebroker's Python client: share groups over gRPC.
 
-`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same for asyncio. Everything is
-loaded at first use, so that `sharebroker_protocol.errors` costs nothing.
+`ShareConsumer`, `Producer` and `Admin` block; `sharebroker.aio` has the same classes for asyncio. Modules are
+loaded on first use, so that importing one name does not load the rest.
 """
 
 from __future__ import annotations

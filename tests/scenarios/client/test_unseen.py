@@ -13,7 +13,7 @@ from sharebroker import ConsumerConfig, Record
 from sharebroker.aio import ShareConsumer
 from sharebroker.blocking.consumer import ShareConsumer as BlockingConsumer
 from sharebroker_server.testkit.waiting import eventually
-from tests.scenarios.share_consumer.world import PATIENCE, World, accept_all, nothing_comes, poll, take
+from tests.scenarios.share_consumer.world import WARN_AFTER, World, accept_all, nothing_comes, poll, take
 
 LOCK = 1.0
 STALL = 3.2 * LOCK
@@ -178,7 +178,7 @@ async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(
             for record in consumer:
                 if len(found) == 10 and record.delivery_count == 1:
                     threading.Event().wait(STALL)
-                record.accept().result(PATIENCE) if not record.lock_lost else None
+                record.accept().result(WARN_AFTER) if not record.lock_lost else None
                 if not record.lock_lost:
                     found[record.offset] = record.delivery_count
                 if len(found) == 50:
@@ -201,7 +201,7 @@ async def test_a_loop_that_is_held_up_loses_no_record(world: World) -> None:
     await eventually(lambda: all(record.lock_lost for record in held))
     accept_all(held)
     left = set(range(accepted, 50))
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         while left:  # on a busy machine some come for the first time, others for the third
             records = await consumer.poll(1.0)
             accept_all(records)

@@ -24,7 +24,7 @@ from sharebroker import (
     WakeupError,
 )
 from sharebroker_server.testkit.waiting import until
-from tests.scenarios.share_consumer.world import PATIENCE, QUIET, accept_all, offsets
+from tests.scenarios.share_consumer.world import QUIET, WARN_AFTER, accept_all, offsets
 
 
 class BlockingWorld:
@@ -60,7 +60,7 @@ def world(server: str) -> Iterator[BlockingWorld]:
 
 def poll(consumer: ShareConsumer) -> list[Record]:
     """The first poll that finds records."""
-    deadline = monotonic() + PATIENCE
+    deadline = monotonic() + WARN_AFTER
     while not (records := consumer.poll(1.0)):
         assert monotonic() < deadline
     return records
@@ -146,11 +146,11 @@ def test_multiple_consumers_in_group_concurrent_consumption(world: BlockingWorld
     taken: list[int] = []
 
     def consume(consumer: ShareConsumer, helpers: ThreadPoolExecutor) -> None:
-        deadline = monotonic() + PATIENCE
+        deadline = monotonic() + WARN_AFTER
         while len(taken) < 1000 and monotonic() < deadline:
             records = consumer.poll(0.05)
             for acknowledgement in helpers.map(Record.accept, records):
-                acknowledgement.result(PATIENCE)
+                acknowledgement.result(WARN_AFTER)
             taken.extend(offsets(records))
 
     consumers = [world.consumer(max_poll_records=100) for _ in range(3)]

@@ -11,7 +11,7 @@ from sharebroker import ErrorCode, KafkaError, Record
 from sharebroker.aio import Producer, ShareConsumer
 from sharebroker_server.testkit.brokers import Cluster, one_process
 from tests.scenarios.share_consumer.world import (
-    PATIENCE,
+    WARN_AFTER,
     World,
     accept_all,
     nothing_comes,
@@ -39,7 +39,7 @@ async def test_multiple_consumers_in_group_sequential_consumption(world: World) 
     consumers = [await world.consumer(group) for _ in range(2)]
     await world.produce_singly(200)
     taken: list[int] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         while len(taken) < 200:
             for consumer in consumers:
                 records = await consumer.poll(0.05)
@@ -74,7 +74,7 @@ async def test_multiple_consumers_in_group_concurrent_consumption(world: World) 
     group = await world.new_group()
     topic = await world.new_topic(3)
     tally = Tally(2000)
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(WARN_AFTER), asyncio.TaskGroup() as work:
         for _ in range(4):
             work.create_task(tally.consume(await world.consumer(group, [topic])))
         work.create_task(world.produce(2000, topic))
@@ -90,7 +90,7 @@ async def test_multiple_consumers_in_multiple_groups_concurrent_consumption(worl
             for n in range(2000):
                 await producer.send(topic, b"%d" % n)
 
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(WARN_AFTER), asyncio.TaskGroup() as work:
         for tally in tallies:
             group = await world.new_group()
             for _ in range(2):
@@ -128,7 +128,7 @@ async def test_multiple_consumers_in_group_failure_concurrent_consumption(world:
         await consumer.poll(0.5)  # held, and never acknowledged
         await consumer.close()
 
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as work:
+    async with asyncio.timeout(WARN_AFTER), asyncio.TaskGroup() as work:
         work.create_task(give_up_early())
         for _ in range(3):
             consumer = await world.consumer(group, [topic], max_poll_records=50)
@@ -144,7 +144,7 @@ async def test_complex_share_consumer(world: World) -> None:
     await world.produce_singly(100)
     finished: set[int] = set()
     consumer = await world.consumer(group)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         async for record in consumer:
             if _answer(record):
                 assert record.offset not in finished
@@ -214,7 +214,7 @@ async def test_share_group_max_size_config_exceeded(own_server: Cluster) -> None
         await world.assigned(group, members=3)
         fourth = await world.consumer(group)
         with pytest.raises(KafkaError) as caught:
-            await fourth.poll(PATIENCE)
+            await fourth.poll(WARN_AFTER)
         assert caught.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
         with pytest.raises(KafkaError):
             await fourth.poll(0.1)  # for good

@@ -11,7 +11,7 @@ from sharebroker import ErrorCode, KafkaError, Record, TopicPartition
 from sharebroker.aio import ShareConsumer
 from sharebroker_server.testkit.waiting import eventually
 from tests.scenarios.share_consumer.world import (
-    PATIENCE,
+    WARN_AFTER,
     World,
     accept_all,
     nothing_comes,
@@ -25,7 +25,7 @@ HOUR_MS = 3_600_000
 
 async def first_seen(world: World, consumer: ShareConsumer) -> Record:
     """What the consumer sees first. A `latest` group begins somewhere among these; nobody is told where."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         while True:
             await world.produce(1)
             for record in await consumer.poll(0.2):

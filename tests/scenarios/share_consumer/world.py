@@ -14,7 +14,7 @@ from sharebroker.admin_model import GroupOffset
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker_server.testkit.waiting import eventually
 
-PATIENCE = 30.0
+WARN_AFTER = 30.0
 QUIET = 0.4
 
 
@@ -109,7 +109,7 @@ class World:
 async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
     """Poll until `count` records have come; `accept` them, or else they have to come in one poll."""
     taken: list[Record] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         while len(taken) < count:
             records = await consumer.poll(1.0)
             taken += records
@@ -121,7 +121,7 @@ async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> lis
 
 async def poll(consumer: ShareConsumer) -> list[Record]:
     """The first poll that finds records."""
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(WARN_AFTER):
         while not (records := await consumer.poll(1.0)):
             pass
     return records

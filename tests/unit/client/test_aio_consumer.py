@@ -162,7 +162,7 @@ async def test_records_whose_lock_was_lost_are_not_handed_out(gateway: FakeGatew
         stream.deliver(batch(0, values(3)), 0, 2)
         stream.lose(0, 2)
         stream.deliver(batch(3, values(2)), 3, 4)
-        await eventually(lambda: consumer._engine._accumulator.undecided == 2)
+        await eventually(lambda: consumer._engine._accumulator.unacknowledged == 2)
         assert [record.offset for record in await consumer.poll(5)] == [3, 4]
 
 

@@ -32,12 +32,12 @@ class Acknowledgement(Outcome):
         self.detail = detail
 
     @property
-    def holds_on(self) -> bool:
+    def is_confirmed_renewal(self) -> bool:
         """Whether this is a confirmed renewal, so that the record still needs a final acknowledgement."""
         return self.kind is _RENEW and self.done and self.error is None
 
     @property
-    def unanswered(self) -> list[int]:
+    def unconfirmed_offsets(self) -> list[int]:
         """The offsets without a known outcome: the record's own, or none."""
         return [] if self.done else [self.offset]
 

@@ -50,13 +50,13 @@ class AcknowledgementSink(Protocol):
         """Acknowledges for the application. Raises IllegalStateError if it no longer holds the record."""
         ...
 
-    def decide(
+    def queue(
         self, record: Record, kind: AcknowledgeType, detail: int | str | None = None
     ) -> Acknowledgement:
         """Acknowledges for the consumer itself."""
         ...
 
-    def decide_run(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
+    def queue_range(self, acquisition: Acquisition, first: int, last: int, kind: AcknowledgeType) -> None:
         """Acknowledges all records of a run for the consumer itself."""
         ...
 
@@ -64,9 +64,9 @@ class AcknowledgementSink(Protocol):
 class Acquisition:
     """Offsets of one partition acquired together, with one lock token, one deadline and one delivery count.
 
-    `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival. `undecided`
-    counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost lock, `renewed`
-    ranges with a later deadline (last inclusive).
+    `deadline` is in seconds since the Unix epoch, `since` is the client's loop time of arrival.
+    `unacknowledged` counts offsets without a final acknowledgement sent. `lost` lists ranges with a lost
+    lock, `renewed` ranges with a later deadline (last inclusive).
     """
 
     __slots__ = (
@@ -82,7 +82,7 @@ class Acquisition:
         "token",
         "topic",
         "topic_id",
-        "undecided",
+        "unacknowledged",
     )
 
     def __init__(
@@ -97,7 +97,7 @@ class Acquisition:
         self.delivery_count = 1
         self.token = 0
         self.deadline = float("inf")
-        self.undecided = self.last - self.first + 1
+        self.unacknowledged = self.last - self.first + 1
         self.lost: list[tuple[int, int]] = []
         self.renewed: list[tuple[int, int, float]] = []
 

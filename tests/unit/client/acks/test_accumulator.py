@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sharebroker.acks.accumulator import Accumulator, Run
+from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import Progress
@@ -38,12 +38,12 @@ def held(accumulator: Accumulator, first: int = 0, last: int = 9) -> list[Record
     return decode(batch(first, [b"v"] * (last - first + 1)), [acquired]).records
 
 
-def told(run: Run) -> tuple[int, int, AcknowledgeType, int | str | None]:
+def told(run: AckBatch) -> tuple[int, int, AcknowledgeType, int | str | None]:
     return (run.first, run.last, run.kind, run.detail)
 
 
-def unanswered(accumulator: Accumulator) -> list[int]:
-    return sorted(offset for said in accumulator.pending() for offset in said.unanswered)
+def unconfirmed_offsets(accumulator: Accumulator) -> list[int]:
+    return sorted(offset for said in accumulator.pending() for offset in said.unconfirmed_offsets)
 
 
 def drained(accumulator: Accumulator) -> list[tuple[int, int, AcknowledgeType, int | str | None]]:
@@ -112,7 +112,7 @@ class TestCoalescing:
     def test_offsets_without_a_record_go_along(self) -> None:
         accumulator = Accumulator(nothing)
         acquired = acquisition(0, 1, accumulator)
-        accumulator.add_silent(acquired, (0, 1), REJECT, "corrupt")
+        accumulator.queue_internal(acquired, (0, 1), REJECT, "corrupt")
         (run,) = accumulator.drain()
         assert told(run) == (0, 1, REJECT, "corrupt")
         assert accumulator.resolve(run.id, None, 0) is run
@@ -123,17 +123,17 @@ class TestCoalescing:
         (record,) = held(accumulator, 0, 0)
         with pytest.raises(IllegalStateError, match="implicit"):
             record.accept()
-        accumulator.decide(record, ACCEPT)
+        accumulator.queue(record, ACCEPT)
         assert drained(accumulator) == [(0, 0, ACCEPT, None)]
 
     def test_a_decision_on_a_whole_run_is_reported_without_acknowledgements(self) -> None:
         heard: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, explicit=False, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+            nothing, explicit=False, on_outcome=lambda run, error: heard.append((run.first, run.last, error))
         )
         records = held(accumulator)
-        accumulator.decide_run(records[0].acquisition, 2, 7, ACCEPT)
-        assert unanswered(accumulator) == [2, 3, 4, 5, 6, 7]
+        accumulator.queue_range(records[0].acquisition, 2, 7, ACCEPT)
+        assert unconfirmed_offsets(accumulator) == [2, 3, 4, 5, 6, 7]
         (run,) = accumulator.drain()
         (pending,) = accumulator.pending()
         accumulator.resolve(run.id, REFUSED, 0, (2, 3))
@@ -141,21 +141,21 @@ class TestCoalescing:
         accumulator.resolve(run.id, None, 0, (4, 7))
         assert pending.done
         assert heard == [(2, 3, REFUSED), (4, 7, None)]
-        assert pending.unanswered == []
+        assert pending.unconfirmed_offsets == []
         assert all(record.acknowledgement is None for record in records)
 
     def test_what_nobody_looked_at_is_given_back_and_lost(self) -> None:
         accumulator = Accumulator(wakes := Wakes())
         records = held(accumulator, 0, 3) + held(accumulator, 4, 5)
-        accumulator.give_back([])
+        accumulator.undo([])
         assert wakes.count == 0
-        accumulator.give_back(records[1:3] + records[4:])
+        accumulator.undo(records[1:3] + records[4:])
         assert [(*told(run), run.unseen) for run in accumulator.drain()] == [
             (1, 2, RELEASE, None, True),
             (4, 5, RELEASE, None, True),
         ]
         assert [record.lock_lost for record in records] == [False, True, True, False, True, True]
-        assert accumulator.undecided == 2
+        assert accumulator.unacknowledged == 2
         assert accumulator.pending() == []
 
     def test_waking_again_after_a_drain(self) -> None:
@@ -221,7 +221,7 @@ class TestResults:
         accumulator.resolve(bad.id, REFUSED, 0)
         assert [a.error for a in acknowledgements] == [None, None, REFUSED]
         assert all(a.done for a in acknowledgements)
-        assert not accumulator.unsettled
+        assert not accumulator.has_unconfirmed
 
     def test_an_unknown_result_is_nothing(self) -> None:
         assert Accumulator(nothing).resolve(7, None, 0) is None
@@ -229,15 +229,15 @@ class TestResults:
     def test_whoever_keeps_outcomes_hears_of_each_run_of_records(self) -> None:
         heard: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, on_settled=lambda run, error: heard.append((run.first, run.last, error))
+            nothing, on_outcome=lambda run, error: heard.append((run.first, run.last, error))
         )
         records = held(accumulator, 0, 4)
-        accumulator.add_silent(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
+        accumulator.queue_internal(records[4].acquisition, (4, 4), AcknowledgeType.GAP)
         records[0].accept()
         records[2].accept()
-        assert unanswered(accumulator) == [0, 2]
+        assert unconfirmed_offsets(accumulator) == [0, 2]
         first = min(accumulator.drain(), key=lambda run: run.first)
-        assert unanswered(accumulator) == [0, 2]
+        assert unconfirmed_offsets(accumulator) == [0, 2]
         accumulator.resolve(first.id, None, 0)
         lost = ConnectionLostError()
         accumulator.close(lost)
@@ -247,13 +247,13 @@ class TestResults:
     def test_unsettled_until_answered(self) -> None:
         accumulator = Accumulator(nothing)
         (record,) = held(accumulator, 0, 0)
-        seen = [accumulator.unsettled]
+        seen = [accumulator.has_unconfirmed]
         record.accept()
-        seen.append(accumulator.unsettled)
+        seen.append(accumulator.has_unconfirmed)
         (run,) = accumulator.drain()
-        seen.append(accumulator.unsettled)
+        seen.append(accumulator.has_unconfirmed)
         accumulator.resolve(run.id, None, 0)
-        seen.append(accumulator.unsettled)
+        seen.append(accumulator.has_unconfirmed)
         assert seen == [False, True, True, False]
 
     def test_repr_says_how_far_it_is(self) -> None:
@@ -261,7 +261,7 @@ class TestResults:
         (record,) = held(accumulator, 0, 0)
         acknowledgement = record.accept()
         assert repr(acknowledgement) == "Acknowledgement(ACCEPT: QUEUED)"
-        acknowledgement.settle(REFUSED)
+        acknowledgement.complete(REFUSED)
         assert repr(acknowledgement) == "Acknowledgement(ACCEPT: INVALID_RECORD_STATE)"
 
 
@@ -270,25 +270,25 @@ class TestHolding:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 2)
         records[0].accept()
-        assert accumulator.undecided == 3
+        assert accumulator.unacknowledged == 3
         accumulator.drain()
-        assert accumulator.undecided == 2
+        assert accumulator.unacknowledged == 2
         records[1].renew()
         accumulator.drain()
-        assert accumulator.undecided == 2
-        accumulator.add_silent(records[1].acquisition, (1, 2), AcknowledgeType.GAP)
+        assert accumulator.unacknowledged == 2
+        accumulator.queue_internal(records[1].acquisition, (1, 2), AcknowledgeType.GAP)
         accumulator.drain()
-        assert (accumulator.undecided, accumulator.held) == (0, set())
+        assert (accumulator.unacknowledged, accumulator.held) == (0, set())
 
     def test_renewing_all_moves_the_deadline(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 1)
         renewals = [record.renew() for record in records]
         (run,) = accumulator.drain()
-        assert not renewals[0].holds_on
+        assert not renewals[0].is_confirmed_renewal
         accumulator.resolve(run.id, None, 77.0)
         assert [record.deadline for record in records] == [77.0, 77.0]
-        assert [renewal.holds_on for renewal in renewals] == [True, True]
+        assert [renewal.is_confirmed_renewal for renewal in renewals] == [True, True]
 
     def test_renewing_some_moves_only_their_deadline(self) -> None:
         accumulator = Accumulator(nothing)
@@ -310,24 +310,24 @@ class TestHolding:
         renewal = record.renew()
         (run,) = accumulator.drain()
         accumulator.resolve(run.id, REFUSED, 0)
-        assert (renewal.error, renewal.holds_on, record.deadline) == (REFUSED, False, 30.0)
+        assert (renewal.error, renewal.is_confirmed_renewal, record.deadline) == (REFUSED, False, 30.0)
 
     def test_records_of_a_run_that_fare_differently(self) -> None:
         told: list[tuple[int, int, KafkaError | None]] = []
         accumulator = Accumulator(
-            nothing, on_settled=lambda run, error: told.append((run.first, run.last, error))
+            nothing, on_outcome=lambda run, error: told.append((run.first, run.last, error))
         )
         records = held(accumulator, 0, 9)
         words = [record.accept() for record in records]
         (run,) = accumulator.drain()
         accumulator.resolve(run.id, REFUSED, 0, (4, 5))
         assert [word.done for word in words] == [4 <= offset <= 5 for offset in range(10)]
-        assert unanswered(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
+        assert unconfirmed_offsets(accumulator) == [0, 1, 2, 3, 6, 7, 8, 9]
         accumulator.resolve(run.id, None, 0, (0, 3))
         accumulator.resolve(run.id, None, 0, (6, 90))
         assert [word.error for word in words] == [None] * 4 + [REFUSED] * 2 + [None] * 4
         assert told == [(4, 5, REFUSED), (0, 3, None), (6, 9, None)]
-        assert not accumulator.unsettled
+        assert not accumulator.has_unconfirmed
         assert accumulator.resolve(run.id, None, 0, (0, 9)) is None
 
     def test_a_result_for_other_offsets_is_for_all_that_is_left(self) -> None:
@@ -337,29 +337,29 @@ class TestHolding:
         accumulator.resolve(run.id, None, 0, (5, 5))
         accumulator.resolve(run.id, REFUSED, 0, (0, 0))
         assert [word.error for word in words] == [None, REFUSED, REFUSED]
-        assert not accumulator.unsettled
+        assert not accumulator.has_unconfirmed
 
     def test_the_lock_of_a_leader_that_is_gone_is_lost_whatever_its_token(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 3)
         records[0].acquisition.token = 7
-        accumulator.lost("id", 0, (0, 2**63 - 1), token=0)
+        accumulator.note_lock_lost("id", 0, (0, 2**63 - 1), token=0)
         assert all(record.lock_lost for record in records)
-        assert accumulator.undecided == 0
+        assert accumulator.unacknowledged == 0
 
     def test_lost_locks_are_not_held(self) -> None:
         accumulator = Accumulator(nothing)
         records = held(accumulator, 0, 9)
-        accumulator.lost("id", 0, (3, 5), token=9)
-        accumulator.lost("other", 0, (3, 5), token=0)
-        accumulator.lost("id", 0, (20, 30), token=0)
+        accumulator.note_lock_lost("id", 0, (3, 5), token=9)
+        accumulator.note_lock_lost("other", 0, (3, 5), token=0)
+        accumulator.note_lock_lost("id", 0, (20, 30), token=0)
         assert not any(record.lock_lost for record in records)
-        accumulator.lost("id", 0, (3, 5), token=0)
+        accumulator.note_lock_lost("id", 0, (3, 5), token=0)
         assert [record.offset for record in records if record.lock_lost] == [3, 4, 5]
-        assert accumulator.undecided == 7
-        accumulator.lost("id", 0, (0, 2), token=0)
-        accumulator.lost("id", 0, (6, 90), token=0)
-        assert (accumulator.undecided, accumulator.held) == (0, set())
+        assert accumulator.unacknowledged == 7
+        accumulator.note_lock_lost("id", 0, (0, 2), token=0)
+        accumulator.note_lock_lost("id", 0, (6, 90), token=0)
+        assert (accumulator.unacknowledged, accumulator.held) == (0, set())
 
 
 class TestClosing:
@@ -374,11 +374,11 @@ class TestClosing:
         late = records[2].accept()
         assert [sent.error, queued.error, late.error] == [error] * 3
         assert accumulator.held == set()
-        assert accumulator.undecided == 0
+        assert accumulator.unacknowledged == 0
         assert records[0].lock_lost
 
     def test_the_error_says_what_is_not_known(self) -> None:
-        assert "answer came: reset" in str(ConnectionLostError("reset"))
+        assert "response arrived: reset" in str(ConnectionLostError("reset"))
 
 
 class TestWaiting:

@@ -21,15 +21,15 @@ def no_pauses_and_time_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "taken", "tries"),
+    ("statuses", "taken", "attempts"),
     [([], True, 1), ([503, 429], True, 3), ([400], False, 1), ([302], False, 1), ([401], False, 1)],
 )
 def test_what_may_be_taken_later_is_tried_again(
-    statuses: list[int], taken: bool, tries: int, caplog: pytest.LogCaptureFixture
+    statuses: list[int], taken: bool, attempts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     with collecting_over_http(*statuses) as collector:
         assert Post(f"{collector.url}/v1/traces?key=hush", TRACES).send(b"") is taken
-        assert [path.partition("?")[0] for path in collector.paths] == ["/v1/traces"] * tries
+        assert [path.partition("?")[0] for path in collector.paths] == ["/v1/traces"] * attempts
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     expected = [] if taken else [f"{collector.url}/v1/traces: HTTP status {statuses[0]}"]
     assert said == expected
