@@ -78,10 +78,10 @@ def test_offsets_are_moved_to_where_the_log_is(sharebroker: Command, topic: str,
     reset = sharebroker("groups", "reset", group, "--topic", topic, "--to", "2", "--json")
     assert {row["partition"]: row["start_offset"] for row in reset.data} == {full: 2, 1 - full: 0}
     assert reset.err.splitlines() == [
-        f"Offset 2 is outside partition {1 - full} of topic {topic}, which goes from 0 to 0: 0 is taken."
+        f"Offset 2 is outside partition {1 - full} of topic {topic}, which has offsets 0 to 0: using 0."
     ]
     beyond = sharebroker("groups", "reset", group, "--topic", topic, "--partition", str(full), "--to", "1200")
-    assert "goes from 0 to 3: 3 is taken" in beyond.err
+    assert "has offsets 0 to 3: using 3" in beyond.err
     rows = sharebroker("groups", "offsets", group, "--json").data
     assert {row["partition"]: (row["start_offset"], row["lag"]) for row in rows} == {
         full: (3, 0),
@@ -116,7 +116,7 @@ def test_state_lies_beside_what_it_folds_to(sharebroker: Command, topic: str, gr
     assert (shown["folded"]["start_offset"], shown["records"][0]["start_offset"]) == (2, 2)
     readable = sharebroker("state", "show", group, topic, partition).out
     assert "In the log" in readable
-    assert "Folded" in readable
+    assert "Replayed" in readable
 
 
 def test_failure_is_one_line_and_code_1(server: str) -> None:
@@ -125,7 +125,7 @@ def test_failure_is_one_line_and_code_1(server: str) -> None:
     ran = subprocess.run(command + arguments, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == (
-        "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` shows the topics there are.\n"
+        "sharebroker: There is no topic 'nowhere'. `sharebroker topics list` lists the topics.\n"
     )
 
 

@@ -95,7 +95,7 @@ def test_consume_stops_when_nothing_has_come_for_its_timeout(
 ) -> None:
     ran = sharebroker("consume", topic, "-g", group, "--timeout", "0.5", *options)
     assert ran.code == 0, ran
-    assert "No records came." in ran.err
+    assert "No records arrived." in ran.err
 
 
 def test_answers_exclude_each_other(sharebroker: Command, topic: str) -> None:

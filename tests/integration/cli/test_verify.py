@@ -57,7 +57,7 @@ def test_every_offset_has_a_fate(sharebroker: Command, topic: str, group: str, w
     assert row["in_delivery"] == row["gap"] == row["undecided"] == 0
     shown = sharebroker("verify", group, "--offsets")
     assert shown.code == 0
-    assert all(heading in shown.out for heading in ("VERDICT", "FATE"))
+    assert all(heading in shown.out for heading in ("VERDICT", "OUTCOME"))
     assert "FINDING" not in shown.out
 
 

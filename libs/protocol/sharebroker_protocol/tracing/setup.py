@@ -1,4 +1,4 @@
-"""Brings OpenTelemetry's SDK in: spans wait in a bounded queue and leave in a thread of their own."""
+"""Sets up OpenTelemetry's SDK: a bounded queue of spans, exported by a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.sdk.trace.id_generator import IdGenerator, RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from typing_extensions import override
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.tracing import otlp_http
@@ -24,25 +25,25 @@ from sharebroker_protocol.tracing.settings import TracingSettings
 from sharebroker_protocol.tracing.tracer import Tracer
 
 LAST_WORDS: Final = 2.0
-"""Seconds that spans have to leave when the process ends."""
+"""Seconds for the last export when the process ends."""
 
 QUIET: Final = 60.0
-"""Seconds between two warnings that what is told does not arrive."""
+"""Seconds between two warnings about failed exports."""
 
 Warn = Callable[[str, str], None]
-"""Takes where things do not arrive, and why."""
+"""Receives the logger's name and the message."""
 
 
 @dataclass(slots=True)
 class Exporting:
-    """What was set up; `tracer` makes the spans."""
+    """The installed exporter; `tracer` creates spans."""
 
     tracer: Tracer
     provider: TracerProvider
     exporter: SpanExporter
 
     def stop(self) -> None:
-        """Send what waits, for `LAST_WORDS` at most; blocks."""
+        """Exports the queued spans; blocks for at most twice `LAST_WORDS`."""
         last = threading.Thread(target=self.provider.shutdown, name="last-spans", daemon=True)
         last.start()
         last.join(LAST_WORDS)
@@ -52,15 +53,15 @@ class Exporting:
 
 
 def resource(attributes: Mapping[str, str]) -> Resource:
-    """Who tells: `attributes`, and over them what OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say.
+    """Returns the resource: `attributes`, overridden by OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME.
 
-    No other detectors: they would tell command lines, which may have secrets.
+    Other detectors are not used, because they export command lines, which may contain secrets.
     """
     return Resource(attributes).merge(OTELResourceDetector().detect())
 
 
 def begin(settings: TracingSettings, attributes: Mapping[str, str], warn: Warn) -> Exporting:
-    """Export spans from here on. `settings.traces` must be told."""
+    """Starts exporting spans. `settings.traces` must be set."""
     assert settings.traces is not None
     heed(warn)
     exporter = _exporter(settings.traces, settings.traces_over_http)
@@ -87,20 +88,20 @@ def _exporter(endpoint: str, http: bool) -> SpanExporter:
 
 
 def heed(warn: Warn) -> None:
-    """Have `warn` called, once a minute at most, instead of all that OpenTelemetry logs."""
+    """Replaces OpenTelemetry's log output by calls of `warn`, at most once a minute."""
     log = logging.getLogger("opentelemetry")
     log.propagate = False
-    log.handlers = [_Seldom(warn)]
+    log.handlers = [_RateLimitedHandler(warn)]
 
 
-class _Seldom(logging.Handler):
+class _RateLimitedHandler(logging.Handler):
     def __init__(self, warn: Warn) -> None:
         super().__init__(logging.WARNING)
         self._warn = warn
         self._next = 0.0
 
+    @override
     def emit(self, record: logging.LogRecord) -> None:
-        """See logging.Handler."""
         if clock.now() < self._next:
             return
         self._next = clock.now() + QUIET
@@ -108,16 +109,16 @@ class _Seldom(logging.Handler):
 
 
 class _Ids(IdGenerator):
-    """Ids of traces that every sampler by ratio keeps that keeps as many as this one."""
+    """Generates trace ids that every ratio sampler with the same ratio keeps."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._bound = max(sampling.bound, 1)
         self._random = RandomIdGenerator()
 
+    @override
     def generate_span_id(self) -> int:
-        """See IdGenerator."""
         return self._random.generate_span_id()
 
+    @override
     def generate_trace_id(self) -> int:
-        """See IdGenerator."""
         return (random.getrandbits(64) << 64) | (random.randrange(self._bound) & LOW) or 1

@@ -227,7 +227,7 @@ class Accumulator:
             self._queue_batch(batch)
 
     def drain(self) -> list[AckBatch]:
-        """Moves everything queued into flight and returns it as ack batches; after `close` it fails instead."""
+        """Returns everything queued as ack batches, now in flight; after `close` it fails them instead."""
         self._woken = False  # before the queues are read, see above
         batches = [self._batches.popleft() for _ in range(len(self._batches))]
         with self._lock:
@@ -334,7 +334,7 @@ def _grouped(queue: deque[Acknowledgement]) -> Iterable[list[Acknowledgement]]:
 def _coalesced(group: list[Acknowledgement]) -> Iterator[AckBatch]:
     """Yields one batch per run of consecutive offsets in a group."""
     offsets = [ack.offset for ack in group]
-    # Each offset occurs once, so these are one batch in whatever order.
+    # Each offset occurs once, so these are consecutive in any order.
     if max(offsets) - min(offsets) + 1 == len(offsets):
         yield _ack_batch(group, min(offsets), max(offsets))
         return

@@ -259,8 +259,8 @@ class Admin:
         request = entry(group_id=group_id, topics=topics.values())
         response = await self._call(self._calls.AlterShareGroupOffsets, request)
         check(response)
-        for response in response.responses:
-            for part in response.partitions:
+        for topic_result in response.responses:
+            for part in topic_result.partitions:
                 check(part)
 
     async def delete_group_offsets(self, group_id: str, topics: Iterable[str]) -> None:
@@ -268,8 +268,8 @@ class Admin:
         request = groups.DeleteShareGroupOffsetsRequest(group_id=group_id, topic_names=topics)
         response = await self._call(self._calls.DeleteShareGroupOffsets, request)
         check(response)
-        for response in response.responses:
-            check(response)
+        for topic_result in response.responses:
+            check(topic_result)
 
     async def inspect_state(
         self, group_id: str, partition: TopicPartition

@@ -228,7 +228,7 @@ class ConsumerEngine:
         for span in decoded.unreadable:
             if span.kind is AcknowledgeType.REJECT:
                 where = f"{span.acquisition.topic}-{span.acquisition.partition}"
-                text = f"The batch with offsets {span.first} to {span.last} of {where} is corrupt; it was rejected."
+                text = f"Batch {where}@{span.first}..{span.last} is corrupt; it was rejected."
                 self._queue.put_error(KafkaError(ErrorCode.CORRUPT_MESSAGE, text))
         if decoded.records:
             self._queue.put_records(decoded.records)

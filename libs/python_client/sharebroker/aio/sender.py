@@ -137,19 +137,19 @@ class Sender:
     def _complete(self, response: ProduceStreamResponse) -> None:
         sent = self._in_flight.pop(response.id).batches
         for topic in response.produce.responses:
-            for response in topic.partition_responses:
-                batches = sent.pop((topic.name, response.index), None)
+            for result in topic.partition_responses:
+                batches = sent.pop((topic.name, result.index), None)
                 if batches is None:
                     continue
-                if response.error_code:
-                    error = KafkaError(ErrorCode(response.error_code), response.error_message)
+                if result.error_code:
+                    error = KafkaError(ErrorCode(result.error_code), result.error_message)
                     if error.code in _TOPIC_CHANGED:
                         self._metadata_loaded_at.pop(topic.name, None)
                     self._buffer.fail(batches, error, clock.now())
                 else:
-                    self._buffer.complete(batches, response.base_offset, response.log_append_time_ms)
+                    self._buffer.complete(batches, result.base_offset, result.log_append_time_ms)
         self._return_batches(
-            sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response left the partition out.")
+            sent, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The response does not contain the partition.")
         )
         self._notify_progress()
 

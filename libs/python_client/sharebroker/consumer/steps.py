@@ -51,9 +51,7 @@ class ConsumerSteps:
         self._engine = engine
         self._config = config
         self._poll_batch = PollBatch(config.share_acknowledgement_mode == "explicit")
-        self._prefetched = (
-            engine.prefetched
-        )  # who pops a record from it has it: the application, or others again
+        self._prefetched = engine.prefetched
         self._failed: Record | None = None  # the last record that failed to deserialize
         self._due: deque[Callback] = deque()
         self._in_callback = False

@@ -9,7 +9,7 @@ import pytest
 
 from sharebroker.admin_model import ConfigValue, GroupDescription, GroupOffset
 from sharebroker.aio.admin import Admin
-from sharebroker.cli.group_snapshot import survey
+from sharebroker.cli.group_snapshot import read_snapshots
 from sharebroker.verification.rules import Kind
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicPartition
@@ -56,7 +56,7 @@ async def _kinds(system: Changing, topics: Iterable[str] = ()) -> dict[TopicPart
     def seen(done: int, total: int) -> None:
         assert 0 < done <= total
 
-    found = await survey(cast("Admin", system), "billing", list(topics), seen)
+    found = await read_snapshots(cast("Admin", system), "billing", list(topics), seen)
     return {place: [finding.kind for finding in surveyed.findings] for place, surveyed in found.items()}
 
 

@@ -139,28 +139,28 @@ def website() -> Iterator[str]:
     server.server_close()
 
 
-def said(url: str) -> tuple[int, str]:
+def run_trace(url: str) -> tuple[int, str]:
     result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--jaeger", url])
     return result.exit_code, result.stderr
 
 
-def test_what_is_no_jaeger_is_told(website: str) -> None:
+def test_other_servers_are_rejected(website: str) -> None:
     for path, what in (
-        ("/html", "does not answer as Jaeger"),
-        ("/list", "does not answer as Jaeger"),
-        ("/text", "does not answer as Jaeger"),
-        ("/rude", "does not answer as Jaeger"),
-        *((place, "does not answer as Jaeger") for place in TRACES),
-        ("/none", "answers 404 to /api/services"),
+        ("/html", "does not respond as Jaeger"),
+        ("/list", "does not respond as Jaeger"),
+        ("/text", "does not respond as Jaeger"),
+        ("/rude", "does not respond as Jaeger"),
+        *((place, "does not respond as Jaeger") for place in TRACES),
+        ("/none", "returned 404 for /api/services"),
     ):
-        code, text = said(website + path)
+        code, text = run_trace(website + path)
         assert code == 2
         assert what in text
         assert "--jaeger" in text
 
 
-def test_nobody_there_is_told() -> None:
-    code, text = said(f"http://127.0.0.1:{free_port()}")
+def test_refused_connection_is_reported() -> None:
+    code, text = run_trace(f"http://127.0.0.1:{free_port()}")
     assert code == 2
     assert "refused" in text
 
@@ -177,15 +177,15 @@ def test_nobody_there_is_told() -> None:
         "http://me:hush@a",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
-    code, text = said(url)
+def test_invalid_url_is_rejected(url: str) -> None:
+    code, text = run_trace(url)
     assert code == 2
-    assert text.startswith("sharebroker: --jaeger takes http://HOST:PORT, not ")
+    assert text.startswith("sharebroker: --jaeger must be http://HOST:PORT, not ")
     assert "hush" not in text
 
 
 @pytest.mark.parametrize("hours", ["inf", "1e300", "nan", "-1"])
-def test_it_looks_back_as_far_as_can_be(hours: str) -> None:
+def test_hours_out_of_range_are_rejected(hours: str) -> None:
     result = CliRunner().invoke(app, ["trace", "orders", "0", "1", "--hours", hours])
     assert result.exit_code == 2
     assert "--hours" in result.stderr

@@ -1,4 +1,4 @@
-"""Replay beside one that goes offset by offset, and the fates that follow from it."""
+"""Replay beside one that goes offset by offset, and the outcome_runs that follow from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker.verification.offset_outcomes import OffsetOutcome, RecordLog, fates
+from sharebroker.verification.offset_outcomes import OffsetOutcome, RecordLog, outcome_runs
 from sharebroker.verification.runs import UNTOUCHED, Run, Span, at, differences, replay
 
 OFFSETS = st.integers(0, 12)
@@ -59,7 +59,7 @@ def test_differences_are_of_single_offsets(one: list[Run], other: list[Run]) -> 
 def test_every_offset_has_one_fate(written: list[Run], start: int, log_start: int, size: int) -> None:
     end = log_start + size
     log = RecordLog(log_start, end, held=[Span(3, 4)], markers=[Span(6, 6)], missing=[Span(9, 9)])
-    told = fates(log, start, replay(written, start))
+    told = outcome_runs(log, start, replay(written, start))
     assert [offset for run in told for offset in range(run.first, run.last + 1)] == list(
         range(log_start, end)
     )
@@ -100,7 +100,7 @@ def test_every_offset_has_one_fate(written: list[Run], start: int, log_start: in
 def test_fates(start: int, expected: list[tuple[int, int, OffsetOutcome, int]]) -> None:
     runs = [Run(3, 4, 2, 1), Run(5, 5, 4, 2), Run(6, 6, 0, 3)]
     log = RecordLog(0, 11, held=[Span(4, 4), Span(7, 8)], markers=[Span(10, 10)])
-    assert [tuple(run) for run in fates(log, start, runs)] == expected
+    assert [tuple(run) for run in outcome_runs(log, start, runs)] == expected
 
 
 def test_fates_have_names_for_programs() -> None:
