@@ -121,9 +121,9 @@ class IllegalStateError(RuntimeError):
 
 
 class KafkaError(Exception):
-    """A refusal with Kafka's code; what was asked for has not happened, not even in part.
+    """A failed request with Kafka's error code. Nothing was changed, not even in part.
 
-    `metadata` goes into `ErrorInfo.metadata` (names, offsets, epochs: what a reader needs to act),
+    `metadata` goes into `ErrorInfo.metadata` (names, offsets and epochs that a handler needs),
     `violations` into `BadRequest`, `retry_after` (seconds) into `RetryInfo`.
     """
 

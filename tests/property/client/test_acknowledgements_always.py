@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from sharebroker.acks.accumulator import Accumulator, AckBatch
 from sharebroker.client_errors import ConnectionLostError
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
 from sharebroker_protocol.records.decode import decode
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 from tests.unit.client.batches import acquisition, batch
 
 RECORDS = 8

@@ -97,7 +97,7 @@ class BatchTraces:
             self._tracer.end(span, batch.error)
 
     def _sent(self, records: Sequence[Span]) -> None:
-        """Adds one `send` span in the first record's trace, linked with the other records in both directions."""
+        """Adds one `send` span to the first record's trace, linked with the other records."""
         batch = self._batch
         about = names.about(names.SEND, names.SEND, batch.topic, batch.partition)
         about[names.COUNT] = len(records)

@@ -80,7 +80,7 @@ class Tracer:
         links: Sequence[TraceContext] = (),
         at: float | None = None,
     ) -> Span | None:
-        """Starts a span at `at` or now; without `parent`, a new trace. Returns None if the limit is reached."""
+        """Starts a span at `at` or now; without `parent`, a new trace. Returns None at the limit."""
         if not self.limit.take():
             return None
         return self._tracer.start_span(
@@ -93,7 +93,7 @@ class Tracer:
         )
 
     def inner(self, name: str, parent: TraceContext, attributes: Attributes) -> Span | None:
-        """A span of what is done within this process for another span."""
+        """Starts a child span for work within this process."""
         return self.start(name, parent, SpanKind.INTERNAL, attributes)
 
     def end(self, span: Span, error: KafkaError | None = None, at: float | None = None) -> None:

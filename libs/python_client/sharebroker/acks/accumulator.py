@@ -24,8 +24,7 @@ from typing import Final
 
 from sharebroker_protocol.errors import IllegalStateError, KafkaError
 from sharebroker_protocol.outcome import QUEUED, SENT
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Acquisition, Record, spans
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Acquisition, Record, spans
 
 RENEW: Final = AcknowledgeType.RENEW
 RELEASE: Final = AcknowledgeType.RELEASE

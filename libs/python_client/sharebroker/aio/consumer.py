@@ -14,8 +14,7 @@ from sharebroker.consumer.config import ConsumerConfig
 from sharebroker.consumer.poll_batch import RecordResult
 from sharebroker.consumer.steps import ConsumerSteps, Steps
 from sharebroker.tracing.application import processing
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 T = TypeVar("T")
 
@@ -51,8 +50,8 @@ class ShareConsumer:
     ) -> None:
         """Creates a consumer; it connects when it is subscribed.
 
-        `address` is the gateway's `host:port`, or several, see sharebroker_protocol.address. With `topics`,
-        entering the context subscribes to them. Raises KafkaError INVALID_CONFIG for an invalid address.
+        `address` is the gateway's `host:port` or another form that sharebroker_protocol.address describes.
+        With `topics`, entering the context subscribes to them. Raises KafkaError INVALID_CONFIG.
         """
         self._config = config or ConsumerConfig()
         self._group_id = group_id
@@ -79,7 +78,7 @@ class ShareConsumer:
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Yields records one by one until the consumer is closed or `wakeup` is called.
 
-        A loop that was left can be continued with a new loop.
+        After a `break`, a new loop continues with the next record.
         """
         while True:
             while (record := self._steps.next_record()) is not None:

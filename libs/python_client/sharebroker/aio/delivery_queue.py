@@ -20,7 +20,7 @@ _offset = attrgetter("offset")
 
 @dataclass(slots=True)
 class Turn:
-    """What a call of the application does next: it runs the callbacks, then returns the records."""
+    """The result of a wait: the application runs the callbacks, then receives the records."""
 
     records: list[Record] = field(default_factory=list)
     callbacks: list[Callback] = field(default_factory=list)

@@ -168,7 +168,7 @@ class Sender:
         self._progress.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until the buffer takes more records. Raises REQUEST_TIMED_OUT."""
+        """Waits until the buffer accepts more records. Raises KafkaError REQUEST_TIMED_OUT."""
         try:
             async with asyncio.timeout(self._longest_block):
                 while self._buffer.full:

@@ -68,7 +68,7 @@ class ConsumeStream:
         """Whether the server has sent a response."""
 
     async def run(self, share: ShareServiceAsyncStub, subscribe: ConsumeRequest.Subscribe) -> None:
-        """Runs until the stream ends; fails unconfirmed acknowledgements and raises the KafkaError that ended it."""
+        """Runs until the stream ends; raises its KafkaError after failing unconfirmed acknowledgements."""
         call = share.Consume()
         writer = StreamWriter(call, self._write(call, ConsumeRequest(subscribe=subscribe)))
         error: KafkaError = ConnectionLostError("the server ended the stream")

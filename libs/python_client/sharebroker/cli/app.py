@@ -25,7 +25,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     add_completion=False,
-    help="Share groups over gRPC: many consumers share the records of a partition and acknowledge each record.",
+    help="Share groups over gRPC: consumers share the records of a partition and acknowledge each one.",
 )
 
 

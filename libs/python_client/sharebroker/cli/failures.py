@@ -16,7 +16,7 @@ _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`sharebroker topics list` lists the topics.",
     ErrorCode.UNKNOWN_TOPIC_ID: "`sharebroker topics list` lists the topics.",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "Use 1 to 249 letters, digits, dots, underscores and hyphens.",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change the topic with `sharebroker topics alter`.",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or alter it with `sharebroker topics alter`.",
     ErrorCode.GROUP_ID_NOT_FOUND: "`sharebroker groups list` lists the groups.",
     ErrorCode.NON_EMPTY_GROUP: "Stop its consumers first; `sharebroker groups members` lists them.",
     ErrorCode.REQUEST_TIMED_OUT: "The request may have been applied or not: check, then try again.",

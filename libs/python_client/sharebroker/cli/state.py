@@ -102,7 +102,7 @@ def side_by_side(response: InspectShareGroupStateResponse) -> Stack:
     agreement = "agrees" if response.consistent else "DOES NOT AGREE"
     return Stack(
         Columns([Padding(log, (0, 4, 0, 0)), folded]),
-        f"\nStream {response.stream} (shard {response.shard}); the live state of the coordinator {agreement}.",
+        f"\nStream {response.stream} (shard {response.shard}); the coordinator's live state {agreement}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Tracing of commands that publish or process records, configured by OpenTelemetry's environment variables."""
+"""Tracing of `produce` and `work`, configured by OpenTelemetry's environment variables."""
 
 from __future__ import annotations
 

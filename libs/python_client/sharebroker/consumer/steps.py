@@ -34,8 +34,7 @@ from sharebroker.consumer.config import AcknowledgementOutcome, ConsumerConfig
 from sharebroker.consumer.poll_batch import PollBatch, RecordResult
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, IllegalStateError, KafkaError
-from sharebroker_protocol.records.acknowledgement import Acknowledgement
-from sharebroker_protocol.records.record import AcknowledgeType, Record
+from sharebroker_protocol.records.record import Acknowledgement, AcknowledgeType, Record
 
 T = TypeVar("T")
 Steps = Generator[Coroutine[Any, Any, Turn], Turn, T]

@@ -18,7 +18,7 @@ class SpanName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FinishedSpan:
-    """A finished span. Times are in seconds, `begun` since the Unix epoch; `error` is empty without an error."""
+    """A finished span. Times are in seconds, `begun` since the Unix epoch; `error` is empty for success."""
 
     name: SpanName
     parent: str

@@ -1,4 +1,4 @@
-"""The outcome of every offset of a share-partition: exactly one each, from the start to the end of its log."""
+"""The outcome of every offset of a share-partition, from the start to the end of its log."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class RecordLog:
 
 
 def outcome_runs(log: RecordLog, start: int, runs: Sequence[Run]) -> list[OutcomeRun]:
-    """Returns the outcome of all offsets of a log. `start` is the start offset of the group; -1: none chosen."""
+    """Returns the outcome of all offsets of a log. `start` is the group's start offset; -1: none chosen."""
     gaps, held = sorted((*log.markers, *log.missing)), sorted(log.held)
     inner = {start, *(edge for span in (*runs, *gaps, *held) for edge in (span[0], span[1] + 1))}
     edges = [log.start, *sorted(edge for edge in inner if log.start < edge < log.end), log.end]

@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
     @property
     def remark(self) -> bool:
-        """Whether it is a remark: retention and DeleteRecords may move the log start past an inactive group."""
+        """Whether it is a remark: the log start may pass an inactive group, by retention or DeleteRecords."""
         return self is Kind.START_BELOW_LOG
 
 
@@ -141,7 +141,7 @@ def _epochs(evidence: Evidence) -> Iterator[Finding]:
             text = f"{_name(entry)} has leader epoch {entry.leader_epoch} after {leader_epoch}."
             yield Finding(Kind.EPOCH_WENT_BACK, text)
         if 0 <= entry.start_offset < start:
-            text = f"{_name(entry)} moves the start back to {entry.start_offset}: finished records are redelivered."
+            text = f"{_name(entry)} moves the start back to {entry.start_offset}: records are redelivered."
             yield Finding(Kind.START_WENT_BACK, text, Span(entry.start_offset, start - 1))
         leader_epoch, start = max(leader_epoch, entry.leader_epoch), max(start, entry.start_offset)
     state_epoch = evidence.entries[0].state_epoch

@@ -104,7 +104,7 @@ def test_state_is_shown_side_by_side() -> None:
     heading = shown.splitlines()[0]
     assert heading.index("In the log") < heading.index("Replayed")
     assert "100-109 acknowledged (1)" in shown
-    assert "Stream s:log (shard 7); the live state of the coordinator agrees." in shown
+    assert "Stream s:log (shard 7); the coordinator's live state agrees." in shown
 
 
 def test_state_that_is_gone_or_disagrees_says_so() -> None:

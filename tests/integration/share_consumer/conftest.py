@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.scenarios.share_consumer.world import World
+from tests.integration.share_consumer.harness import Harness
 
 
 @pytest.fixture
-async def world(server: str) -> AsyncIterator[World]:
+async def harness(server: str) -> AsyncIterator[Harness]:
     """Topics and groups of its own on the shared server."""
-    async with World(server) as world:
-        yield world
+    async with Harness(server) as harness:
+        yield harness

@@ -14,11 +14,11 @@ from sharebroker.admin_model import GroupOffset
 from sharebroker.aio import Admin, Producer, ShareConsumer
 from sharebroker_server.testkit.waiting import eventually
 
-WARN_AFTER = 30.0
+TIMEOUT = 30.0
 QUIET = 0.4
 
 
-class World:
+class Harness:
     """One scenario's share of a server."""
 
     def __init__(self, server: str) -> None:
@@ -106,10 +106,10 @@ class World:
         return None if offset is None else offset.lag
 
 
-async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
+async def poll_records(consumer: ShareConsumer, count: int, accept: bool = False) -> list[Record]:
     """Poll until `count` records have come; `accept` them, or else they have to come in one poll."""
     taken: list[Record] = []
-    async with asyncio.timeout(WARN_AFTER):
+    async with asyncio.timeout(TIMEOUT):
         while len(taken) < count:
             records = await consumer.poll(1.0)
             taken += records
@@ -121,13 +121,13 @@ async def take(consumer: ShareConsumer, count: int, accept: bool = False) -> lis
 
 async def poll(consumer: ShareConsumer) -> list[Record]:
     """The first poll that finds records."""
-    async with asyncio.timeout(WARN_AFTER):
+    async with asyncio.timeout(TIMEOUT):
         while not (records := await consumer.poll(1.0)):
             pass
     return records
 
 
-async def nothing_comes(consumer: ShareConsumer) -> bool:
+async def is_idle(consumer: ShareConsumer) -> bool:
     """Whether a poll stays empty."""
     return await consumer.poll(QUIET) == []
 
