@@ -46,14 +46,14 @@ class Collector:
 
     def spans(self) -> list[FinishedSpan]:
         """All spans, in the order in which they began."""
-        told = [
+        spans = [
             _told(span, _attributes(of.resource.attributes))
             for request in list(self.requests)
             for of in request.resource_spans
             for scope in of.scope_spans
             for span in scope.spans
         ]
-        return sorted(told, key=lambda span: span.begun)
+        return sorted(spans, key=lambda span: span.begun)
 
 
 def _told(span: Any, resource: dict[str, Any]) -> FinishedSpan:

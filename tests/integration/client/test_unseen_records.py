@@ -49,7 +49,7 @@ SHAPES = [(each_by_itself, "batch_optimized"), (in_one_batch, "record_limit")]
 
 @pytest.mark.parametrize(("produce", "mode"), SHAPES)
 @pytest.mark.parametrize("prefetch", [0, 1000])
-async def test_a_poll_counts_only_what_it_returned(
+async def test_poll_counts_deliveries_of_returned_records_only(
     harness: Harness, produce: Callable[[Harness], Awaitable[None]], mode: str, prefetch: int
 ) -> None:
     await produce(harness)
@@ -64,7 +64,7 @@ async def test_a_poll_counts_only_what_it_returned(
     assert found == {offset: 2 if offset == record.offset else 1 for offset in range(100)}
 
 
-async def test_an_iteration_counts_only_what_it_gave(harness: Harness) -> None:
+async def test_iteration_counts_deliveries_of_yielded_records_only(harness: Harness) -> None:
     await harness.produce(100)
     group = await harness.new_group()
     consumer = await harness.consumer(group)
@@ -77,7 +77,7 @@ async def test_an_iteration_counts_only_what_it_gave(harness: Harness) -> None:
     assert found == {offset: 2 if offset == 1 else 1 for offset in range(1, 100)}
 
 
-async def test_a_blocking_iteration_counts_only_what_it_gave(harness: Harness) -> None:
+async def test_blocking_iteration_counts_yielded_records_only(harness: Harness) -> None:
     await harness.produce(100)
     group = await harness.new_group()
 
@@ -90,7 +90,7 @@ async def test_a_blocking_iteration_counts_only_what_it_gave(harness: Harness) -
     assert found == {offset: 2 if offset == 0 else 1 for offset in range(100)}
 
 
-async def test_unsubscribing_gives_back_what_was_not_seen(harness: Harness) -> None:
+async def test_unsubscribe_undoes_unseen_records(harness: Harness) -> None:
     await harness.produce_singly(20)
     group = await harness.new_group()
     consumer = await harness.consumer(group, max_poll_records=1)
@@ -101,7 +101,7 @@ async def test_unsubscribing_gives_back_what_was_not_seen(harness: Harness) -> N
     assert found == {offset: 2 if offset == record.offset else 1 for offset in range(20)}
 
 
-async def test_without_prefetch_others_get_the_rest_at_once(harness: Harness) -> None:
+async def test_without_prefetch_other_members_get_the_rest(harness: Harness) -> None:
     await harness.produce_singly(20)
     group = await harness.new_group()
     first = await harness.consumer(group, max_poll_records=1, prefetch_records=0)
@@ -142,7 +142,7 @@ async def test_stalled_application_loses_no_unseen_record(
     assert await harness.lag(group) == 0
 
 
-async def test_while_an_application_stalls_others_work_on(harness: Harness) -> None:
+async def test_other_members_continue_while_one_stalls(harness: Harness) -> None:
     await harness.produce_singly(50)
     group = await short_locks(harness)
     first = await harness.consumer(group, max_poll_records=1)
@@ -152,7 +152,7 @@ async def test_while_an_application_stalls_others_work_on(harness: Harness) -> N
     assert others == {offset: 2 if offset == record.offset else 1 for offset in range(10, 50)}
 
 
-async def test_an_iteration_that_stalls_loses_nothing_it_has_not_given(harness: Harness) -> None:
+async def test_stalled_iteration_loses_no_unseen_record(harness: Harness) -> None:
     await harness.produce(100)
     group = await short_locks(harness)
     consumer = await harness.consumer(group)
@@ -168,7 +168,7 @@ async def test_an_iteration_that_stalls_loses_nothing_it_has_not_given(harness: 
     assert found == {offset: 2 if offset == 10 else 1 for offset in range(100)}
 
 
-async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(harness: Harness) -> None:
+async def test_stalled_blocking_application_loses_no_unseen_record(harness: Harness) -> None:
     await harness.produce_singly(50)
     group = await short_locks(harness)
 
@@ -189,7 +189,7 @@ async def test_a_blocking_application_that_stalls_loses_nothing_it_has_not_seen(
     assert sorted(found.values()) == [1] * 49 + [2]
 
 
-async def test_a_loop_that_is_held_up_loses_no_record(harness: Harness) -> None:
+async def test_blocked_event_loop_loses_no_record(harness: Harness) -> None:
     """Nothing can be given back then; but the leader sends no more to one who does not react."""
     await harness.produce_singly(50)
     group = await short_locks(harness)
@@ -214,7 +214,7 @@ def _hold_up(seconds: float) -> None:
         threading.Event().wait(0.1)
 
 
-async def test_what_is_released_does_not_come_to_one_who_does_not_ask(harness: Harness) -> None:
+async def test_released_record_is_not_sent_without_credit(harness: Harness) -> None:
     await harness.produce(1)
     group = await harness.new_group()
     consumer = await harness.consumer(group)
@@ -226,7 +226,7 @@ async def test_what_is_released_does_not_come_to_one_who_does_not_ask(harness: H
     assert await counts(await harness.consumer(group), 1) == {0: 4}
 
 
-async def test_implicitly_only_what_was_given_is_accepted(harness: Harness) -> None:
+async def test_implicit_mode_accepts_returned_records_only(harness: Harness) -> None:
     await harness.produce(100)
     group = await harness.new_group()
     consumer = await harness.consumer(group, share_acknowledgement_mode="implicit")

@@ -1,4 +1,4 @@
-"""Fixtures of the scenarios; README.md says which of Kafka's stands where."""
+"""Fixtures of the share consumer scenarios; README.md maps these to the ones of Kafka."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ async def test_each_record_has_its_own_confirmed_result(harness: Harness) -> Non
     ]
 
 
-async def test_a_commit_tells_which_records_came_too_late(harness: Harness) -> None:
+async def test_commit_reports_late_acknowledgements(harness: Harness) -> None:
     """Half of what is accepted in one breath was renewed in time, the locks of the other half ran out."""
     await harness.produce(4)
     lost: list[LockLost] = []

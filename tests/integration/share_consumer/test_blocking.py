@@ -129,7 +129,7 @@ def test_wakeup_from_another_thread(harness: BlockingWorld) -> None:
     waker.join()
 
 
-def test_callbacks_come_in_the_applications_thread(harness: BlockingWorld) -> None:
+def test_callbacks_run_in_the_applications_thread(harness: BlockingWorld) -> None:
     threads: list[threading.Thread] = []
     consumer = harness.consumer(
         acknowledgement_commit_callback=lambda _: threads.append(threading.current_thread())

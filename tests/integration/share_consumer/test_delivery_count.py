@@ -119,7 +119,7 @@ async def test_fetch_with_throttled_delivery_batches_multiple_consumers(harness:
     assert await is_idle(two)
 
 
-async def test_a_last_attempt_is_made_with_nothing_else_in_hand(harness: Harness) -> None:
+async def test_last_delivery_is_isolated(harness: Harness) -> None:
     """A consumer that dies of the one record must not take the others' last attempts with it."""
     await harness.produce(4)
     group = await harness.new_group(share_delivery_count_limit=3, share_record_lock_duration_ms=1000)

@@ -35,7 +35,7 @@ async def test_max_poll_records(harness: Harness) -> None:
     assert [record.key for record in records] == [b"key %d" % n for n in range(300)]
 
 
-async def test_records_held_do_not_exceed_what_was_asked_for(harness: Harness) -> None:
+async def test_held_records_do_not_exceed_limits(harness: Harness) -> None:
     """A consumer that does not come back for more holds one poll and the prefetched records at most."""
     await harness.produce_singly(100)
     group = await harness.new_group()

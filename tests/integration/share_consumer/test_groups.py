@@ -171,7 +171,7 @@ def _answer(record: Record) -> bool:
     return True
 
 
-async def test_members_share_partitions_and_a_group_forgets_those_that_leave(harness: Harness) -> None:
+async def test_members_share_partitions_until_they_leave(harness: Harness) -> None:
     topic = await harness.new_topic(4)
     group = await harness.new_group()
     consumers = [await harness.consumer(group, [topic]) for _ in range(2)]

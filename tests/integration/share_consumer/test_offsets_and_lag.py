@@ -90,7 +90,7 @@ async def test_share_partition_lag_with_reject_acknowledgement(harness: Harness)
     assert await harness.lag(group) == 0
 
 
-async def test_lag_counts_what_is_finished_in_any_order(harness: Harness) -> None:
+async def test_lag_counts_finished_records_in_any_order(harness: Harness) -> None:
     group = await harness.new_group()
     consumer = await harness.consumer(group)
     await harness.produce(10)
@@ -135,7 +135,7 @@ async def test_share_partition_lag_after_delete_share_group_offsets(harness: Har
     assert offsets(await poll_records(await harness.consumer(group), 5)) == [0, 1, 2, 3, 4]
 
 
-async def test_a_deleted_group_begins_anew(harness: Harness) -> None:
+async def test_deleted_group_starts_again(harness: Harness) -> None:
     group = await harness.new_group()
     consumer = await harness.consumer(group)
     await harness.produce(2)
@@ -148,7 +148,7 @@ async def test_a_deleted_group_begins_anew(harness: Harness) -> None:
     assert offsets(await poll_records(await harness.consumer(group), 2)) == [0, 1]
 
 
-async def test_a_position_is_kept_while_nobody_is_there(harness: Harness) -> None:
+async def test_position_is_kept_without_members(harness: Harness) -> None:
     group = await harness.new_group()
     consumer = await harness.consumer(group)
     await harness.produce(4)

@@ -112,7 +112,7 @@ async def test_subscription_and_poll_followed_by_topic_deletion(harness: Harness
     assert [record.topic for record in await poll_records(consumer, 1)] == [other]
 
 
-async def test_a_topic_deleted_and_created_again_is_a_new_one(harness: Harness) -> None:
+async def test_recreated_topic_is_a_new_topic(harness: Harness) -> None:
     consumer = await harness.consumer()
     await harness.produce(2)
     await poll_records(consumer, 2, accept=True)

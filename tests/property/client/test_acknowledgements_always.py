@@ -91,7 +91,7 @@ class Model:
 
 
 @given(STEPS)
-def test_every_word_is_sent_once_and_every_outcome_arrives(
+def test_every_acknowledgement_is_sent_once_and_completes(
     steps: list[tuple[str, int, AcknowledgeType]],
 ) -> None:
     accumulator, model = Accumulator(lambda: None), Model()

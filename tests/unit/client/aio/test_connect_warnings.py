@@ -8,10 +8,10 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.testkit.servers import free_port
 from sharebroker_server.testkit.waiting import eventually
 
-AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "nobody there")
+AWAY = KafkaError(ErrorCode.NETWORK_EXCEPTION, "connection refused")
 
 
-def test_what_lasts_is_told_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
+def test_lasting_failure_is_logged_at_limited_rate(caplog: pytest.LogCaptureFixture) -> None:
     lasting = ConnectWarnings()
     for now in (
         0.0,
@@ -22,10 +22,10 @@ def test_what_lasts_is_told_and_not_too_often(caplog: pytest.LogCaptureFixture) 
         WARN_AFTER + WARN_INTERVAL,
     ):
         lasting.failed(AWAY, now)
-    assert [record.message.count("nobody there") for record in caplog.records] == [1, 1]
+    assert [record.message.count("connection refused") for record in caplog.records] == [1, 1]
 
 
-def test_what_is_over_soon_is_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_short_failure_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     short = ConnectWarnings()
     for start in (0.0, 10.0, 20.0):
         short.failed(AWAY, start)
@@ -34,7 +34,7 @@ def test_what_is_over_soon_is_not_told(caplog: pytest.LogCaptureFixture) -> None
     assert not caplog.records
 
 
-async def test_a_consumer_tells_that_there_is_no_server(
+async def test_consumer_logs_unreachable_server(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect_warnings, "WARN_AFTER", 0.0)

@@ -7,7 +7,7 @@ import pytest
 from sharebroker.cli.reading import BadInputError, Format, Input, read
 
 
-def test_lines_are_values_as_they_stand() -> None:
+def test_lines_are_unchanged_values() -> None:
     assert list(read([b"a\n", b" b \r\n", b"\n", b"\xff"], Format.LINES, None)) == [
         Input(None, b"a"),
         Input(None, b" b "),
@@ -49,8 +49,6 @@ def test_csv_rows_become_json_objects() -> None:
         ([b"a\n", b"1\n"], Format.CSV, "id", "Line 2 has no field 'id'"),
     ],
 )
-def test_bad_input_is_named_by_its_line(
-    lines: list[bytes], written: Format, key: str | None, message: str
-) -> None:
+def test_bad_input_names_its_line(lines: list[bytes], written: Format, key: str | None, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
         list(read(lines, written, key))

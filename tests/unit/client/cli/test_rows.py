@@ -107,7 +107,7 @@ def test_state_is_shown_side_by_side() -> None:
     assert "Stream s:log (shard 7); the coordinator's live state agrees." in shown
 
 
-def test_state_that_is_gone_or_disagrees_says_so() -> None:
+def test_missing_or_inconsistent_state_is_shown() -> None:
     answer = inspected()
     answer.ClearField("folded")
     answer.consistent = False

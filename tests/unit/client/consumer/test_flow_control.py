@@ -1,4 +1,4 @@
-"""How many records to ask for, and when to take that back."""
+"""Credit, and its withdrawal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from sharebroker.consumer.flow_control import FlowControl
 
 
-def test_nothing_is_asked_for_before_the_application_comes() -> None:
+def test_no_credit_before_first_poll() -> None:
     flow_control = FlowControl(500, 1000)
     assert flow_control.credit(0, 0) == 0
     flow_control.poll_started(0.0, poll=True)
@@ -16,7 +16,7 @@ def test_nothing_is_asked_for_before_the_application_comes() -> None:
     assert flow_control.credit(0, 500) == 0
 
 
-def test_an_iteration_gets_what_its_pace_deserves() -> None:
+def test_iteration_gets_credit_for_prefetch_window() -> None:
     flow_control = FlowControl(500, 1000)
     flow_control.poll_started(0.0, poll=False)
     assert flow_control.credit(0, 0) == 16
@@ -27,12 +27,12 @@ def test_an_iteration_gets_what_its_pace_deserves() -> None:
     assert not flow_control.discards_late_records
 
 
-# max_poll_records and prefetch_records, what is on the way when a poll returns, what is taken back.
+# max_poll_records and prefetch_records; outstanding credit when a poll returns; change of the credit.
 LEFTOVERS = [((500, 1000), 499, 0), ((500, 0), 499, -499), ((500, 10), 499, -489), ((500, 0), -3, 0)]
 
 
 @pytest.mark.parametrize(("settings", "outstanding", "change"), LEFTOVERS)
-def test_what_a_poll_left_out_there_beyond_the_prefetch_is_taken_back(
+def test_unused_credit_beyond_prefetch_is_withdrawn(
     settings: tuple[int, int], outstanding: int, change: int
 ) -> None:
     flow_control = FlowControl(*settings)
@@ -43,10 +43,10 @@ def test_what_a_poll_left_out_there_beyond_the_prefetch_is_taken_back(
     assert flow_control.credit(400, outstanding) == change
 
 
-def test_who_stays_away_is_sent_nothing_more() -> None:
+def test_credit_is_withdrawn_without_polls() -> None:
     flow_control = FlowControl(500, 1000)
     flow_control.poll_started(0.0, poll=True)
-    assert not flow_control.stop_prefetch_after(15.0, 100.0)  # it is here
+    assert not flow_control.stop_prefetch_after(15.0, 100.0)  # a poll waits
     flow_control.poll_returned(100.0)
     assert not flow_control.stop_prefetch_after(15.0, 114.0)
     assert flow_control.credit(0, 10) == 6
@@ -58,7 +58,7 @@ def test_who_stays_away_is_sent_nothing_more() -> None:
     assert flow_control.credit(5, 0) == 495
 
 
-def test_who_is_here_goes_on_after_a_lost_lock() -> None:
+def test_waiting_poll_keeps_credit_after_lost_lock() -> None:
     flow_control = FlowControl(500, 1000)
     flow_control.poll_started(0.0, poll=True)
     flow_control.stop_prefetch()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sharebroker.consumer.prefetch_window import PrefetchWindow
 
 
-def test_it_starts_small_and_doubles_for_the_fast() -> None:
+def test_window_starts_small_and_doubles() -> None:
     prefetch_window, windows = PrefetchWindow(1500), []
     for round_ in range(9):
         windows.append(prefetch_window.window)
@@ -14,7 +14,7 @@ def test_it_starts_small_and_doubles_for_the_fast() -> None:
     assert windows == [16, 32, 64, 128, 256, 512, 1024, 1500, 1500]
 
 
-def test_the_slow_get_about_a_seconds_work() -> None:
+def test_slow_application_gets_one_second_of_work() -> None:
     prefetch_window = PrefetchWindow(1500)
     prefetch_window.poll_returned(16, 0.0)
     prefetch_window.poll_started(8.0)
@@ -24,7 +24,7 @@ def test_the_slow_get_about_a_seconds_work() -> None:
     assert prefetch_window.window == 1
 
 
-def test_short_locks_leave_less_time_for_waiting() -> None:
+def test_short_lock_timeout_limits_window() -> None:
     prefetch_window = PrefetchWindow(1500)
     prefetch_window.set_lock_timeout(1.0)
     prefetch_window.poll_returned(16, 0.0)
@@ -36,11 +36,11 @@ def test_short_locks_leave_less_time_for_waiting() -> None:
     assert prefetch_window.window == 4
 
 
-def test_coming_back_with_nothing_handed_out_says_nothing() -> None:
+def test_empty_poll_does_not_change_window() -> None:
     prefetch_window = PrefetchWindow(1500)
     prefetch_window.poll_started(100.0)
     assert prefetch_window.window == 16
 
 
-def test_the_most_holds_from_the_start() -> None:
+def test_limit_applies_to_initial_window() -> None:
     assert PrefetchWindow(4).window == 4

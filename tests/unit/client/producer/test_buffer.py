@@ -52,7 +52,7 @@ def test_records_of_a_partition_are_one_batch_and_one_wake_up() -> None:
     assert buffer.drain(0.0, flush=False) == []
 
 
-def test_positions_count_on_from_the_base_offset_over_all_batches() -> None:
+def test_offsets_continue_over_batches_of_a_request() -> None:
     buffer = filled(batch_size=200)
     sent = [add(buffer, b"x" * 50) for _ in range(5)]
     (batches,) = buffer.drain(0.0, flush=False)
@@ -64,7 +64,7 @@ def test_positions_count_on_from_the_base_offset_over_all_batches() -> None:
     assert (buffer.size, buffer.unconfirmed) == (0, set())
 
 
-def test_a_partition_has_one_request_under_way() -> None:
+def test_one_request_per_partition_in_flight() -> None:
     buffer = filled(partitions=2, wake=(wakes := Wakes()))
     add(buffer, b"1")
     (first,) = buffer.drain(0.0, flush=False)
@@ -76,7 +76,7 @@ def test_a_partition_has_one_request_under_way() -> None:
     assert [values(batches) for batches in buffer.drain(0.0, flush=False)] == [[b"2"]]
 
 
-def test_what_is_refused_for_now_goes_again_first_and_later_each_time() -> None:
+def test_retriable_batch_is_retried_first_with_back_off() -> None:
     buffer = filled(retry_backoff_ms=100, retry_backoff_max_ms=250)
     add(buffer, b"1")
     now = 0.0
@@ -91,7 +91,7 @@ def test_what_is_refused_for_now_goes_again_first_and_later_each_time() -> None:
     assert values(batches)[0] == b"1"
 
 
-def test_what_is_refused_for_good_fails_each_record() -> None:
+def test_fatal_error_fails_each_record() -> None:
     buffer = filled()
     sent = [add(buffer), add(buffer)]
     (batches,) = buffer.drain(0.0, flush=False)
@@ -115,7 +115,7 @@ def test_retries_end_with_the_delivery_timeout() -> None:
     assert caught.value is AWAY
 
 
-def test_an_open_batch_lingers_a_full_one_does_not() -> None:
+def test_only_open_batches_linger() -> None:
     buffer = filled(linger_ms=100, batch_size=200)
     add(buffer, b"x" * 50)
     assert buffer.drain(0.05, flush=False) == []
@@ -130,7 +130,7 @@ def test_an_open_batch_lingers_a_full_one_does_not() -> None:
     assert buffer.next_deadline() is None
 
 
-def test_a_request_takes_only_so_much_of_a_partition() -> None:
+def test_request_size_is_limited_per_partition() -> None:
     buffer = filled(batch_size=200, max_request_size=250)
     for _ in range(6):
         add(buffer, b"x" * 50)
@@ -140,7 +140,7 @@ def test_a_request_takes_only_so_much_of_a_partition() -> None:
     assert len(buffer.drain(0.0, flush=False)) == 1
 
 
-def test_records_that_cannot_be_taken() -> None:
+def test_invalid_records_are_rejected() -> None:
     buffer = filled(partitions=2, max_request_size=100)
     with pytest.raises(KafkaError) as caught:
         add(buffer, b"x" * 100)
@@ -152,7 +152,7 @@ def test_records_that_cannot_be_taken() -> None:
     assert buffer.size == 0
 
 
-def test_it_is_full_until_enough_is_settled() -> None:
+def test_buffer_is_full_until_batches_complete() -> None:
     buffer = filled(buffer_memory=100)
     add(buffer, b"x" * 90)
     assert buffer.full
@@ -170,7 +170,7 @@ def test_more_partitions_are_used_as_soon_as_they_are_known() -> None:
     assert sorted(batches[0].partition for batches in buffer.drain(0.0, flush=False)) == [0, 2]
 
 
-def test_abandoning_fails_all_that_is_left() -> None:
+def test_abandon_fails_all_batches() -> None:
     buffer = filled()
     under_way = add(buffer)
     buffer.drain(0.0, flush=False)
@@ -187,7 +187,7 @@ def test_abandoning_fails_all_that_is_left() -> None:
     st.lists(st.integers(0, 2), max_size=40),
     st.lists(st.sampled_from(["ok", "away", "refused"]), max_size=20),
 )
-def test_each_partition_keeps_its_order_whatever_fails(sent: list[int], outcomes: list[str]) -> None:
+def test_partition_order_survives_failures(sent: list[int], outcomes: list[str]) -> None:
     buffer = filled(partitions=3, batch_size=150, max_request_size=300)
     stored: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
     refused: set[bytes] = set()

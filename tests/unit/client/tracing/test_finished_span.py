@@ -60,7 +60,7 @@ def test_spans_are_read_in_their_order() -> None:
     assert of_jaeger({"data": None}) == []
 
 
-def test_a_story_is_a_tree_by_time() -> None:
+def test_history_is_a_tree_ordered_by_time() -> None:
     story = lines(of_jaeger(DOCUMENT))
     assert [(line.depth, title(line.span, "orders")) for line in story] == [
         (0, "create"),
@@ -73,12 +73,12 @@ def test_a_story_is_a_tree_by_time() -> None:
     assert details(story[2].span) == "error: late"
 
 
-def test_other_groups_can_be_left_out() -> None:
+def test_group_option_omits_other_groups() -> None:
     story = lines(of_jaeger(DOCUMENT), group="audit")
     assert [line.span.name.span for line in story] == ["01", "05", "02"]
 
 
-def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
+def test_shared_work_is_shown_below_its_span() -> None:
     other = SpanName("f" * 32, "0a")
     accepted = FinishedSpan(
         SpanName(TRACE, "01"), "", "accept orders", "server", 1.0, 0.1, links=(other, other)
@@ -89,7 +89,7 @@ def test_what_was_done_for_several_is_shown_where_it_belongs() -> None:
     assert [(line.depth, line.shared) for line in story][:2] == [(0, False), (1, True)]
 
 
-def test_what_became_of_others_that_were_written_along_is_not_of_this_record() -> None:
+def test_history_excludes_records_of_the_same_write() -> None:
     another = SpanName("f" * 32, "0a")
     written = FinishedSpan(
         SpanName(TRACE, "01"), "", "write state orders", "server", 1.0, 0.1, links=(another,)
