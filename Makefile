@@ -56,7 +56,7 @@ check: $(READY) ## check format, lint, types, import contracts, protos, generate
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m sharebroker_server.kafka_wire.generate --check
 
-bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (twenty minutes; BENCH=--quick)
+bench: bench-redis ## benchmarks beside raw Redis and a real Kafka (over an hour; BENCH=--quick)
 	@if command -v java >/dev/null && command -v mvn >/dev/null; then $(MAKE) --no-print-directory bench-kafka; \
 	else echo "Beside Kafka: skipped, Java 17 and Maven are missing (make bench-kafka)."; fi
 
@@ -73,10 +73,10 @@ bench-spark: $(READY) spark ## Spark source beside Spark's Kafka source (ten min
 load: $(READY) ## 200 groups of 50 share-partitions and 1,000 consumers on one process (two minutes)
 	@$(BIN)/python -m tests.perf.many $(LOAD)
 
-bench-kafka: kafka ## benchmarks beside Kafka, with the same clients (fifteen minutes)
+bench-kafka: kafka ## benchmarks beside a warm Kafka, with the same clients (an hour; BENCH=--quick: one short run)
 	@$(BIN)/python -m tests.perf.kafka.bench $(BENCH)
 
-bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DIR, AFTER=DIR; half an hour)
+bench-compare: $(READY) ## compare two checkouts in interleaved pairs (BEFORE=DIR, AFTER=DIR; 45 minutes)
 	@$(BIN)/python -m tests.perf.compare --before $(BEFORE) --after $(or $(AFTER),.) $(BENCH)
 
 bench-link: $(READY) ## CPU per command of the Redis link and of redis-py (half a minute)

@@ -1,4 +1,4 @@
-"""Runs of offsets laid over each other. Pure."""
+"""Splits offset spans at the bounds of other spans."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ Span = tuple[int, int]
 """First and last offset, inclusive."""
 
 
-def parts(first: int, last: int, over: Sequence[Span]) -> Iterator[tuple[int, int, int | None]]:
-    """Offsets first..last in order, cut where spans of `over` begin and end: first, last, and the index of
-    the span they lie in, None for none. `over` ascends and does not overlap.
+def split_by_spans(first: int, last: int, over: Sequence[Span]) -> Iterator[tuple[int, int, int | None]]:
+    """Yields the parts of first..last in order, split at the bounds of the spans in `over`.
+
+    Each part is (first, last, index of the span that contains it, or None). `over` must be ascending and
+    disjoint.
     """
     index = max(bisect_right(over, (first, last)) - 1, 0)
     while first <= last:
         while index < len(over) and over[index][1] < first:
             index += 1
-        begin, end = over[index] if index < len(over) else (last + 1, last)
-        if first < begin:
-            yield first, min(begin - 1, last), None
-        if begin <= last:
-            yield max(first, begin), min(end, last), index
+        start, end = over[index] if index < len(over) else (last + 1, last)
+        if first < start:
+            yield first, min(start - 1, last), None
+        if start <= last:
+            yield max(first, start), min(end, last), index
         first = end + 1

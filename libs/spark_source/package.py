@@ -1,4 +1,4 @@
-"""Puts the source and the client it needs into one archive, for `spark-submit --py-files`: its argument."""
+"""Builds one archive with the source and the client it needs, for `spark-submit --py-files`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main(archive: Path) -> None:
-    """Build both wheels, which are archives themselves, and join them."""
+    """Builds the wheels, which are zip archives, and merges them into `archive`."""
     archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
@@ -21,12 +21,12 @@ def main(archive: Path) -> None:
         subprocess.run(command, check=True)
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as joined:
             for wheel in sorted(Path(folder).glob("*.whl")):
-                with zipfile.ZipFile(wheel) as parts:
-                    for name in parts.namelist():
-                        joined.writestr(name, parts.read(name))
-            # Packages without an __init__.py are found in an archive by their folder's entry only.
+                with zipfile.ZipFile(wheel) as source:
+                    for name in source.namelist():
+                        joined.writestr(name, source.read(name))
+            # In an archive, packages without an __init__.py are found only by the entry of their folder.
             for name in sorted(
-                {f"{each}/" for path in joined.namelist() for each in PurePosixPath(path).parents}
+                {f"{parent}/" for path in joined.namelist() for parent in PurePosixPath(path).parents}
             ):
                 if name != "./":
                     joined.writestr(name, b"")

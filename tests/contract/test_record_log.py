@@ -15,7 +15,7 @@ from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.record_log.core.log_state import Limits
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.segments import Segment
-from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -247,7 +247,7 @@ async def test_partitions_do_not_see_each_other(stores: Stores) -> None:
 
 
 async def test_a_leader_opens_what_another_left(stores: Stores) -> None:
-    settings = LogSettings(limits=Limits(tail_bytes=SIZE, segment_bytes=3 * SIZE))
+    settings = LogSettings(limits=Limits(hot_cache_bytes=SIZE, segment_bytes=3 * SIZE))
 
     epoch = await stores.owned()
     first = await PartitionLog.open(NAME, epoch, stores.records, Lease(epoch=epoch), settings)
@@ -318,7 +318,7 @@ async def test_a_leader_lives_through_a_crash_of_its_server(server: Server, link
     assert refused.value.retriable
     assert [b.base_offset for b in await log.read(0, 1)] == [0]
     server.restart()
-    await eventually(lambda: link.connected and log.state is LogState.OPEN)
+    await eventually(lambda: link.connected and log.phase is LogPhase.OPEN)
     assert (await log.append(batch(3))).last_offset == log.log_end_offset - 1
     await log.close()
 
@@ -333,7 +333,7 @@ async def test_a_lost_answer_is_found_out_by_reading_again(server: Server, link:
         with pytest.raises(KafkaError) as unknown:
             await log.append(batch(4))
         assert unknown.value.code is ErrorCode.REQUEST_TIMED_OUT
-        await eventually(lambda: log.state is LogState.OPEN)
+        await eventually(lambda: log.phase is LogPhase.OPEN)
         assert (log.log_end_offset, log.epoch) == (7, 2)
         assert (await log.append(batch(1))).base_offset == 7
         await log.close()
@@ -383,17 +383,17 @@ async def test_the_twin_fails_on_demand() -> None:
 
 async def test_notes_come_with_an_append_and_stay_until_they_are_forgotten(stores: Stores) -> None:
     epoch = await stores.owned()
-    assert await stores.records.notes(NAME) == {}
+    assert await stores.records.snapshots(NAME) == {}
     await stores.records.append(NAME, epoch, [stored(0)], (), {"a": b"1", "b": b"\x00\xff"})
     await stores.records.append(NAME, epoch, [stored(3)], [Segment(0, 3, SIZE, 1)], {"a": b"2"})
-    assert await stores.records.notes(NAME) == {"a": b"2", "b": b"\x00\xff"}
+    assert await stores.records.snapshots(NAME) == {"a": b"2", "b": b"\x00\xff"}
     await stores.records.trim(NAME, epoch, 3)
-    assert await stores.records.notes(NAME) == {"a": b"2", "b": b"\x00\xff"}
+    assert await stores.records.snapshots(NAME) == {"a": b"2", "b": b"\x00\xff"}
     await stores.records.trim(NAME, epoch, 3, ["b", "c"])
-    assert await stores.records.notes(NAME) == {"a": b"2"}
+    assert await stores.records.snapshots(NAME) == {"a": b"2"}
     assert await stores.records.bounds(NAME) == Bounds(3, 6)
     await stores.records.delete(NAME)
-    assert await stores.records.notes(NAME) == {}
+    assert await stores.records.snapshots(NAME) == {}
 
 
 async def test_what_is_not_appended_leaves_no_notes(stores: Stores) -> None:
@@ -402,7 +402,7 @@ async def test_what_is_not_appended_leaves_no_notes(stores: Stores) -> None:
         await stores.records.append(NAME, epoch, [stored(1)], (), {"a": b"1"})
     with pytest.raises(LogFenced):
         await stores.records.append(NAME, epoch - 1, [stored(3)], (), {"a": b"1"})
-    assert await stores.records.notes(NAME) == {}
+    assert await stores.records.snapshots(NAME) == {}
 
 
 async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -> None:
@@ -430,7 +430,7 @@ async def test_producers_and_transactions_outlive_their_leader(stores: Stores) -
     assert (await second.append(batch_of(6))).base_offset == 11
     assert await second.delete_records(9) == 9
     assert await second.expire_producers(2**60) == 1
-    assert set(await stores.records.notes(NAME)) == {"p8"}
+    assert set(await stores.records.snapshots(NAME)) == {"p8"}
 
 
 async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap(
@@ -447,7 +447,7 @@ async def test_a_server_that_lost_the_end_of_a_log_takes_no_batch_behind_the_gap
     with pytest.raises(KafkaError) as refused:
         await log.append(batch(3))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    await eventually(lambda: log.state is LogState.OPEN)
+    await eventually(lambda: log.phase is LogPhase.OPEN)
     assert (await log.append(batch(3))).base_offset == 9
     assert [b.base_offset for b in await records.read(NAME, 0, 10**9)] == [0, 3, 6, 9]
     await log.close()

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from rich.console import Console
 from tests.perf.checkout import HERE, Checkout, NoServer
 from tests.perf.kafka.figures import ROWS
 from tests.perf.kafka.programs import JAVA_VARIABLES, QUICK, Programs, Sizes, Target
-from tests.perf.processes import BenchFailed
+from tests.perf.processes import BenchFailed, interruptible
 from tests.perf.report import machine
 from tests.perf.servers import Fsync, Serving, serving
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
@@ -36,21 +37,50 @@ SIDES: Final[tuple[Side, Side]] = ("before", "after")
 
 TOLERANCE: Final = 0.05
 CLIENT_SECONDS: Final = 180.0
+PAUSE_SECONDS: Final = 1.0
 
 RECORDS: Final = 2_000_000
 QUICK_RECORDS: Final = 200_000
 
-GRPC: Final[Mapping[str, int]] = {"publish": 1, "each": 1, "range": 1, "waiting": 20}
-"""Programs of the Python client over gRPC, and by how much fewer records each works off."""
+GRPC: Final[Mapping[str, int]] = {"publish": 1, "each": 1, "range": 1, "waiting": 20, "spread": 10}
+"""Programs of the Python client over gRPC, and how many times fewer records each consumes."""
 
-KAFKA: Final = ("producer", "implicit1", "implicit4", "explicit1", "commit", "single1", "single8")
+SPREAD: Final = 1000
+"""Share-partitions of `spread`."""
+
+LOGIC: Final = "logic"
+LOGIC_PROGRAM: Final = """
+import json, time
+time.perf_counter = time.process_time  # the cores only compute, so time of other processes does not count
+from tests.perf import logic
+print(json.dumps(logic.measure(20_000)))
+"""
+"""CPU times of the pure cores, by each checkout's own program."""
+
+KAFKA: Final = (
+    "producer",
+    "implicit1",
+    "implicit4",
+    "explicit1",
+    "explicit4",
+    "commit",
+    "single1",
+    "single8",
+    "idle",
+)
 """Programs of Kafka's clients."""
+
+MORE: Final = ("librdkafka_produce", "librdkafka_consume")
+"""Programs that run only when they are selected."""
 
 LABELS: Final = {
     "publish": "Python client: publish in batches",
     "each": "Python client: accept each record, one stream",
     "range": "Python client: accept a poll as a whole",
     "waiting": "Python client: 32 workers, each waits",
+    "spread": f"Python client: {SPREAD:,} share-partitions",
+    LOGIC: "pure cores",
+    "idle": "1,000 idle share consumers",
     **{row.program: row.label for row in ROWS},
 }
 FIGURES: Final[Mapping[str, tuple[str, bool]]] = {
@@ -58,10 +88,14 @@ FIGURES: Final[Mapping[str, tuple[str, bool]]] = {
     "p50": ("p50, ms", False),
     "p99": ("p99, ms", False),
     "server_cpu": ("server CPU a record, µs", False),
+    "cpu": ("server CPU, % of a core", False),
+    "fetch_ack_500": ("fetch and acknowledge 500 records in runs, µs", False),
+    "fetch_ack_500_singly": ("fetch and acknowledge 500 records one by one, µs", False),
+    "write": ("one state write, µs", False),
+    "write_bytes": ("one state write and its bytes, µs", False),
 }
 """Figures of a program: unit, and whether more is better."""
 
-JUDGED: Final = ("rate", "server_cpu")
 TIMED: Final = ("commit",)
 """Programs whose p50 is judged; elsewhere it follows from how much is in flight. No p99 is steady enough."""
 
@@ -108,7 +142,7 @@ class Comparison:
     @property
     def slower(self) -> bool:
         """Whether the row got worse by more than the tolerance."""
-        if self.figure not in JUDGED and not (self.figure == "p50" and self.program in TIMED):
+        if self.figure == "p99" or (self.figure == "p50" and self.program not in TIMED):
             return False
         return self.ratio < 1 - TOLERANCE if self.more_is_better else self.ratio > 1 + TOLERANCE
 
@@ -166,14 +200,25 @@ class Server:
 
     def program(self, name: str) -> Program:
         """A program for this side. It raises BenchFailed."""
+        if name == LOGIC:
+            return partial(self._own, name, "-c", LOGIC_PROGRAM)
         return partial(self._python_client, name) if name in GRPC else partial(self.programs.run, name)
 
     def _python_client(self, case: str) -> Mapping[str, float]:
         """Runs the checkout's own benchmark client: the client is part of what is compared."""
         records = self.records // GRPC[case]
-        work = {"address": self.serving.address, "topic": "grpc", "group": case, "records": records}
-        command = [self.checkout.python, "-m", "tests.perf.clients", case, json.dumps(work)]
+        work: dict[str, object] = {"address": self.serving.address, "topic": "grpc", "group": case}
+        work |= {"records": records, "partitions": 1}
+        if case == "spread":
+            work |= {"topic": case, "partitions": SPREAD}
         before = self.serving.cpu_seconds()
+        figures = self._own(case, "-m", "tests.perf.clients", case, json.dumps(work))
+        used = self.serving.cpu_seconds() - before
+        return {**figures, "server_cpu": used / records * 1e6}
+
+    def _own(self, case: str, *words: str) -> Mapping[str, float]:
+        """Runs a program of the checkout; its figures without the case's name."""
+        command = [self.checkout.python, *words]
         try:
             done = subprocess.run(
                 command,
@@ -185,14 +230,18 @@ class Server:
                 check=True,
             )
         except subprocess.CalledProcessError as failure:
-            words = str(failure.stderr).strip().splitlines()
-            raise BenchFailed(f"{case}: {words[-1] if words else failure}") from None
+            lines = str(failure.stderr).strip().splitlines()
+            raise BenchFailed(f"{case}: {lines[-1] if lines else failure}") from None
         except subprocess.TimeoutExpired:
             raise BenchFailed(f"{case}: not done after {CLIENT_SECONDS:g} s") from None
-        used = self.serving.cpu_seconds() - before
         figures: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
-        short = {key.partition(".")[2].removeprefix("ack_"): value for key, value in figures.items()}
-        return {**short, "server_cpu": used / records * 1e6}
+        return {short(key): value for key, value in figures.items()}
+
+
+def short(key: str) -> str:
+    """The name of a client program's figure without its case: "each.ack_p50" is "p50"."""
+    case, _, name = key.partition(".")
+    return "rate" if case == "partitions" else name.removeprefix("ack_")
 
 
 Outcomes = Iterator[tuple[str, Mapping[Side, Mapping[str, float]] | BenchFailed]]
@@ -217,7 +266,7 @@ class Plan:
             servers = {side: stack.enter_context(self._server(side, folder / side)) for side in order}
             for name in self.names:
                 try:
-                    yield name, {side: servers[side].program(name)() for side in order}
+                    yield name, {side: _settled(servers[side].program(name)) for side in order}
                 except BenchFailed as failure:
                     yield name, failure
 
@@ -227,14 +276,22 @@ class Plan:
         checkout, options = self.checkouts[side], ("--kafka", "127.0.0.1:0")
         with serving(folder, self.fsync, checkout=checkout, options=options) as running:
             programs = Programs(Target(running.kafka, (running.pid,)), self.sizes)
-            if wanted := [name for name in self.names if name not in GRPC]:
+            if wanted := [name for name in self.names if name not in (*GRPC, LOGIC)]:
                 programs.prepare(wanted)
             yield Server(checkout, running, programs, self.records)
 
 
+def _settled(program: Program) -> Mapping[str, float]:
+    """Runs a program once what the one before it wrote is on the disk: the second side would pay for it."""
+    os.sync()
+    time.sleep(PAUSE_SECONDS)
+    return program()
+
+
 def chosen(only: Sequence[str], with_kafka: bool) -> list[str]:
     """The programs to run, in their order. Those over gRPC read what `publish` has published."""
-    names = [name for name in (*GRPC, *(KAFKA if with_kafka else ())) if not only or name in only]
+    kafka = [*KAFKA, *(name for name in MORE if name in only)] if with_kafka else []
+    names = [name for name in (LOGIC, *GRPC, *kafka) if not only or name in only]
     return ["publish", *names] if "publish" not in names and not GRPC.keys().isdisjoint(names) else names
 
 
@@ -245,7 +302,8 @@ def main(
     fsync: Annotated[str, typer.Option(help="everysec or always.")] = "everysec",
     quick: Annotated[bool, typer.Option(help="One short pair: does it work?")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(help=f"Only these programs, of {', '.join((*GRPC, *KAFKA))}.")
+        list[str] | None,
+        typer.Option(help=f"Only these programs, of {', '.join((LOGIC, *GRPC, *KAFKA, *MORE))}."),
     ] = None,
 ) -> None:
     """Compare two checkouts; exit code 1 when a row is slower by more than 5 %, or something failed."""
@@ -280,18 +338,19 @@ def main(
 def _measure(plan: Plan, pairs: int, progress: Console) -> tuple[Found, list[str]]:
     found: Found = {}
     failures: list[str] = []
-    for turn in range(pairs):
-        order = SIDES if turn % 2 == 0 else SIDES[::-1]
-        with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as folder:
-            try:
-                for name, sides in plan.pair(Path(folder), order):
-                    if isinstance(sides, BenchFailed):
-                        failures.append(f"pair {turn + 1}, {name}: {sides}")
-                    else:
-                        add_pair(found, name, sides)
-                    progress.print(f"pair {turn + 1} of {pairs}: {name}", style="dim")
-            except BenchFailed as failure:
-                failures.append(f"pair {turn + 1}: {failure}")
+    with interruptible():
+        for turn in range(pairs):
+            order = SIDES if turn % 2 == 0 else SIDES[::-1]
+            with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as folder:
+                try:
+                    for name, sides in plan.pair(Path(folder), order):
+                        if isinstance(sides, BenchFailed):
+                            failures.append(f"pair {turn + 1}, {name}: {sides}")
+                        else:
+                            add_pair(found, name, sides)
+                        progress.print(f"pair {turn + 1} of {pairs}: {name}", style="dim")
+                except BenchFailed as failure:
+                    failures.append(f"pair {turn + 1}: {failure}")
     return found, failures
 
 

@@ -10,10 +10,10 @@ from typing import Final
 from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Initialize, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -47,7 +47,7 @@ def _median_us(step: Callable[[], None], rounds: int) -> float:
 
 def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
     """Acquires 500 records in log batches of 100, acknowledges them in runs of `run`, and completes."""
-    partition = SharePartition(SharePartitionSettings(), LoadedState(1, 1, 0))
+    partition = RecordStates(SharePartitionSettings(), LoadedState(1, 1, 0))
     request = AcquireRequest("member", RECORDS, RECORDS)
 
     def step() -> None:
@@ -69,7 +69,7 @@ def _fetch_and_acknowledge(run: int) -> Callable[[], None]:
 
 def _write(encode: bool) -> Callable[[], None]:
     """Writes that alternately leave a gap and close it, as acknowledgements out of order do."""
-    machine, codec = ShareCoordinatorMachine(Rules()), ShareRecordCodec()
+    machine, codec = ShareCoordinatorMachine(CheckpointRules()), ShareRecordCodec()
     key = SharePartitionKey("group", "A" * 22, 0)
     position = 0
 

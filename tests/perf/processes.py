@@ -6,12 +6,14 @@ import gc
 import json
 import multiprocessing
 import multiprocessing.process
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NoReturn, cast
 
 from tests.perf.checkout import HERE
 
@@ -32,6 +34,22 @@ def python(*words: str, profile: Path | None = None) -> list[str]:
 def environment() -> dict[str, str]:
     """Returns an environment in which this checkout's modules are found."""
     return HERE.environment()
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Ends the block at Ctrl-C or SIGTERM, so that servers stop and the results so far are printed."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def end(process: subprocess.Popen[Any], patience: float = 20.0) -> None:

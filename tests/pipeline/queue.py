@@ -11,7 +11,7 @@ from sharebroker.aio.admin import Admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as produce
 from sharebroker_protocol.gateway.v1.share_pb2 import ShareRecord
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_server.flights.core.flight import Answer, Flight, judge
+from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
 from sharebroker_server.flights.fleet import Job
 from sharebroker_server.flights.publish import Publisher
 from sharebroker_server.testkit.waiting import eventually
@@ -70,7 +70,7 @@ async def publish(client: Client, address: str, flights: Iterable[Flight], parti
         for flight in flights:
             found.records += 1
             answer, reason = judge(flight, 2)
-            if answer is Answer.REJECT:
+            if answer is Acknowledgement.REJECT:
                 found.reject(reason)
             yield flight
 
@@ -134,7 +134,9 @@ def _decision(record: ShareRecord) -> int:
         answer, _ = judge(Flight.of_payload(record.text.encode()), record.delivery_count)
     except ValueError:
         return REJECT
-    return {Answer.ACCEPT: ACCEPT, Answer.RELEASE: RELEASE, Answer.REJECT: REJECT}[answer]
+    return {Acknowledgement.ACCEPT: ACCEPT, Acknowledgement.RELEASE: RELEASE, Acknowledgement.REJECT: REJECT}[
+        answer
+    ]
 
 
 def _partitions(records: Sequence[ShareRecord]) -> set[TopicPartition]:

@@ -13,7 +13,7 @@ from sharebroker_protocol.gateway.v1.admin_pb2_grpc import AdminServiceStub
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group_pb
 from sharebroker_protocol.share_coordinator.v1 import share_coordinator_pb2 as state_pb
 from sharebroker_server.leases import names
-from sharebroker_server.record_log.core.batch import holes
+from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.testkit.checker.events import LagTold, LogsRead, Run, Share, StateRead
 from tests.simulation.clients import Client
 from tests.simulation.process import ATTEMPTS, Surroundings
@@ -106,4 +106,4 @@ class Accounts:
         bounds = await records.bounds(log)
         start, end = bounds.log_start_offset, bounds.log_end_offset
         batches = await records.read(log, start, _EVERYTHING)
-        return RecordLog(start, end, missing=tuple(Span(*hole) for hole in holes(batches, start, end)))
+        return RecordLog(start, end, missing=tuple(Span(*hole) for hole in gaps(batches, start, end)))

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.model import AckBatch, RecordState, StateBatch
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.group import GroupConfig
 from sharebroker_server.coordinator_runtime.pending import Pending, Waiter
 from sharebroker_server.coordinator_runtime.shard import ShardRuntime
@@ -25,8 +25,11 @@ from sharebroker_server.share_coordinator.core.commands import Initialize, Inspe
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint
 from sharebroker_server.share_coordinator.core.state import ShareState
 from sharebroker_server.share_partition_leader.config import share_partition_settings
-from sharebroker_server.share_partition_leader.core import acknowledge, locks, partition
+from sharebroker_server.share_partition_leader.core import acknowledge, locks, record_states
+from sharebroker_server.share_partition_leader.core.effects import Acknowledge, Effects, Reply
+from sharebroker_server.share_partition_leader.core.effects import Event as PartitionEvent
 from sharebroker_server.share_partition_leader.core.in_flight import AVAILABLE, InFlight, Transition
+from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.states import Event
 from sharebroker_server.share_partition_leader.core.values import (
     LoadedState,
@@ -36,7 +39,6 @@ from sharebroker_server.share_partition_leader.core.values import (
 from sharebroker_server.share_partition_leader.leadership import leadership
 from sharebroker_server.share_partition_leader.partition.persisted_state import load_state
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.partition.state_writes import Done
 from sharebroker_server.stream_log.memory import FencedMemory
 from sharebroker_server.stream_log.port import LogNotWritten
 from sharebroker_server.testkit.checker.invariants import Invariant
@@ -70,20 +72,22 @@ def answer_before_append(self: Pending, waiter: Waiter) -> None:
     _wait(self, waiter)
 
 
-_persist = ShareGroupPartition._persist
+_handle = SharePartition.handle
 
 
-def answer_before_write(self: ShareGroupPartition, transition: Transition, done: Done | None) -> None:
-    _persist(self, transition, None)
-    if done is not None:
-        done(None)
+def answer_before_write(self: SharePartition, event: PartitionEvent, now: float) -> Effects:
+    if not isinstance(event, Acknowledge):
+        return _handle(self, event, now)
+    effects = _handle(self, event._replace(reply=lambda _: None), now)
+    effects.replies = ((event.reply, None),)
+    return effects
 
 
 def no_roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
     return []
 
 
-def no_timer(self: ShareGroupPartition) -> None:
+def no_timer(self: ShareGroupPartition, deadline: float) -> None:
     pass
 
 
@@ -95,13 +99,13 @@ _acknowledge = ShareGroupPartition.acknowledge
 
 
 def no_holder_compare(
-    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0
+    self: ShareGroupPartition, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0
 ) -> None:
     first = batches[0].first
     for lock in self.core.held():
         if lock.first <= first <= lock.last:
             holder, batches = lock.member, [batch._replace(token=None) for batch in batches]
-    _acknowledge(self, holder, batches, done, delay)
+    _acknowledge(self, holder, batches, reply, delay)
 
 
 def no_lease_check(self: LeaseHolder, resource: str) -> int | None:
@@ -159,10 +163,9 @@ def hasty_locks(self: locks.Locks, in_flight: InFlight, limit: int, now: float) 
     return _expire(self, in_flight, limit, now + LOCK)
 
 
-def late_timer(self: ShareGroupPartition) -> None:
-    deadline = self.core.next_deadline()
-    if deadline is not None and not self.retired and self._timer is None:
-        self._timer = asyncio.get_running_loop().call_later(deadline - clock.now() + PEACE / 2, self._expire)
+def late_timer(self: ShareGroupPartition, deadline: float) -> None:
+    if not self.retired and self._timer is None:
+        self._timer = asyncio.get_running_loop().call_later(deadline - clock.now() + PEACE / 2, self._fire)
 
 
 def as_it_came(state: ShareState, write: Write) -> tuple[int, int]:
@@ -175,7 +178,7 @@ def side_by_side(
     return [batch for batch in (*runs, *added) if batch.first >= start_offset]
 
 
-def every_other_number(state: ShareState, rules: recording.Rules) -> int:
+def every_other_number(state: ShareState, rules: recording.CheckpointRules) -> int:
     return state.last_delta_index + 2
 
 
@@ -215,7 +218,7 @@ async def no_deadline(self: Network, address: str, method: str, data: bytes, tim
     return await _unary(self, address, method, data, None)
 
 
-async def not_stopped(self: CatalogFollower) -> None:
+async def not_stopped(self: MetadataCache) -> None:
     pass
 
 
@@ -231,16 +234,17 @@ MUTANTS: Final = (
     Mutant("a coordinator answers before it appends", lambda: [_on(Pending, "wait", answer_before_append)]),
     Mutant(
         "a leader answers before the state is written",
-        lambda: [_on(ShareGroupPartition, "_persist", answer_before_write)],
+        lambda: [_on(SharePartition, "handle", answer_before_write)],
     ),
     Mutant(
-        "what could not be written is not rolled back", lambda: [_on(partition, "roll_back", no_roll_back)]
+        "what could not be written is not rolled back",
+        lambda: [_on(record_states, "roll_back", no_roll_back)],
     ),
     Mutant("the timer of locks is lost", lambda: [_on(ShareGroupPartition, "_arm", no_timer)]),
     Mutant(
         "the delivery count has no limit",
         lambda: [
-            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, partition)
+            _on(module, "after_failed_delivery", no_limit) for module in (acknowledge, locks, record_states)
         ],
         (Invariant.COUNT_LIMIT,),
     ),
@@ -259,7 +263,7 @@ MUTANTS: Final = (
         "state that is initialised again is wiped",
         lambda: [
             _on(machine, "first_checkpoint", wiping_initialize),
-            _on(machine, "_asked_again", never_asked_again),
+            _on(machine, "_is_repetition", never_asked_again),
         ],
     ),
     Mutant(
@@ -292,5 +296,5 @@ MUTANTS: Final = (
         lambda: [_on(ShardRuntime, "_check_open", memory_of_the_refused)],
     ),
     Mutant("calls have no deadline", lambda: [_on(Network, "unary", no_deadline)]),
-    Mutant("a task goes on when its process stops", lambda: [_on(CatalogFollower, "stop", not_stopped)]),
+    Mutant("a task goes on when its process stops", lambda: [_on(MetadataCache, "stop", not_stopped)]),
 )

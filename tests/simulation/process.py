@@ -15,7 +15,7 @@ from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_server.broker import roles
 from sharebroker_server.broker.context import Foundation
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Peer, Router
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.leases.failure_detector import Deaths
@@ -157,7 +157,7 @@ class Process:
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.ready = asyncio.Event()
-        self.catalog: CatalogFollower | None = None
+        self.catalog: MetadataCache | None = None
 
     @property
     def alive(self) -> bool:
@@ -228,7 +228,7 @@ class Process:
         leases = SimulatedLeaseStore(stores.leases, connection)
         member = Member(f"{self._number}/{life}", self._number, self.roles, self.address)
         config = configured(around.plan.shards)
-        self.catalog = catalog = CatalogFollower(log, config, poll=_FOLLOW)
+        self.catalog = catalog = MetadataCache(log, config, poll=_FOLLOW)
         deaths = Deaths(leases, LEASE, around.network.refused) if around.plan.searching else None
         holder = LeaseHolder(
             leases, member, LEASE, clock=clock.monotonic, deaths=deaths, partitions=catalog.partitions

@@ -17,8 +17,8 @@ from sharebroker_server.testkit.brokers import Serve
 from sharebroker_server.testkit.waiting import eventually
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch, Range
-from sharebroker_spark.core.options import reading
-from sharebroker_spark.core.verdicts import Said
+from sharebroker_spark.core.options import read_options
+from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver, FencedError, LeaseLostError
 from sharebroker_spark.positions import log_spans
 from sharebroker_spark.publishing import Publisher, end
@@ -42,7 +42,7 @@ class World:
     def driver(self, **given: str) -> Iterator[Driver]:
         """A driver of a query; its connection is closed as the end of its process would."""
         options = {"bootstrap": self.serve.address, "topics": self.topic, "group": self.group}
-        asked = reading({**options, "maxRecordsPerTrigger": "8", **given}, streaming=True)
+        asked = read_options({**options, "maxRecordsPerTrigger": "8", **given}, streaming=True)
         client = PlanClient(asked.bootstrap, waits=asked.waits)
         driver = Driver(asked, client)
         try:
@@ -201,7 +201,12 @@ async def test_what_was_staged_is_said_when_spark_has_recorded_the_batch(world: 
     with world.driver() as driver, PlanClient.closing(world.serve.address) as client:
         planned = await call(driver.plan, Batch("s"), None, 0)
         token = driver.token(planned)
-        await call(stage, client, token, [Said(world.topic, 0, 0, 3, 2), Said(world.topic, 0, 6, 7, 3)])
+        await call(
+            stage,
+            client,
+            token,
+            [VerdictRange(world.topic, 0, 0, 3, 2), VerdictRange(world.topic, 0, 6, 7, 3)],
+        )
         assert await world.finished() == set()
     await world.restart()
     with world.driver() as driver, PlanClient.closing(world.serve.address) as client:

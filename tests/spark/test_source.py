@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused_by_name(tour: Tour) -> None:
     assert "option value.schema says NOT NULL of id" in promise
     unknown, schema, overwrite, header = others
     assert "option value.schema has a field 'id BIGGINT'" in unknown
-    assert "columns cannot be chosen by schema" in schema
+    assert "a schema cannot be set" in schema
     assert "a topic cannot be overwritten: mode must be append" in overwrite
     assert "Column headers has a header without a key" in header
 
@@ -100,12 +100,12 @@ def test_what_a_stream_cannot_have_is_the_reason_it_ends_for(tour: Tour) -> None
     nobody, now, always = tour.program.value("streams")
     assert "option group is missing" in nobody
     for text in (now, always):
-        assert "option startingOffsets is 'earliest', and for tables" in text
+        assert "option startingOffsets is 'earliest', but applies to batch reads only" in text
     assert not [text for text in (nobody, now, always) if "UnboundLocalError" in text]
 
 
 def test_what_is_not_there_is_named(tour: Tour) -> None:
-    assert "There is no share group 'nobody'" in tour.program.value("nobody")
+    assert "Share group 'nobody' does not exist" in tour.program.value("nobody")
     assert "option endingOffsets ends" in tour.program.value("behind")
 
 

@@ -16,9 +16,9 @@ from sharebroker_server.testkit.brokers import Cluster, one_process
 from sharebroker_server.testkit.certificates import Authority
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.options import read_options
 from sharebroker_spark.core.state_options import state_options
-from sharebroker_spark.core.verdicts import Said
+from sharebroker_spark.core.verdicts import VerdictRange
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.publishing import Publisher
 from sharebroker_spark.staging import stage
@@ -62,10 +62,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def test_what_was_written_is_planned_judged_and_done(place: Place) -> None:
     given = {"bootstrap": place.address, "group": GROUP, "topics": TOPIC}
     with Client.closing(place.address) as client:
-        driver = Driver(reading(given, streaming=True), client)
+        driver = Driver(read_options(given, streaming=True), client)
         batch = driver.plan(Batch("s"), None, 0)
         assert [(one.first, one.last) for one in batch.ranges] == [(0, 9)]
-        stage(client, driver.token(batch), [Said(TOPIC, 0, 9, 9, 2)])
+        stage(client, driver.token(batch), [VerdictRange(TOPIC, 0, 9, 9, 2)])
         again = driver.plan(batch, None, 0)
         assert [(one.first, one.delivery_count) for one in again.ranges] == [(9, 2)]
         driver.commit(again)
@@ -87,6 +87,6 @@ def test_who_is_not_trusted_is_not_served(place: Place, who: str) -> None:
     client = Client(address, waits=False)
     try:
         with pytest.raises(KafkaError):
-            client.once(client.produce.InitProducerId, transactions.InitProducerIdRequest(), 10.0)
+            client.try_once(client.produce.InitProducerId, transactions.InitProducerIdRequest(), 10.0)
     finally:
         client.close()

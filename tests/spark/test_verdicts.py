@@ -33,7 +33,7 @@ def test_what_is_no_verdict_is_refused(tour: Tour) -> None:
     assert "verdict is 'keep'; it must be accept, release, reject" in unknown
     assert "column batch is missing" in no_batch
     assert "option verdicts=true" in no_batch
-    assert ["is not of the batch that column batch says" in text for text in others] == [True, True]
+    assert ["is not in the batch that column batch says" in text for text in others] == [True, True]
 
 
 def test_json_is_read_and_what_is_none_is_set_apart_with_the_reason(tour: Tour) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.offset_spans import parts
+from sharebroker_server.offset_spans import split_by_spans
 
 ENDS = st.lists(st.integers(0, 40), max_size=10, unique=True).map(sorted)
 
@@ -15,7 +15,7 @@ ENDS = st.lists(st.integers(0, 40), max_size=10, unique=True).map(sorted)
 @given(st.integers(0, 40), st.integers(0, 20), ENDS)
 def test_every_offset_comes_once_with_the_span_it_lies_in(first: int, more: int, ends: list[int]) -> None:
     over = list(zip(ends[::2], ends[1::2], strict=False))
-    found = list(parts(first, first + more, over))
+    found = list(split_by_spans(first, first + more, over))
     assert [(x, index) for a, b, index in found for x in range(a, b + 1)] == [
         (x, next((n for n, (a, b) in enumerate(over) if a <= x <= b), None))
         for x in range(first, first + more + 1)

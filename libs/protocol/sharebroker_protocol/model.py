@@ -45,6 +45,8 @@ class RecordState(IntEnum):
     ACQUIRED is never persisted. ACKNOWLEDGED and ARCHIVED are terminal: every state from ACKNOWLEDGED up is.
     """
 
+    __hash__ = int.__hash__  # Enum's own hash is a Python function: five times slower
+
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2

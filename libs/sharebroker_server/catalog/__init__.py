@@ -1,1 +1,1 @@
-"""The cluster's metadata: topics and settings, their rules, their log, and every process's view of it."""
+"""The catalog of topics and dynamic configs: its rules, its log, and each broker's metadata cache."""

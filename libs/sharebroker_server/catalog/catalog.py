@@ -1,4 +1,4 @@
-"""What the catalog's log folds to: topics, settings, the cluster's id. Pure; only `apply` changes it."""
+"""The state of the catalog: topics, configs and the cluster id. Only `apply` changes it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from sharebroker_server.catalog.records import (
     TopicRecord,
 )
 
-DELETED_KEPT: Final = 10_000
-"""How many ids of deleted topics are remembered, latest first."""
+MAX_DELETED: Final = 10_000
+"""The number of deleted topic ids that are stored; the oldest are dropped."""
 
 _NONE: Final[Mapping[str, str]] = {}
 
 
 class TopicCatalog:
-    """What the cluster consists of, as of the record at `position` of the catalog's log."""
+    """The catalog as of the record at `position` of its log."""
 
     __slots__ = (
         "_configs",
@@ -43,7 +43,7 @@ class TopicCatalog:
         self.cluster_id = ""
         self.position = 0
         self.partitions = 0
-        """Of all topics together."""
+        """The number of partitions of all topics."""
         self._topics: dict[str, Topic] = {}
         self._ids: dict[str, str] = {}
         self._metric_names: dict[str, str] = {}
@@ -51,57 +51,57 @@ class TopicCatalog:
         self._deleted: dict[str, None] = {}
 
     def apply(self, record: CatalogRecord, position: int) -> None:
-        """Takes the record at `position` in."""
+        """Applies the record at `position`."""
         self._apply(record)
         self.position = position
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of this name."""
+        """Returns the topic with this name."""
         return self._topics.get(self._ids.get(name, ""))
 
     def topic_by_id(self, topic_id: str) -> Topic | None:
-        """The topic of this id."""
+        """Returns the topic with this id."""
         return self._topics.get(topic_id)
 
     def topics(self) -> Iterable[Topic]:
-        """All topics, by name."""
+        """Returns all topics, sorted by name."""
         return (self._topics[self._ids[name]] for name in sorted(self._ids))
 
     def topic_like(self, name: str) -> Topic | None:
-        """A topic of the same name where "." and "_" count as one, as they do in names of metrics."""
+        """Returns a topic of the same name if "." and "_" count as equal, as in metric names."""
         return self.topic(self._metric_names.get(metric_name(name), ""))
 
     def is_deleted(self, topic_id: str) -> bool:
-        """Whether a topic of this id existed and is gone; False also for an id not heard of yet."""
+        """Returns whether a topic with this id was deleted; False also for an unknown id."""
         return topic_id in self._deleted
 
     def deleted(self) -> Iterable[str]:
-        """Ids of deleted topics, latest last."""
+        """Returns the ids of deleted topics, newest last."""
         return self._deleted
 
-    def forgotten_by(self, topic_id: str) -> str:
-        """The deleted topic that is remembered no longer once `topic_id` is deleted too; "" for none."""
-        if topic_id in self._deleted or len(self._deleted) < DELETED_KEPT:
+    def dropped_by(self, topic_id: str) -> str:
+        """Returns the deleted topic that is dropped once `topic_id` is deleted; "" for none."""
+        if topic_id in self._deleted or len(self._deleted) < MAX_DELETED:
             return ""
         return next(iter(self._deleted))
 
     def configs(self, resource: ConfigResource) -> Mapping[str, str]:
-        """What is set on a resource, defaults left out."""
+        """Returns the configs set on a resource, without defaults."""
         if resource.type is ResourceType.TOPIC:
             topic = self.topic(resource.name)
             return topic.configs if topic else _NONE
         return self._configs.get(resource, _NONE)
 
     def configured(self, kind: ResourceType) -> list[str]:
-        """Names of groups or brokers that have settings, whether or not they exist (Kafka RPC 74)."""
+        """Returns the names of groups or brokers with configs, whether or not they exist (Kafka RPC 74)."""
         return sorted(resource.name for resource in self._configs if resource.type is kind)
 
     def configured_count(self) -> int:
-        """How many groups and brokers have settings."""
+        """Returns the number of groups and brokers with configs."""
         return len(self._configs)
 
     def settings(self) -> set[tuple[ConfigResource, str]]:
-        """Every setting of a group or a broker, without its value."""
+        """Returns every config of a group or a broker, without its value."""
         return {(resource, key) for resource, configs in self._configs.items() for key in configs}
 
     @singledispatchmethod
@@ -115,7 +115,7 @@ class TopicCatalog:
         self._ids[topic.name] = topic.topic_id
         self._metric_names[metric_name(topic.name)] = topic.name
 
-    # A log trimmed behind a deletion may still hold changes of the deleted topic: they are of nothing.
+    # A log trimmed after a deletion may still contain changes of the deleted topic; they are ignored.
     @_apply.register
     def _(self, record: PartitionsRecord) -> None:
         topic = self._topics.get(record.topic_id)
@@ -129,7 +129,7 @@ class TopicCatalog:
             self.partitions -= topic.partitions
             del self._ids[topic.name]
             del self._metric_names[metric_name(topic.name)]
-        self._deleted.pop(self.forgotten_by(record.topic_id), None)
+        self._deleted.pop(self.dropped_by(record.topic_id), None)
         self._deleted.pop(record.topic_id, None)
         self._deleted[record.topic_id] = None
 
@@ -159,5 +159,5 @@ class TopicCatalog:
 
 
 def metric_name(topic: str) -> str:
-    """A topic's name as metrics show it."""
+    """Returns a topic's name as it appears in metric names."""
     return topic.replace(".", "_")

@@ -1,4 +1,4 @@
-"""Catalog records as protobuf (protos/sharebroker/storage/v1/catalog.proto)."""
+"""Encodes catalog records with protocol buffers (protos/sharebroker/storage/v1/catalog.proto)."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from sharebroker_server.catalog.records import (
 
 
 class CatalogCodec:
-    """One entry of the catalog's log."""
+    """The codec of entries in the catalog's log."""
 
     def encode(self, record: CatalogRecord) -> bytes:
-        """The payload of a record."""
+        """Returns the payload of a record."""
         return _message(record).SerializeToString()
 
     def decode(self, payload: bytes) -> CatalogRecord:
-        """The record of a payload; raises ValueError when it is none."""
+        """Returns the record of a payload; raises ValueError if it is invalid."""
         try:
             message = pb.CatalogRecord.FromString(payload)
         except DecodeError as broken:
-            raise ValueError("not a record of the catalog") from broken
+            raise ValueError("not a catalog record") from broken
         return _record(message)
 
 
@@ -92,4 +92,4 @@ def _record(message: pb.CatalogRecord) -> CatalogRecord:
             resource = ConfigResource(ResourceType(config.resource_type), config.resource_name)
             return ConfigRecord(resource, config.key, config.value if config.HasField("value") else None)
         case _:
-            raise ValueError("an empty record of the catalog")
+            raise ValueError("a catalog record without a known value")

@@ -1,4 +1,4 @@
-"""What the catalog can be asked to change. A command is about one thing, so that each has its own result."""
+"""The commands that change the catalog. Each names one object, so that each has its own result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sharebroker_server.catalog.records import ConfigResource
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """`topic_id` is drawn by the caller; `partitions` 0 or -1 takes the broker's `num.partitions`."""
+    """Creates a topic. The caller draws `topic_id`; `partitions` 0 or -1 means the broker's
+    `num.partitions`.
+    """
 
     name: str
     topic_id: str
@@ -21,7 +23,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """By name, or by id where the name is empty."""
+    """Deletes a topic by name, or by id if the name is empty."""
 
     name: str = ""
     topic_id: str = ""
@@ -29,7 +31,7 @@ class DeleteTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatePartitions:
-    """`count` is the new total."""
+    """Raises the number of partitions to `count`."""
 
     name: str
     count: int
@@ -38,17 +40,17 @@ class CreatePartitions:
 
 @dataclass(frozen=True, slots=True)
 class ListEdit:
-    """Parts that are added to a property that is a list, or taken out of it."""
+    """Items to add to a list property, or to remove from it."""
 
-    parts: str
+    items: str
     subtract: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """Sets each value, edits it, or puts it back to its default where it is None.
+    """Sets each value, edits it, or resets it to its default (None).
 
-    What is not named stays; where the command `replaces` all settings it goes back to its default too.
+    Other configs remain; if `replaces` is true, they are reset to their defaults.
     """
 
     resource: ConfigResource
@@ -59,7 +61,7 @@ class AlterConfigs:
 
 @dataclass(frozen=True, slots=True)
 class NameCluster:
-    """Gives the cluster its id unless it has one."""
+    """Sets the cluster id if there is none."""
 
     cluster_id: str
 

@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs shows them. Pure."""
+"""Configs in the form of DescribeConfigs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sharebroker_server.config.topic import TOPIC_KEYS
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from (Kafka: `ConfigEntry.ConfigSource`)."""
+    """The source of a value (Kafka: `ConfigEntry.ConfigSource`)."""
 
     TOPIC = 1
     BROKER = 2
@@ -33,7 +33,7 @@ class ConfigSource(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A value that a property has at one place; `name` is what the property is called there."""
+    """A value of a property at one level; `name` is the property's name at that level."""
 
     name: str
     value: str
@@ -42,39 +42,39 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One property of a resource. The first of `origins` is in force, the next would be without it."""
+    """One property of a resource. The first of `origins` is effective; the next would be without it."""
 
     key: Key
     origins: tuple[Origin, ...]
 
     @property
     def name(self) -> str:
-        """What the property is called."""
+        """The name of the property."""
         return self.key.name
 
     @property
     def type(self) -> ValueType:
-        """What its value is."""
+        """The type of the property."""
         return self.key.type
 
     @property
     def documentation(self) -> str:
-        """What it does."""
+        """The meaning of the property."""
         return self.key.doc
 
     @property
     def value(self) -> str:
-        """The value in force."""
+        """The effective value."""
         return self.origins[0].value
 
     @property
     def source(self) -> ConfigSource:
-        """Where the value in force comes from."""
+        """The source of the effective value."""
         return self.origins[0].source
 
     @property
     def is_default(self) -> bool:
-        """Nobody has set it on the resource itself."""
+        """Whether the property is not set on the resource itself."""
         return self.source not in _OWN
 
 
@@ -86,7 +86,7 @@ _INHERITING: Final = {
 
 
 def describe(state: TopicCatalog, static: BrokerConfig, resource: ConfigResource) -> list[ConfigEntry]:
-    """Every property of a resource, by name. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+    """Returns every property of a resource, by name. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
     if resource.type is ResourceType.BROKER:
         return _of_broker(state, static, resource)
     if resource.type is ResourceType.GROUP:
@@ -95,25 +95,25 @@ def describe(state: TopicCatalog, static: BrokerConfig, resource: ConfigResource
     if resource.type is ResourceType.TOPIC and resource.name in CONFIGS:
         settings = CONFIGS[resource.name]
     elif resource.type is ResourceType.TOPIC and not state.topic(resource.name):
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{resource.name}'.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{resource.name}' does not exist.")
     return describe_settings(state, static, resource.type, settings)
 
 
 def describe_settings(
     state: TopicCatalog, static: BrokerConfig, kind: ResourceType, settings: Mapping[str, str]
 ) -> list[ConfigEntry]:
-    """Every property that a topic or group with these settings has, by name."""
+    """Returns every property of a topic or group with these configs, by name."""
     keys, source = _INHERITING[kind]
-    node = _Node(state, static, str(static.node_id))
+    broker = _Broker(state, static, str(static.node_id))
     return _by_name(
-        ConfigEntry(key, (*_set(key, settings, source), *_inherited(key, node))) for key in keys.values()
+        ConfigEntry(key, (*_set(key, settings, source), *_inherited(key, broker))) for key in keys.values()
     )
 
 
 def _of_broker(state: TopicCatalog, static: BrokerConfig, resource: ConfigResource) -> list[ConfigEntry]:
     if resource.name:
-        node = _Node(state, static, resource.name)
-        return _by_name(ConfigEntry(key, tuple(node.origins(key))) for key in BROKER_KEYS.values())
+        broker = _Broker(state, static, resource.name)
+        return _by_name(ConfigEntry(key, tuple(broker.origins(key))) for key in BROKER_KEYS.values())
     return _by_name(
         ConfigEntry(BROKER_KEYS[name], (Origin(name, value, ConfigSource.ALL_BROKERS),))
         for name, value in state.configs(resource).items()
@@ -124,9 +124,9 @@ def _by_name(entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
     return sorted(entries, key=lambda entry: entry.name)
 
 
-def _inherited(key: Key, node: _Node) -> Iterable[Origin]:
+def _inherited(key: Key, broker: _Broker) -> Iterable[Origin]:
     if key.broker:
-        return node.origins(BROKER_KEYS[key.broker])
+        return broker.origins(BROKER_KEYS[key.broker])
     return (Origin(key.name, render(key.default), ConfigSource.DEFAULT),)
 
 
@@ -135,24 +135,26 @@ def _set(key: Key, settings: Mapping[str, str], source: ConfigSource) -> Iterato
         yield Origin(key.name, settings[key.name], source)
 
 
-class _Node:
-    """One broker's settings, by where they come from."""
+class _Broker:
+    """One broker's configs with their sources."""
 
     def __init__(self, state: TopicCatalog, static: BrokerConfig, name: str) -> None:
         self._own = state.configs(ConfigResource(ResourceType.BROKER, name))
-        self._everyones = state.configs(ConfigResource(ResourceType.BROKER, ""))
+        self._cluster_wide = state.configs(ConfigResource(ResourceType.BROKER, ""))
         self._static = static
         self._effective = effective_broker(state, static, name)
 
     def origins(self, key: Key) -> Iterable[Origin]:
-        """The values of a property from the one in force on."""
-        # Settings that contradict the node's own are not in force.
-        return dropwhile(lambda one: key.parse(one.value) != self._effective.get(key.name), self._all(key))
+        """Returns the values of a property, starting with the effective one."""
+        # Dynamic configs that conflict with the broker's own are not effective.
+        return dropwhile(
+            lambda origin: key.parse(origin.value) != self._effective.get(key.name), self._all(key)
+        )
 
     def _all(self, key: Key) -> Iterator[Origin]:
         yield from _set(key, self._own, ConfigSource.BROKER)
-        yield from _set(key, self._everyones, ConfigSource.ALL_BROKERS)
-        fixed = self._static.get(key.name)
-        if fixed != key.default:
-            yield Origin(key.name, render(fixed), ConfigSource.STATIC_BROKER)
+        yield from _set(key, self._cluster_wide, ConfigSource.ALL_BROKERS)
+        static_value = self._static.get(key.name)
+        if static_value != key.default:
+            yield Origin(key.name, render(static_value), ConfigSource.STATIC_BROKER)
         yield Origin(key.name, render(key.default), ConfigSource.DEFAULT)

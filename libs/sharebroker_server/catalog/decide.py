@@ -1,4 +1,4 @@
-"""The catalog's rules: what a command makes of the state, as records. Pure; a refusal is a KafkaError."""
+"""The rules of the catalog: turns a command into records, or raises KafkaError."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from sharebroker_server.config.topic import TOPIC_KEYS, check_topic
 from sharebroker_server.coordinator_runtime.machine import Decision
 
 CatalogReply = Topic | ClusterRecord | Mapping[str, str | None]
-"""The topic as it is after (or was before a deletion), the cluster's id, what properties are set to now."""
+"""The topic after the change (before it, for a deletion), the cluster id, or the changed configs."""
 
 CatalogDecision = Decision[CatalogRecord, CatalogReply]
 
 MAX_PARTITIONS: Final = 10_000
-"""Of a topic."""
+"""The largest number of partitions per topic."""
 
 MAX_CONFIGURED: Final = 100_000
-"""So many groups and brokers may have settings of their own, whether or not they exist."""
+"""The largest number of groups and brokers with configs, whether or not they exist."""
 
 _KEYS: Final[Mapping[ResourceType, tuple[Mapping[str, Key], str]]] = {
     ResourceType.TOPIC: (TOPIC_KEYS, "topic config name"),
@@ -55,11 +55,11 @@ _KEYS: Final[Mapping[ResourceType, tuple[Mapping[str, Key], str]]] = {
 
 
 def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, now: float) -> CatalogDecision:
-    """What `command` changes; `static` is what this process was started with, `now` in seconds.
+    """Returns the records and the reply of `command`.
 
-    Raises INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION,
-    UNKNOWN_TOPIC_ID, INVALID_CONFIG, INVALID_REQUEST, TOPIC_DELETION_DISABLED; POLICY_VIOLATION where the
-    catalog would become too large.
+    `static` is the broker's own configuration, `now` is in seconds. Raises INVALID_TOPIC_EXCEPTION,
+    TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_CONFIG,
+    INVALID_REQUEST, TOPIC_DELETION_DISABLED; POLICY_VIOLATION if the catalog would become too large.
     """
     if isinstance(command, AlterConfigs):
         return _alter_configs(state, static, command)
@@ -74,9 +74,10 @@ def decide(state: TopicCatalog, static: BrokerConfig, command: CatalogCommand, n
 
 
 def effective_broker(state: TopicCatalog, static: BrokerConfig, node: str | None = None) -> BrokerConfig:
-    """What a process was started with, with the cluster's settings and then the node's own on top.
+    """Returns a broker's effective config: static values, then cluster-wide and per-broker dynamic configs.
 
-    Settings that were accepted elsewhere and contradict this process's own are left out as a whole.
+    Dynamic configs that another broker accepted and that conflict with this broker's static values are
+    ignored as a whole.
     """
     effective = static
     for name in ("", str(static.node_id) if node is None else node):
@@ -93,7 +94,7 @@ def _create_topic(
     _check_new_name(state, command.name)
     partitions = broker.num_partitions if command.partitions in (0, -1) else command.partitions
     _check_count(partitions)
-    _check_room(state, broker, partitions)
+    _check_capacity(state, broker, partitions)
     check_topic(command.configs)
     topic = Topic(command.topic_id, command.name, partitions, dict(command.configs), int(now * 1000))
     return Decision(() if command.validate_only else (TopicRecord(topic),), topic)
@@ -103,13 +104,13 @@ def _check_new_name(state: TopicCatalog, name: str) -> None:
     check_topic_name(name)
     if name in IDS:
         raise _exists(name, IDS[name])
-    like = state.topic_like(name)
-    if like is None:
+    similar = state.topic_like(name)
+    if similar is None:
         return
-    if like.name == name:
-        raise _exists(name, like.topic_id)
+    if similar.name == name:
+        raise _exists(name, similar.topic_id)
     raise KafkaError(
-        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {like.name}"
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {similar.name}"
     )
 
 
@@ -123,28 +124,29 @@ def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"A topic has 1 to {MAX_PARTITIONS} partitions, {partitions} were asked for.",
+            f"A topic must have 1 to {MAX_PARTITIONS} partitions, not {partitions}.",
         )
 
 
-def _check_room(state: TopicCatalog, broker: BrokerConfig, more: int) -> None:
-    most = broker.cluster_max_partitions
-    if state.partitions + more > most:
+def _check_capacity(state: TopicCatalog, broker: BrokerConfig, added: int) -> None:
+    limit = broker.cluster_max_partitions
+    if state.partitions + added > limit:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"There are {state.partitions} partitions; {more} more pass cluster.max.partitions, {most}.",
+            f"The cluster has {state.partitions} partitions; {added} more would exceed "
+            f"cluster.max.partitions={limit}.",
         )
 
 
 def _delete_topic(state: TopicCatalog, broker: BrokerConfig, command: DeleteTopic) -> CatalogDecision:
     if bool(command.name) == bool(command.topic_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, "A topic is named by its name or by its id, one of the two."
+            ErrorCode.INVALID_REQUEST, "A request must contain the topic's name or its id, and not both."
         )
     check_not_internal(command.name, command.topic_id)
     topic = _existing(state, command.name) if command.name else state.topic_by_id(command.topic_id)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"There is no topic of id {command.topic_id}.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"Topic id {command.topic_id} does not exist.")
     if not broker.delete_topic_enable:
         raise KafkaError(
             ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled (delete.topic.enable=false)."
@@ -166,7 +168,7 @@ def _create_partitions(
             f"{command.count} would not be an increase.",
         )
     _check_count(command.count)
-    _check_room(state, broker, command.count - topic.partitions)
+    _check_capacity(state, broker, command.count - topic.partitions)
     records = () if command.validate_only else (PartitionsRecord(topic.topic_id, command.count),)
     return Decision(records, topic)
 
@@ -174,27 +176,27 @@ def _create_partitions(
 def _existing(state: TopicCatalog, name: str) -> Topic:
     topic = state.topic(name)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic '{name}'.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
     return topic
 
 
 def _alter_configs(state: TopicCatalog, static: BrokerConfig, command: AlterConfigs) -> CatalogDecision:
-    resource, present = command.resource, state.configs(command.resource)
-    changes = _changes(command, present)
-    merged = {**present, **changes}
+    resource, current = command.resource, state.configs(command.resource)
+    changes = _changes(command, current)
+    merged = {**current, **changes}
     _check_resource(
         state, static, resource, {key: value for key, value in merged.items() if value is not None}
     )
-    if merged and not present and resource.type is not ResourceType.TOPIC:
+    if merged and not current and resource.type is not ResourceType.TOPIC:
         _check_configured(state)
-    # A setting that does not exist cannot be put back to its default either: that would hide a misspelling.
+    # An unknown property cannot be reset either: that would hide a misspelling.
     for key in command.changes:
         _key(resource, key)
     if command.validate_only:
         return Decision((), changes)
     return Decision(
         tuple(
-            ConfigRecord(resource, key, value) for key, value in changes.items() if value != present.get(key)
+            ConfigRecord(resource, key, value) for key, value in changes.items() if value != current.get(key)
         ),
         changes,
     )
@@ -204,17 +206,17 @@ def _check_configured(state: TopicCatalog) -> None:
     if state.configured_count() >= MAX_CONFIGURED:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"{MAX_CONFIGURED} groups and brokers have settings, and no more may: take those of some away.",
+            f"The limit of {MAX_CONFIGURED} groups and brokers with configs is reached; remove unused ones.",
         )
 
 
-def _changes(command: AlterConfigs, present: Mapping[str, str]) -> dict[str, str | None]:
-    changes: dict[str, str | None] = dict.fromkeys(present) if command.replaces else {}
+def _changes(command: AlterConfigs, current: Mapping[str, str]) -> dict[str, str | None]:
+    changes: dict[str, str | None] = dict.fromkeys(current) if command.replaces else {}
     for name, change in command.changes.items():
         if isinstance(change, ListEdit):
             key = _key(command.resource, name)
             edited = subtracted if change.subtract else appended
-            changes[name] = edited(key, present.get(name, render(key.default)), change.parts)
+            changes[name] = edited(key, current.get(name, render(key.default)), change.items)
         else:
             changes[name] = change
     return changes
@@ -240,7 +242,8 @@ def _check_resource(
     else:
         if resource.name and not resource.name.isdecimal():
             raise KafkaError(
-                ErrorCode.INVALID_REQUEST, f"A broker is a number, or empty for all; not {resource.name!r}."
+                ErrorCode.INVALID_REQUEST,
+                f"A broker resource must be a number, or empty for all brokers; not {resource.name!r}.",
             )
         static.override(settings)
 

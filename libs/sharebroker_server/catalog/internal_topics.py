@@ -1,6 +1,6 @@
-"""Internal topics, which Kafka's clients may read: the logs of share state and of groups.
+"""The internal topics, which Kafka clients may read: the logs of the share and group coordinators.
 
-They stand in no catalog: their partitions are coordinators' shards.
+The catalog does not contain them: their partitions are the coordinators' shards.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from sharebroker_server.catalog.records import Topic
 from sharebroker_server.config.broker import BrokerConfig
 
 STATE_TOPIC: Final = "__share_group_state"
-"""Kafka's topic of share coordinators: its partitions are their shards."""
+"""Kafka's topic of the share coordinator; its partitions are the coordinator's shards."""
 
 STATE_TOPIC_ID: Final = "L0q_9xXBWcW1PYDWSy-nXw"
-"""The same in every cluster; a UUID of version 5, so that no drawn one is ever like it."""
+"""The same in every cluster: a version 5 UUID, which no randomly drawn id can equal."""
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""Kafka's topic of group coordinators: its partitions are their shards."""
+"""Kafka's topic of the group coordinator; its partitions are the coordinator's shards."""
 
 OFFSETS_TOPIC_ID: Final = "_RY4r9BRVi2OXDlmjLLUjQ"
 
 IDS: Final = {STATE_TOPIC: STATE_TOPIC_ID, OFFSETS_TOPIC: OFFSETS_TOPIC_ID}
-"""Both, by name."""
+"""Topic id by name."""
 
 NAMES: Final = {topic_id: name for name, topic_id in IDS.items()}
-"""Both, by id."""
+"""Name by topic id."""
 
 CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     STATE_TOPIC: {"cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "104857600"},
@@ -37,16 +37,16 @@ CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
         "segment.bytes": "104857600",
     },
 }
-"""Their settings as Kafka has them: no time limit, yet what newer records replaced goes."""
+"""Their configs as in Kafka: no time limit, but replaced records are removed."""
 
 
 def internal_topic(name: str, config: BrokerConfig) -> Topic:
-    """One of them as clients see it."""
+    """Returns an internal topic as clients see it."""
     return Topic(IDS[name], name, internal_partitions(config)[IDS[name]], CONFIGS[name])
 
 
 def internal_partitions(config: BrokerConfig) -> dict[str, int]:
-    """How many each has, by id."""
+    """Returns the number of partitions of each, by topic id."""
     return {
         STATE_TOPIC_ID: config.share_coordinator_state_topic_num_partitions,
         OFFSETS_TOPIC_ID: config.offsets_topic_num_partitions,
@@ -54,9 +54,9 @@ def internal_partitions(config: BrokerConfig) -> dict[str, int]:
 
 
 def check_not_internal(name: str, topic_id: str = "") -> None:
-    """Raises INVALID_TOPIC_EXCEPTION for an internal topic, as Kafka does for those who append to it."""
-    for internal, its_id in IDS.items():
-        if name == internal or topic_id == its_id:
+    """Raises INVALID_TOPIC_EXCEPTION for an internal topic, as Kafka does for producers."""
+    for internal, internal_id in IDS.items():
+        if name == internal or topic_id == internal_id:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{internal}' is internal: it can be read, not written or changed.",

@@ -1,4 +1,4 @@
-"""The catalog as a machine of the coordinator runtime: one shard, no timers. Pure."""
+"""The catalog as a state machine of the coordinator runtime: one shard, no deadlines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CLUSTER: Final = ("cluster", "")
 
 
 class CatalogMachine:
-    """Decides on topics and settings. `static` is what this process was started with."""
+    """Decides on topics and configs. `static` is the broker's own configuration."""
 
     def __init__(self, static: BrokerConfig) -> None:
         self.catalog = TopicCatalog()
@@ -37,41 +37,42 @@ class CatalogMachine:
         self._live: LiveKeys[_Key] = LiveKeys()
 
     def decide(self, command: CatalogCommand, now: float) -> Decision[CatalogRecord, CatalogReply]:
-        """See `sharebroker_server.catalog.decide`."""
+        """Returns the records and the reply of a command; see `sharebroker_server.catalog.decide`."""
         records, reply = decide(self.catalog, self._static, command, now)
-        # Old facts first: what was decided just now must have the last word.
-        return Decision((*self._renewed(len(records)), *records), reply)
+        # Rewritten records first: the records of this command must come last.
+        return Decision((*self._rewritten(len(records)), *records), reply)
 
     def apply(self, record: CatalogRecord, position: int) -> None:
-        """Takes the record at `position` in."""
-        self._live.pass_by(position)
+        """Applies the record at `position`."""
+        self._live.skip(position)
         if isinstance(record, TopicRecord):
             self._live.put(("topic", record.topic.topic_id), position)
         elif isinstance(record, TopicDeletedRecord):
             self._live.drop(("topic", record.topic_id), position)
-            self._live.drop(("deleted", self.catalog.forgotten_by(record.topic_id)), position)
+            self._live.drop(("deleted", self.catalog.dropped_by(record.topic_id)), position)
             self._live.put(("deleted", record.topic_id), position)
         elif isinstance(record, ClusterRecord):
             self._live.put(_CLUSTER, position)
         elif isinstance(record, ConfigRecord) and record.resource.type is not ResourceType.TOPIC:
             keep = self._live.drop if record.value is None else self._live.put
             keep((record.resource, record.key), position)
-        # Changes of a topic need no key: they lie behind its TopicRecord, and a renewed one contains them.
+        # Changes of a topic need no key: they follow its TopicRecord, and a rewritten TopicRecord contains
+        # them.
         self.catalog.apply(record, position)
 
     def next_deadline(self) -> float | None:
-        """Nothing here happens by time."""
+        """Returns None: the catalog has no deadlines."""
         return None
 
     def on_deadline(self, now: float) -> Sequence[CatalogRecord]:
-        """Nothing here happens by time."""
+        """Returns no records: the catalog has no deadlines."""
         return ()
 
     def trim_before(self) -> int:
-        """Records at positions below count for nothing any more."""
+        """Returns the position before which no record is current."""
         return self._live.trim_before()
 
-    def _renewed(self, written: int) -> list[CatalogRecord]:
+    def _rewritten(self, written: int) -> list[CatalogRecord]:
         return [self._record(key) for key in self._live.stale(written)]
 
     def _record(self, key: _Key) -> CatalogRecord:
@@ -79,7 +80,8 @@ class CatalogMachine:
         if isinstance(kind, ConfigResource):
             return ConfigRecord(kind, name, self.catalog.configs(kind)[name])
         if kind == "deleted":
-            # No logs: they went when it was deleted, or leaders find them as leftovers.
+            # Without partitions: its logs were removed with the topic, or leaders remove them as unknown
+            # logs.
             return TopicDeletedRecord(name)
         topic = self.catalog.topic_by_id(name)
         return ClusterRecord(self.catalog.cluster_id) if topic is None else TopicRecord(topic)

@@ -1,11 +1,20 @@
-"""A process's view of the cluster's metadata: follows the catalog's log, whoever writes it. Shell."""
+"""A broker's metadata cache: a copy of the catalog, kept current by reading the catalog's log.
+
+Theory of operation. Any broker may own the catalog; every broker reads its log. The cache polls for records
+after its position every `poll` seconds, and at once after `poll_now`. It reads page by page, applies each
+record, and then calls the observers. Two events force a reload from the start of the log: a gap between the
+cached position and the first entry (the log was trimmed beyond it), and `recheck` (Redis may have lost
+records). A reload builds a new catalog and replaces the old one in one step. Configs that exist only in the
+old catalog are published as reset, since no record of the new log mentions them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final
+
+import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -25,17 +34,17 @@ from sharebroker_server.config.group import GroupConfig, resolve_group
 from sharebroker_server.config.topic import TopicConfig, resolve_topic
 from sharebroker_server.stream_log.port import LogUnavailable, StreamLog
 
-_logger = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 _PAGE: Final = 1000
 
-Listener = Callable[[CatalogRecord], None]
+Observer = Callable[[CatalogRecord], None]
 
 
-class CatalogFollower:
-    """The catalog as of a moment ago, and the settings in force. `poll` in seconds.
+class MetadataCache:
+    """The catalog, a few milliseconds old, and the effective configs. `poll` is in seconds.
 
-    What it offers changes between two turns of the event loop only, and only after a record was durable.
+    The contents change only between two turns of the event loop, and only by durable records.
     """
 
     def __init__(self, log: StreamLog, static: BrokerConfig, *, poll: float = 0.05) -> None:
@@ -47,40 +56,44 @@ class CatalogFollower:
         self._poll = poll
         self._groups: dict[str, GroupConfig] = {}
         self._topics: dict[str, tuple[Topic, TopicConfig]] = {}
-        self._listeners: list[Listener] = []
-        self._doubtful = False
+        self._observers: list[Observer] = []
+        self._needs_reload = False
         self.revision = 0
-        """Rises with every change of topics and settings."""
-        self._nudged = asyncio.Event()
+        """A number that increases with every change of topics and configs."""
+        self._poll_requested = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def listen(self, listener: Listener) -> None:
-        """Calls `listener` with each record that comes in after `start`, once the catalog contains it."""
-        self._listeners.append(listener)
+    def add_observer(self, observer: Observer) -> None:
+        """Registers `observer`, which is called with each record applied after `start`."""
+        self._observers.append(observer)
 
     async def start(self) -> None:
-        """Reads the log to its end, then keeps following. Raises LogUnavailable."""
+        """Reads the log to its end, then starts polling. Raises LogUnavailable."""
         await self._catch_up()
-        self._task = asyncio.create_task(self._follow(), name="catalog follower")
+        self._task = asyncio.create_task(self._poll_forever(), name="metadata cache")
 
     async def stop(self) -> None:
-        """Follows no longer."""
+        """Stops polling."""
         if self._task is not None:
             await end([self._task])
 
     async def recheck(self) -> None:
-        """The log may have lost what it had, and others gone on from there: read it from its start."""
-        self._doubtful = True
-        self.nudge()
+        """Requests a reload: the log may have lost records, and other brokers may have continued
+        from there.
+        """
+        self._needs_reload = True
+        self.poll_now()
 
-    def nudge(self) -> None:
-        """Look at once: this process just wrote, or was told that somebody did."""
-        self._nudged.set()
+    def poll_now(self) -> None:
+        """Polls at once: this process wrote a record, or was notified of one."""
+        self._poll_requested.set()
 
     async def wait_for(self, predicate: Callable[[TopicCatalog], bool], timeout: float) -> None:
-        """Until the catalog is as asked for, at most `timeout` seconds. Raises REQUEST_TIMED_OUT."""
-        self.nudge()
+        """Waits until the catalog satisfies `predicate`, at most `timeout` seconds. Raises
+        REQUEST_TIMED_OUT.
+        """
+        self.poll_now()
         try:
             async with asyncio.timeout(timeout):
                 while not predicate(self.catalog):
@@ -88,68 +101,69 @@ class CatalogFollower:
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"The catalog did not come to what was waited for within {timeout} s.",
+                f"The metadata cache did not reach the expected state within {timeout} s.",
             ) from None
 
     def topic(self, name: str) -> Topic | None:
-        """The topic of this name."""
+        """Returns the topic with this name."""
         return self.catalog.topic(name)
 
     def topic_by_id(self, topic_id: str) -> Topic | None:
-        """The topic of this id."""
+        """Returns the topic with this id."""
         return self.catalog.topic_by_id(topic_id)
 
     def partitions(self, topic_id: str) -> int:
-        """How many partitions the topic of this id has; 0 where there is none."""
+        """Returns the number of partitions of the topic with this id; 0 if it is unknown."""
         topic = self.catalog.topic_by_id(topic_id)
         return topic.partitions if topic is not None else 0
 
     def is_deleted(self, topic_id: str) -> bool:
-        """Whether the topic existed and is gone."""
+        """Returns whether the topic was deleted."""
         return self.catalog.is_deleted(topic_id)
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """The settings in force for a share group, known or not."""
+        """Returns the effective config of a share group, whether or not it exists."""
         settings = self.catalog.configs(ConfigResource(ResourceType.GROUP, group_id))
-        # Groups without settings share one entry: names of groups that are gone must not gather here.
+        # Groups without configs share one entry, so that names of deleted groups do not accumulate here.
         key = group_id if settings else ""
         if key not in self._groups:
             self._groups[key] = resolve_group(settings, self.broker)
         return self._groups[key]
 
     def topic_config(self, topic: Topic) -> TopicConfig:
-        """The settings in force for a topic."""
-        known = self._topics.get(topic.topic_id)
-        if known is None or known[0] is not topic:
-            known = self._topics[topic.topic_id] = topic, resolve_topic(topic.configs, self.broker)
-        return known[1]
+        """Returns the effective config of a topic."""
+        cached = self._topics.get(topic.topic_id)
+        if cached is None or cached[0] is not topic:
+            cached = self._topics[topic.topic_id] = topic, resolve_topic(topic.configs, self.broker)
+        return cached[1]
 
-    async def _follow(self) -> None:
+    async def _poll_forever(self) -> None:
         readable = True
         while True:
             try:
                 async with asyncio.timeout(self._poll):
-                    await self._nudged.wait()
+                    await self._poll_requested.wait()
             except TimeoutError:
                 pass
-            self._nudged.clear()
+            self._poll_requested.clear()
             try:
                 await self._catch_up()
             except (LogUnavailable, ValueError) as failure:
                 if readable:
-                    _logger.warning("the catalog stands still: %r", failure)
+                    _log.warning("catalog unreadable, serving cached metadata", reason=repr(failure))
                 readable = False
-            except Exception:  # who follows no longer serves the catalog of now for ever
-                _logger.exception("following the catalog failed")
+            except Exception:  # the task must survive, or this broker would serve stale metadata
+                _log.exception("catalog poll failed")
             else:
                 readable = True
 
     async def _catch_up(self) -> None:
-        doubtful = self._doubtful
-        catalog, records = TopicCatalog() if doubtful else self.catalog, list[CatalogRecord]()
+        reload = self._needs_reload
+        catalog, records = TopicCatalog() if reload else self.catalog, list[CatalogRecord]()
         while entries := await self._log.read(SHARD, catalog.position, _PAGE):
             if catalog.position and entries[0].position != catalog.position + 1:
-                # Trimmed past us while we could not read: what went away meanwhile shows only from the start.
+                # The log was trimmed beyond our position: only a reload shows what was removed in the
+                # meantime.
                 catalog, records = TopicCatalog(), []
                 continue
             decoded = [self._codec.decode(entry.payload) for entry in entries]
@@ -157,18 +171,18 @@ class CatalogFollower:
                 catalog.apply(record, entry.position)
             records += decoded
             if catalog is self.catalog:
-                # Page by page: a later one that cannot be read must not keep these from the listeners.
+                # Publish page by page: a later page that cannot be read must not delay these records.
                 self._publish(catalog, records)
                 records = []
-        if records or doubtful:
+        if records or reload:
             self._publish(catalog, records)
-        if doubtful:
-            self._doubtful = False
+        if reload:
+            self._needs_reload = False
 
     def _publish(self, catalog: TopicCatalog, records: list[CatalogRecord]) -> None:
-        # A log that was trimmed past us, or lost its end, no longer says what was put back to its default.
-        gone = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
-        records = [*(ConfigRecord(*setting, None) for setting in gone), *records]
+        # A trimmed or shortened log no longer contains the resets of configs that are missing in it.
+        removed = self.catalog.settings() - catalog.settings() if catalog is not self.catalog else ()
+        records = [*(ConfigRecord(*setting, None) for setting in removed), *records]
         self.catalog = catalog
         self.revision += 1
         if any(isinstance(record, ConfigRecord) for record in records):
@@ -177,7 +191,7 @@ class CatalogFollower:
         self._topics.clear()
         self._changed.set()
         self._changed = asyncio.Event()
-        # Before `start` ends nobody has seen an earlier state.
+        # Before `start` ends, no caller has seen an earlier state.
         for record in records if self._task else ():
-            for listener in self._listeners:
-                listener(record)
+            for observer in self._observers:
+                observer(record)

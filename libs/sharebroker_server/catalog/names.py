@@ -1,4 +1,4 @@
-"""Which names of topics and groups are legal. Pure."""
+"""The rules for names of topics and groups."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 
 MAX_LENGTH: Final = 249
 GROUP_ID_BYTES: Final = 2**15 - 1
-"""What a string of Kafka's protocol can hold."""
+"""The longest string in Kafka's protocol, in bytes."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str, field: str = "name") -> None:
-    """Raises INVALID_TOPIC_EXCEPTION about `field` unless Kafka takes the name (`Topic.validate`)."""
+    """Raises INVALID_TOPIC_EXCEPTION for `field` unless Kafka accepts the name (`Topic.validate`)."""
     fault = _fault(name)
     if fault:
         raise KafkaError(
@@ -27,11 +27,11 @@ def check_topic_name(name: str, field: str = "name") -> None:
 def check_group_id(
     group_id: str, field: str = "group_id", code: ErrorCode = ErrorCode.INVALID_REQUEST
 ) -> None:
-    """Raises `code` about `field` for a group id that is empty or too long."""
+    """Raises `code` for `field` if the group id is empty or too long."""
     if not group_id:
         fault = "The group id must not be empty."
     elif len(group_id.encode()) > GROUP_ID_BYTES:
-        fault = f"The group id has at most {GROUP_ID_BYTES} bytes."
+        fault = f"The group id must not exceed {GROUP_ID_BYTES} bytes."
     else:
         return
     raise KafkaError(code, fault, violations=[FieldViolation(field, fault)])
@@ -45,5 +45,5 @@ def _fault(name: str) -> str:
     if len(name) > MAX_LENGTH:
         return f"the length of '{name[:32]}...' is longer than {MAX_LENGTH} characters."
     if not _LEGAL.fullmatch(name):
-        return f"{name!r} has characters other than ASCII letters, digits, '.', '_', '-'."
+        return f"{name!r} contains characters other than ASCII letters, digits, '.', '_', '-'."
     return ""

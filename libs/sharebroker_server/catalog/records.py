@@ -1,4 +1,4 @@
-"""Durable facts about the cluster, one record a fact, and the values they fold to. Pure."""
+"""The durable records of the catalog, and the values that they build."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to (Kafka: `ConfigResource.Type`)."""
+    """The kind of resource that has configs (Kafka: `ConfigResource.Type`)."""
 
     TOPIC = 2
     BROKER = 4
@@ -18,7 +18,7 @@ class ResourceType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic by name, a group by id, a broker by number ("" for all brokers)."""
+    """A topic by name, a group by id, or a broker by number ("" for all brokers)."""
 
     type: ResourceType
     name: str
@@ -26,7 +26,7 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic. `topic_id` is Kafka's text of 16 bytes; `created_ms` since the Unix epoch."""
+    """A topic. `topic_id` is the text of 16 bytes, as in Kafka; `created_ms` is since the Unix epoch."""
 
     topic_id: str
     name: str
@@ -36,14 +36,14 @@ class Topic:
 
     @property
     def fingerprint(self) -> int:
-        """64 bits over what an assignment depends on: name, id, number of partitions."""
+        """A 64-bit hash of the properties on which assignments depend: name, id, number of partitions."""
         text = f"{self.name}\0{self.topic_id}\0{self.partitions}"
         return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic as it is from here on, whatever was said of it before."""
+    """A topic's complete state; replaces earlier records of it."""
 
     topic: Topic
 
@@ -58,7 +58,7 @@ class PartitionsRecord:
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedRecord:
-    """A topic is gone; its id never comes back. `partitions` is how many logs there are to remove."""
+    """A topic's deletion; its id is never reused. `partitions` is the number of logs to remove."""
 
     topic_id: str
     partitions: int = 0
@@ -66,7 +66,7 @@ class TopicDeletedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConfigRecord:
-    """One setting of a resource; `value` None puts it back to its default."""
+    """One config of a resource; `value` None resets it to its default."""
 
     resource: ConfigResource
     key: str
@@ -75,7 +75,7 @@ class ConfigRecord:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRecord:
-    """The cluster's id."""
+    """The cluster id."""
 
     cluster_id: str
 

@@ -1,4 +1,4 @@
-"""Topic ids: 16 random bytes, written as Kafka writes them (base64url without padding, 22 characters)."""
+"""Topic ids: 16 random bytes, written as in Kafka (base64url without padding, 22 characters)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import count
 
 
 def topic_id_text(raw: bytes) -> str:
-    """The text of 16 bytes."""
+    """Returns the text of 16 bytes."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def new_topic_id() -> str:
-    """A random id; as in Kafka none begins with a dash, which command lines would take for an option."""
+    """Returns a random id that does not start with a dash, which command lines would read as an option."""
     drawn = (topic_id_text(uuid.uuid4().bytes) for _ in count())
     return next(text for text in drawn if not text.startswith("-"))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router
 from sharebroker_server.leases import names
 
@@ -54,7 +54,7 @@ class TransactionCheck(Protocol):
 class CoordinatorCheck:
     """Asks the coordinator of the transactional id, unless the cluster's settings say not to."""
 
-    def __init__(self, router: Router, catalog: CatalogFollower) -> None:
+    def __init__(self, router: Router, catalog: MetadataCache) -> None:
         self._router = router
         self._catalog = catalog
 

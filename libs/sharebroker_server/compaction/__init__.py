@@ -1,1 +1,1 @@
-"""Keeps a log of latest-value-a-key records short without a background job. Pure."""
+"""Keeps a log with one current record per key short, without a background task."""

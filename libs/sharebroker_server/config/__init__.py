@@ -1,1 +1,1 @@
-"""Kafka properties: names, types, defaults, bounds, meaning; parsed and resolved. Pure."""
+"""Configuration properties: names, types, defaults, limits and meaning."""

@@ -1,6 +1,6 @@
-"""The broker properties Sharebroker honours, with Kafka's names, defaults and bounds (Kafka 4.4).
+"""The broker properties that Sharebroker supports, with Kafka's names, defaults and limits (Kafka 4.4).
 
-Where a default differs from Kafka's, the property's text says so. Times are milliseconds, sizes bytes.
+A property's text names each default that differs from Kafka's. Times are in milliseconds, sizes in bytes.
 """
 
 from __future__ import annotations
@@ -29,44 +29,53 @@ from sharebroker_server.config.keys import (
 
 _CLUSTER_ID: Final = re.compile(r"[A-Za-z0-9_-]{0,64}", re.ASCII)
 _COMPRESSION: Final = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+_PERSISTERS: Final = "org.apache.kafka.server.share.persister."
 _MINUTE: Final = 60_000
 _HOUR: Final = 60 * _MINUTE
 
 
 def _ignored(default: int, low: int) -> Any:
-    return integer(default, low, INT_MAX, "Accepted; has no effect.", honoured=False)
+    return integer(
+        default, low, INT_MAX, "Accepted for compatibility with Kafka; has no effect.", honoured=False
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
-    """All broker properties; made by `BrokerConfig.of`, which checks what a single property cannot."""
+    """All broker properties; create with `BrokerConfig.of`, which also checks properties against
+    each other.
+    """
 
     node_id: int = integer(
         -1,
         -1,
         INT_MAX,
-        "Number of this node, each process has its own; -1 (Kafka: must be set): found by itself.",
+        "Id of this broker, unique in the cluster; -1: assigned automatically (Kafka requires a value).",
     )
     broker_session_timeout_ms: int = integer(
         9000,
         1000,
         INT_MAX,
-        "Life of this process's leases: how long one that stands still keeps its partitions and shards.",
+        "Lifetime of this broker's leases. A broker that freezes or loses Redis for this long loses its "
+        "partitions and shards to other brokers.",
     )
 
     cluster_id: str = text(
         "",
-        "Name of the cluster, of letters, digits, - and _ (Kafka: made up, as it is here if empty). Clusters "
-        "of different names share nothing in one Redis.",
+        "Id of the cluster: up to 64 letters, digits, - and _; generated if empty. Clusters with different "
+        "ids can use the same Redis and share no data.",
     )
     log_level: str = choice(
-        "info", ("debug", "info", "warning", "error"), "What a process logs: this and above.", dynamic=True
+        "info",
+        ("debug", "info", "warning", "error"),
+        "Lowest level of log lines that are written.",
+        dynamic=True,
     )
     metrics_max_share_partitions: int = integer(
         1000,
         0,
         100_000,
-        "Share-partitions of a process with metrics of their own; the others are told together as `other`.",
+        "Share-partitions of a broker with their own metric labels; further ones share the label `other`.",
         dynamic=True,
     )
 
@@ -74,205 +83,311 @@ class BrokerConfig:
     ssl_client_auth: str = choice(
         "none",
         ("none", "required"),
-        "Whether clients, and other processes, have to show a certificate (--tls-ca says whose).",
+        "Whether clients and other brokers must present a certificate signed by the CA in --tls-ca.",
     )
 
     # Redis.
     redis_wait_replicas: int = integer(
-        0, 0, 100, "Replicas of Redis that must have a write before it is answered (WAIT)."
+        0, 0, 100, "Number of Redis replicas that must confirm a write before it counts as durable (WAIT)."
     )
     redis_wait_timeout_ms: int = integer(
-        1000, 1, 2000, "Time they may take; then the call fails and may be tried again."
+        1000, 1, 2000, "Time limit for that confirmation. After it the request fails with a retriable error."
     )
 
     # Topics and the record log.
     auto_create_topics_enable: bool = boolean(
-        False, "Create a topic when it is first published to. Kafka: true.", dynamic=True
+        False, "Create a missing topic on the first produce request (Kafka's default is true).", dynamic=True
     )
-    delete_topic_enable: bool = boolean(True, "Allow topics to be deleted.", dynamic=True)
-    num_partitions: int = integer(1, 1, 10_000, "Partitions of a topic that does not say.", dynamic=True)
+    delete_topic_enable: bool = boolean(True, "Permit the deletion of topics.", dynamic=True)
+    num_partitions: int = integer(
+        1, 1, 10_000, "Number of partitions of a topic created without one.", dynamic=True
+    )
     cluster_max_partitions: int = integer(
-        100_000, 1, INT_MAX, "Most partitions of all topics together (Kafka: no limit).", dynamic=True
+        100_000,
+        1,
+        INT_MAX,
+        "Largest number of partitions of all topics together (Kafka has no limit).",
+        dynamic=True,
     )
     message_max_bytes: int = integer(
-        1_048_588, 0, INT_MAX, "Largest record batch that is appended.", dynamic=True
+        1_048_588, 0, INT_MAX, "Largest record batch that a topic accepts.", dynamic=True
     )
     log_retention_ms: int = integer(
-        168 * _HOUR, -1, LONG_MAX, "How long records are kept; -1 for ever.", dynamic=True
+        168 * _HOUR, -1, LONG_MAX, "Time after which records are deleted; -1: no time limit.", dynamic=True
     )
     log_retention_bytes: int = integer(
-        -1, -1, LONG_MAX, "How large a partition may grow; -1: no limit.", dynamic=True
+        -1,
+        -1,
+        LONG_MAX,
+        "Size of a partition above which its oldest records are deleted; -1: no size limit.",
+        dynamic=True,
     )
     log_retention_check_interval_ms: int = integer(
-        5 * _MINUTE, 1, LONG_MAX, "How often retention is applied."
+        5 * _MINUTE, 1, LONG_MAX, "Interval at which retention deletes records."
     )
     log_message_timestamp_type: str = choice(
-        "CreateTime", ("CreateTime", "LogAppendTime"), "Whose clock stamps a record.", dynamic=True
+        "CreateTime",
+        ("CreateTime", "LogAppendTime"),
+        "Source of a record's timestamp: the producer (CreateTime) or the broker (LogAppendTime).",
+        dynamic=True,
     )
     log_message_timestamp_before_max_ms: int = integer(
-        LONG_MAX, 0, LONG_MAX, "How long ago a record may have been made, as its producer says.", dynamic=True
+        LONG_MAX,
+        0,
+        LONG_MAX,
+        "Largest age of a record's timestamp when it is appended; older records are rejected.",
+        dynamic=True,
     )
     log_message_timestamp_after_max_ms: int = integer(
-        _HOUR, 0, LONG_MAX, "How far ahead of the clock here a record's time may be.", dynamic=True
+        _HOUR,
+        0,
+        LONG_MAX,
+        "Largest distance of a record's timestamp into the future; later ones are rejected.",
+        dynamic=True,
     )
     compression_type: str = choice(
-        "producer", _COMPRESSION, "Accepted; batches keep the producer's compression.", honoured=False
+        "producer",
+        _COMPRESSION,
+        "Accepted for compatibility with Kafka; batches keep the producer's compression.",
+        honoured=False,
     )
-    fetch_max_bytes: int = integer(57_671_680, 1024, INT_MAX, "Most record bytes in one answer to a fetch.")
+    fetch_max_bytes: int = integer(
+        57_671_680, 1024, INT_MAX, "Largest number of record bytes in one fetch response."
+    )
     connections_max_idle_ms: int = integer(
         10 * _MINUTE,
         -1,
         LONG_MAX,
-        "A share session that is not used for this long ends, and its member's records are released; "
-        "-1: never.",
+        "Idle time after which a share session is evicted and its member's records are released; -1: never.",
     )
-    socket_request_max_bytes: int = integer(104_857_600, 1, INT_MAX, "Largest request that is read.")
+    socket_request_max_bytes: int = integer(
+        104_857_600,
+        1,
+        INT_MAX,
+        "Largest request that a connection accepts; a larger one closes the connection.",
+    )
     queued_max_request_bytes: int = integer(
         512 << 20,
         1,
         LONG_MAX,
-        "Bytes of requests under way at a door; others wait (Kafka), are refused (gRPC).",
+        "Memory budget of the requests in progress, per listener. Beyond it the Kafka listener stops "
+        "reading, "
+        "and the gRPC listener rejects requests.",
     )
     grpc_max_calls: int = integer(
-        20_000, 1, INT_MAX, "Most gRPC calls and streams of a process at a time; others are refused."
+        20_000,
+        1,
+        INT_MAX,
+        "Largest number of concurrent gRPC calls and streams of a broker; further ones are rejected.",
     )
     max_connections: int = integer(
-        INT_MAX, 0, INT_MAX, "Most Kafka connections of a process; never more than it may open files."
+        INT_MAX,
+        0,
+        INT_MAX,
+        "Largest number of Kafka connections of a broker; also limited by its open-files limit.",
     )
 
     # Group coordinator.
-    offsets_topic_num_partitions: int = integer(50, 1, 10_000, "Shards of the group coordinator.")
-    offsets_commit_timeout_ms: int = integer(5000, 1, INT_MAX, "Time a group coordinator's write may take.")
+    offsets_topic_num_partitions: int = integer(
+        50, 1, 10_000, "Number of group coordinator shards; cannot change once the cluster has data."
+    )
+    offsets_commit_timeout_ms: int = integer(
+        5000, 1, INT_MAX, "Time limit of a group coordinator's write, after which the request fails."
+    )
     offsets_retention_minutes: int = integer(
-        7 * 24 * 60, 1, INT_MAX, "How long offsets stay that a consumer group without members has committed."
+        7 * 24 * 60,
+        1,
+        INT_MAX,
+        "Time after which committed offsets of a consumer group without members are deleted.",
     )
     offsets_retention_check_interval_ms: int = integer(
-        10 * _MINUTE, 1, LONG_MAX, "How often offsets are looked through for those."
+        10 * _MINUTE, 1, LONG_MAX, "Interval at which expired committed offsets are deleted."
     )
-    offset_metadata_max_bytes: int = integer(4096, 0, INT_MAX, "Longest text beside a committed offset.")
-    group_min_session_timeout_ms: int = integer(6000, 1, INT_MAX, "Least session timeout of a consumer.")
+    offset_metadata_max_bytes: int = integer(4096, 0, INT_MAX, "Largest metadata text of a committed offset.")
+    group_min_session_timeout_ms: int = integer(
+        6000, 1, INT_MAX, "Smallest session timeout that a consumer may request."
+    )
     group_max_session_timeout_ms: int = integer(
-        30 * _MINUTE, 1, INT_MAX, "Most session timeout of a consumer."
+        30 * _MINUTE, 1, INT_MAX, "Largest session timeout that a consumer may request."
     )
     group_initial_rebalance_delay_ms: int = integer(
-        0, 0, 10 * _MINUTE, "How long an empty consumer group waits for more members than one (Kafka: 3000)."
+        0,
+        0,
+        10 * _MINUTE,
+        "Time that the first rebalance of a consumer group waits for more members (Kafka: 3000).",
     )
-    group_max_size: int = integer(1000, 1, INT_MAX, "Most members a consumer group has (Kafka: no limit).")
-    group_share_enable: bool = boolean(True, "Offer share groups (Kafka before 4.2: false).")
-    group_share_assignors: str = choice("simple", ("simple",), "The assignor of share groups.")
-    group_share_max_size: int = integer(200, 1, 1000, "Most members a share group has.", dynamic=True)
+    group_max_size: int = integer(
+        1000, 1, INT_MAX, "Largest number of members of a consumer group (Kafka has no limit)."
+    )
+    group_share_enable: bool = boolean(True, "Enable share groups (Kafka before 4.2: false).")
+    group_share_assignors: str = choice("simple", ("simple",), "Assignor of share groups.")
+    group_share_max_size: int = integer(
+        200, 1, 1000, "Largest number of members of a share group.", dynamic=True
+    )
     group_share_max_groups: int = integer(
-        1000, 1, INT_MAX, "Most share groups of a coordinator's shard (Kafka 4.0: of a broker).", dynamic=True
+        1000,
+        1,
+        INT_MAX,
+        "Largest number of share groups per group coordinator shard (Kafka 4.0: per broker).",
+        dynamic=True,
     )
     group_share_session_timeout_ms: int = integer(
-        45_000, 1, INT_MAX, "A member that is silent for this long is fenced.", dynamic=True
+        45_000,
+        1,
+        INT_MAX,
+        "Time without heartbeats after which a member of a share group is fenced.",
+        dynamic=True,
     )
-    group_share_min_session_timeout_ms: int = integer(45_000, 1, INT_MAX, "Least session timeout of a group.")
-    group_share_max_session_timeout_ms: int = integer(60_000, 1, INT_MAX, "Most session timeout of a group.")
+    group_share_min_session_timeout_ms: int = integer(
+        45_000, 1, INT_MAX, "Smallest session timeout that a group may configure."
+    )
+    group_share_max_session_timeout_ms: int = integer(
+        60_000, 1, INT_MAX, "Largest session timeout that a group may configure."
+    )
     group_share_heartbeat_interval_ms: int = integer(
-        5000, 1, INT_MAX, "How often members are told to send a heartbeat.", dynamic=True
+        5000, 1, INT_MAX, "Heartbeat interval of the members of a share group.", dynamic=True
     )
     group_share_min_heartbeat_interval_ms: int = integer(
-        5000, 1, INT_MAX, "Least heartbeat interval of a group."
+        5000, 1, INT_MAX, "Smallest heartbeat interval that a group may configure."
     )
     group_share_max_heartbeat_interval_ms: int = integer(
-        15_000, 1, INT_MAX, "Most heartbeat interval of a group."
+        15_000, 1, INT_MAX, "Largest heartbeat interval that a group may configure."
     )
     group_share_assignment_interval_ms: int = integer(
-        0, 0, INT_MAX, "Least time between two assignments of a group (Kafka: 1000).", dynamic=True
+        0, 0, INT_MAX, "Smallest time between two assignments of a share group (Kafka: 1000).", dynamic=True
     )
     group_share_min_assignment_interval_ms: int = integer(
-        0, 0, INT_MAX, "Least assignment interval of a group."
+        0, 0, INT_MAX, "Smallest assignment interval that a group may configure."
     )
     group_share_max_assignment_interval_ms: int = integer(
-        15_000, 0, INT_MAX, "Most assignment interval of a group."
+        15_000, 0, INT_MAX, "Largest assignment interval that a group may configure."
     )
     group_share_initialize_retry_interval_ms: int = integer(
-        30_000, 1, INT_MAX, "When an initialisation of share state that was never answered is tried again."
+        30_000,
+        1,
+        INT_MAX,
+        "Time after which an unanswered initialisation of share-group state is sent again.",
     )
     group_share_persister_class_name: str = choice(
-        "DefaultStatePersister", ("DefaultStatePersister", "NoOpStatePersister"), "Where share state is kept."
+        f"{_PERSISTERS}DefaultStatePersister",
+        (
+            f"{_PERSISTERS}DefaultStatePersister",
+            f"{_PERSISTERS}NoOpStatePersister",
+            "DefaultStatePersister",
+            "NoOpStatePersister",
+        ),
+        "Where share state is stored. NoOpStatePersister stores nothing: the state of all share groups is "
+        "lost when a leader restarts or changes.",
     )
 
     # Producers and transactions.
     producer_id_expiration_ms: int = integer(
-        24 * _HOUR, 1, INT_MAX, "A partition forgets a producer that was silent for this long.", dynamic=True
+        24 * _HOUR,
+        1,
+        INT_MAX,
+        "Time without writes after which a partition deletes a producer's state.",
+        dynamic=True,
     )
     transaction_state_log_num_partitions: int = integer(
-        50, 1, 10_000, "Shards of the transaction coordinator."
+        50, 1, 10_000, "Number of transaction coordinator shards; cannot change once the cluster has data."
     )
     transaction_max_timeout_ms: int = integer(
-        15 * _MINUTE, 1, INT_MAX, "Longest transaction timeout a producer may ask for.", dynamic=True
+        15 * _MINUTE, 1, INT_MAX, "Largest transaction timeout that a producer may request.", dynamic=True
     )
     transaction_max_transactional_ids: int = integer(
         20_000,
         1,
         INT_MAX,
-        "Most transactional ids of a coordinator's shard (Kafka: no limit).",
+        "Largest number of transactional ids per transaction coordinator shard (Kafka has no limit).",
         dynamic=True,
     )
     transactional_id_expiration_ms: int = integer(
-        168 * _HOUR, 1, INT_MAX, "A transactional id that nobody uses is forgotten after this.", dynamic=True
+        168 * _HOUR, 1, INT_MAX, "Time after which an unused transactional id is deleted.", dynamic=True
     )
     transaction_partition_verification_enable: bool = boolean(
-        True, "Ask the coordinator whether a transaction is going on before its first batch.", dynamic=True
+        True,
+        "Verify with the coordinator that a transaction is open before its first batch is appended.",
+        dynamic=True,
     )
 
     # Share-partition leader.
     group_share_delivery_count_limit: int = integer(
-        5, 2, 10, "Delivery attempts after which a record is archived.", dynamic=True
+        5,
+        2,
+        10,
+        "Delivery limit: number of deliveries after which an unaccepted record is archived.",
+        dynamic=True,
     )
-    group_share_min_delivery_count_limit: int = integer(2, 2, 5, "Least delivery count limit of a group.")
-    group_share_max_delivery_count_limit: int = integer(10, 5, 25, "Most delivery count limit of a group.")
+    group_share_min_delivery_count_limit: int = integer(
+        2, 2, 5, "Smallest delivery limit that a group may configure."
+    )
+    group_share_max_delivery_count_limit: int = integer(
+        10, 5, 25, "Largest delivery limit that a group may configure."
+    )
     group_share_record_lock_duration_ms: int = integer(
-        30_000, 1000, _HOUR, "How long an acquired record is locked.", dynamic=True
+        30_000,
+        1000,
+        _HOUR,
+        "Duration of an acquisition lock. A record that is not acknowledged in time becomes available again.",
+        dynamic=True,
     )
     group_share_min_record_lock_duration_ms: int = integer(
-        15_000, 1000, 30_000, "Least lock duration of a group."
+        15_000, 1000, 30_000, "Smallest lock duration that a group may configure."
     )
     group_share_max_record_lock_duration_ms: int = integer(
-        60_000, 30_000, _HOUR, "Most lock duration of a group."
+        60_000, 30_000, _HOUR, "Largest lock duration that a group may configure."
     )
     group_share_partition_max_record_locks: int = integer(
-        2000, 100, 10_000, "Most records in flight in a share-partition.", dynamic=True
+        2000, 100, 10_000, "Largest number of in-flight records of a share-partition.", dynamic=True
     )
-    group_share_min_partition_max_record_locks: int = integer(100, 100, 2000, "Least lock limit of a group.")
+    group_share_min_partition_max_record_locks: int = integer(
+        100, 100, 2000, "Smallest limit of in-flight records that a group may configure."
+    )
     group_share_max_partition_max_record_locks: int = integer(
-        4000, 2000, 10_000, "Most lock limit of a group."
+        4000, 2000, 10_000, "Largest limit of in-flight records that a group may configure."
     )
-    group_share_max_share_sessions: int = integer(2000, 1, INT_MAX, "Most share sessions of a process.")
+    group_share_max_share_sessions: int = integer(
+        2000, 1, INT_MAX, "Largest number of share sessions of a broker."
+    )
     group_share_max_share_partitions: int = integer(
-        100_000, 1, INT_MAX, "Most share-partitions in the memory of a process.", dynamic=True
+        100_000, 1, INT_MAX, "Largest number of share-partitions that a broker keeps in memory.", dynamic=True
     )
 
     # Share coordinator.
     share_coordinator_state_topic_num_partitions: int = integer(
-        50, 1, 10_000, "Shards of the share coordinator."
+        50, 1, 10_000, "Number of share coordinator shards; cannot change once the cluster has data."
     )
     share_coordinator_state_topic_prune_interval_ms: int = integer(
         5 * _MINUTE,
         1,
         INT_MAX,
-        "How often replaced share state is trimmed, and that of deleted topics looked for.",
+        "Interval at which replaced share-group state is trimmed and state of deleted topics is removed.",
     )
     share_coordinator_cold_partition_snapshot_interval_ms: int = integer(
-        5 * _MINUTE, 1, INT_MAX, "When the state of a quiet share-partition is written anew, for trimming."
+        5 * _MINUTE,
+        1,
+        INT_MAX,
+        "Time after which the state of an unchanged share-partition is checkpointed, so that its log can "
+        "be trimmed.",
     )
     share_coordinator_snapshot_update_records_per_snapshot: int = integer(
-        500, 0, 500, "Most deltas between two checkpoints of a share-partition."
+        500,
+        0,
+        500,
+        "Largest number of deltas between two checkpoints of a share-partition; 0: checkpoints only.",
     )
     share_coordinator_write_timeout_ms: int = integer(
-        5000, 1, INT_MAX, "Time a write of share state may take."
+        5000, 1, INT_MAX, "Time limit of a state write, after which the request fails."
     )
     share_coordinator_append_linger_ms: int = integer(
         -1,
         -1,
         INT_MAX,
-        "Accepted; a group of writes is collected while the append before it runs.",
+        "Accepted for compatibility with Kafka; writes are grouped while the previous append is in flight.",
         honoured=False,
     )
 
-    # What programs that start a Kafka set: accepted, for there is nothing here that they would change.
+    # Properties that programs set when they start Kafka: accepted, since nothing here depends on them.
     offsets_topic_replication_factor: int = _ignored(3, 1)
     share_coordinator_state_topic_replication_factor: int = _ignored(3, 1)
     share_coordinator_state_topic_min_isr: int = _ignored(2, 1)
@@ -282,18 +397,20 @@ class BrokerConfig:
 
     @staticmethod
     def of(settings: Mapping[str, str]) -> BrokerConfig:
-        """The configuration that `settings` (Kafka names) make of the defaults. Raises INVALID_CONFIG."""
+        """Returns the defaults with `settings` (by Kafka name) applied. Raises INVALID_CONFIG."""
         return _checked(BrokerConfig(**_values(settings)))
 
     @staticmethod
     def parse(assignments: Iterable[str]) -> BrokerConfig:
-        """Reads `key=value` texts; the last of several wins. Raises INVALID_CONFIG."""
+        """Returns the configuration for `key=value` texts; the last value of a key wins. Raises
+        INVALID_CONFIG.
+        """
         return BrokerConfig.of(dict(_split(assignment) for assignment in assignments))
 
     def override(self, settings: Mapping[str, str]) -> BrokerConfig:
-        """This configuration with dynamic settings on top.
+        """Returns this configuration with dynamic configs applied.
 
-        Raises INVALID_CONFIG, and for a static one INVALID_REQUEST (Kafka: DynamicBrokerConfig).
+        Raises INVALID_CONFIG, and INVALID_REQUEST for a static property (Kafka: DynamicBrokerConfig).
         """
         if not settings:
             return self
@@ -304,7 +421,7 @@ class BrokerConfig:
         return _checked(replace(self, **_values(settings)))
 
     def get(self, name: str) -> Value:
-        """The value of the property with Kafka's `name`."""
+        """Returns the value of the property with Kafka's `name`."""
         value: Value = getattr(self, attribute(name))
         return value
 
@@ -324,7 +441,7 @@ BOUNDED: Final = tuple(
         "partition.max.record.locks",
     )
 )
-"""Properties with the two that bound them: least <= value <= most."""
+"""Properties with the two properties that limit them: minimum <= value <= maximum."""
 
 ORDERED: Final = (
     *((low, "<=", name) for name, low, _ in BOUNDED),
@@ -332,7 +449,7 @@ ORDERED: Final = (
     ("group.share.heartbeat.interval.ms", "<", "group.share.session.timeout.ms"),
     ("group.share.max.size", "<=", "group.share.max.share.sessions"),
 )
-"""Which property must be less than which other, or at most as much."""
+"""Pairs of properties whose values must be ordered, strictly ("<") or not ("<=")."""
 
 
 def _values(settings: Mapping[str, str]) -> dict[str, Any]:
@@ -342,7 +459,7 @@ def _values(settings: Mapping[str, str]) -> dict[str, Any]:
 def _split(assignment: str) -> tuple[str, str]:
     name, equals, value = assignment.partition("=")
     if not equals or not name.strip():
-        raise invalid(assignment, f"Invalid setting {assignment!r}: key=value is expected.")
+        raise invalid(assignment, f"Invalid setting {assignment!r}: expected key=value.")
     return name.strip(), value
 
 
@@ -350,12 +467,11 @@ def _checked(config: BrokerConfig) -> BrokerConfig:
     if not _CLUSTER_ID.fullmatch(config.cluster_id):
         raise invalid(
             "cluster.id",
-            f"Invalid value {config.cluster_id!r} for cluster.id: at most 64 of A-Z a-z 0-9 - _.",
+            f"Invalid value {config.cluster_id!r} for cluster.id: expected at most 64 characters of "
+            "A-Z, a-z, 0-9, - and _.",
         )
     for smaller, sign, larger in ORDERED:
         left, right = config.get(smaller), config.get(larger)
         if left > right or (sign == "<" and left == right):  # type: ignore[operator]  # both are numbers
-            raise invalid(
-                smaller, f"{smaller}={render(left)} {sign} {larger}={render(right)} must hold, and does not."
-            )
+            raise invalid(smaller, f"{smaller}={render(left)} {sign} {larger}={render(right)} is required.")
     return config

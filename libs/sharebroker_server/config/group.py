@@ -1,4 +1,6 @@
-"""The properties of a share group (resource type GROUP) and what they come to under a broker's settings."""
+"""The properties of a share group (resource type GROUP), and the effective values for a broker
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -25,46 +27,60 @@ from sharebroker_server.config.reset import OffsetReset
 _BOUNDS: Final = {name: (low, high) for name, low, high in BOUNDED}
 
 
-def _as_broker(default: int, low: int, name: str, doc: str) -> Any:
+def _inherited(default: int, low: int, name: str, doc: str) -> Any:
     at_least, at_most = _BOUNDS[name]
     return integer(default, low, INT_MAX, doc, broker=name, at_least=at_least, at_most=at_most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """A share group's settings as they are in force; made by `resolve_group`."""
+    """A share group's effective config; create with `resolve_group`."""
 
-    share_session_timeout_ms: int = _as_broker(
-        45_000, 1, "group.share.session.timeout.ms", "A member that is silent for this long is fenced."
+    share_session_timeout_ms: int = _inherited(
+        45_000, 1, "group.share.session.timeout.ms", "Time without heartbeats after which a member is fenced."
     )
-    share_heartbeat_interval_ms: int = _as_broker(
-        5000, 1, "group.share.heartbeat.interval.ms", "How often members are told to send a heartbeat."
+    share_heartbeat_interval_ms: int = _inherited(
+        5000, 1, "group.share.heartbeat.interval.ms", "Heartbeat interval of the members."
     )
-    share_assignment_interval_ms: int = _as_broker(
-        0, 0, "group.share.assignment.interval.ms", "Least time between two assignments of the group."
+    share_assignment_interval_ms: int = _inherited(
+        0, 0, "group.share.assignment.interval.ms", "Smallest time between two assignments of the group."
     )
-    share_record_lock_duration_ms: int = _as_broker(
-        30_000, 1000, "group.share.record.lock.duration.ms", "How long an acquired record is locked."
+    share_record_lock_duration_ms: int = _inherited(
+        30_000,
+        1000,
+        "group.share.record.lock.duration.ms",
+        "Duration of an acquisition lock. A record that is not acknowledged in time becomes available again.",
     )
-    share_delivery_count_limit: int = _as_broker(
-        5, 2, "group.share.delivery.count.limit", "Delivery attempts after which a record is archived."
+    share_delivery_count_limit: int = _inherited(
+        5,
+        2,
+        "group.share.delivery.count.limit",
+        "Delivery limit: number of deliveries after which an unaccepted record is archived.",
     )
-    share_partition_max_record_locks: int = _as_broker(
-        2000, 100, "group.share.partition.max.record.locks", "Most records in flight in a share-partition."
+    share_partition_max_record_locks: int = _inherited(
+        2000,
+        100,
+        "group.share.partition.max.record.locks",
+        "Largest number of in-flight records of a share-partition.",
     )
     share_auto_offset_reset: str = text(
-        "latest", "Where the group starts: latest, earliest or by_duration:PnDTnHnMn.nS."
+        "latest",
+        "First start offset of the group: latest, earliest, or by_duration:PnDTnHnMn.nS for records of "
+        "that age "
+        "and younger.",
     )
     share_isolation_level: str = choice(
         "read_uncommitted",
         ("read_uncommitted", "read_committed"),
-        "Whether open and aborted transactions show.",
+        "Whether members receive records of open and aborted transactions.",
     )
-    share_renew_acknowledge_enable: bool = boolean(True, "Whether members may renew their locks.")
+    share_renew_acknowledge_enable: bool = boolean(
+        True, "Permit members to renew acquisition locks (acknowledge type RENEW)."
+    )
 
     @property
     def offset_reset(self) -> OffsetReset:
-        """`share.auto.offset.reset`, parsed."""
+        """The parsed value of `share.auto.offset.reset`."""
         return OffsetReset.parse(self.share_auto_offset_reset)
 
 
@@ -73,12 +89,12 @@ GROUP_KEYS: Final[Mapping[str, Key]] = table(GroupConfig)
 
 
 def group_default(key: Key, broker: BrokerConfig) -> Value:
-    """What the property is when the group does not set it."""
+    """Returns the value of a property that the group does not set."""
     return broker.get(key.broker) if key.broker else key.default
 
 
 def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
-    """Checks all settings a group would have. Raises INVALID_CONFIG; Kafka: `GroupConfig.validate`."""
+    """Checks all values that a group would have. Raises INVALID_CONFIG; Kafka: `GroupConfig.validate`."""
     parsed = parse_all(GROUP_KEYS, settings, "group config name")
     if "share_auto_offset_reset" in parsed:
         OffsetReset.parse(settings["share.auto.offset.reset"].strip())
@@ -87,8 +103,8 @@ def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
         value, bounded = parsed[attribute(name)], _bounded(key, parsed[attribute(name)], broker)
         if value != bounded:
             limit = key.at_least if bounded > value else key.at_most  # type: ignore[operator]  # only numbers are bounded
-            raise invalid(name, f"{name}={value} is outside what the broker allows: {limit}={bounded}.")
-    if not _session_outlasts_heartbeat(parsed, broker):
+            raise invalid(name, f"{name}={value} is outside the broker's limit {limit}={bounded}.")
+    if not _is_session_longer(parsed, broker):
         raise invalid(
             "share.session.timeout.ms",
             "share.heartbeat.interval.ms must be less than share.session.timeout.ms.",
@@ -96,9 +112,10 @@ def check_group(settings: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def resolve_group(settings: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
-    """The settings in force: the group's own, kept within the broker's bounds, else the broker's defaults.
+    """Returns the effective config: the group's own values within the broker's limits, else the broker's
+    defaults.
 
-    The bounds may have changed since a value was accepted, so values are clamped, never refused (Kafka 4.3).
+    The limits may have changed since a value was accepted, so values are clamped, never rejected (Kafka 4.3).
     """
     parsed = parse_all(GROUP_KEYS, settings, "group config name")
     values: dict[str, Any] = {
@@ -117,7 +134,7 @@ def _bounded(key: Key, value: Value, broker: BrokerConfig) -> Value:
     return min(max(value, int(low)), int(high))
 
 
-def _session_outlasts_heartbeat(parsed: Mapping[str, Value], broker: BrokerConfig) -> bool:
+def _is_session_longer(parsed: Mapping[str, Value], broker: BrokerConfig) -> bool:
     session = parsed.get("share_session_timeout_ms", broker.group_share_session_timeout_ms)
     heartbeat = parsed.get("share_heartbeat_interval_ms", broker.group_share_heartbeat_interval_ms)
     return int(session) > int(heartbeat)

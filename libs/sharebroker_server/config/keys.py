@@ -1,7 +1,7 @@
-"""What a configuration property is: its type, default, bounds and meaning, and how its text is read.
+"""Properties: type, default, limits and meaning, and how their text is parsed.
 
 A property is declared once, as a field of a frozen dataclass (see `broker.py`); its Kafka name is the field's
-name with dots. Pure: knows no files, no environment.
+name with dots instead of underscores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TRUTH: Final = {"true": True, "false": False}
 
 
 class ValueType(IntEnum):
-    """The type a property has in DescribeConfigs (Kafka: `ConfigEntry.ConfigType`)."""
+    """The type of a property in DescribeConfigs (Kafka: `ConfigEntry.ConfigType`)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -34,11 +34,11 @@ class ValueType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One property. `low` and `high` bound numbers, `choices` bound texts (empty: any text).
+    """One property. `low` and `high` limit numbers, `choices` limit texts (empty: any text).
 
-    `dynamic`: a broker property that may be changed while the cluster runs. `honoured` is false where the
-    value is accepted because Kafka's tools set it, and has no effect here. `broker` names the broker
-    property a group or topic property defaults to, `at_least` and `at_most` those that bound it.
+    `dynamic`: a broker property that can change while brokers run. `honoured` is false if the value is
+    accepted because Kafka's tools set it and has no effect. `broker` names the broker property that provides
+    the default of a group or topic property; `at_least` and `at_most` name the properties that limit it.
     """
 
     name: str
@@ -55,80 +55,80 @@ class Key:
     at_most: str = ""
 
     def parse(self, text: str) -> Value:
-        """The value that `text` says. Raises INVALID_CONFIG with what is allowed."""
+        """Returns the value of `text`. Raises INVALID_CONFIG with the allowed values."""
         text = text.strip()
         if self.type is ValueType.BOOLEAN:
             if text.lower() not in _TRUTH:
-                raise self.refusal(text)
+                raise self.invalid_value(text)
             return _TRUTH[text.lower()]
         if self.type in (ValueType.INT, ValueType.LONG):
             return self._number(text)
         if self.type is ValueType.LIST:
             return self._list(text)
         if self.choices and text not in self.choices:
-            raise self.refusal(text)
+            raise self.invalid_value(text)
         return text
 
     def _list(self, text: str) -> str:
         parts = split(text)
         if self.choices and (not parts or not set(parts) <= set(self.choices)):
-            raise self.refusal(text)
+            raise self.invalid_value(text)
         return ",".join(parts)
 
     def _number(self, text: str) -> int:
         try:
             number = int(text)
         except ValueError:
-            raise self.refusal(text) from None
+            raise self.invalid_value(text) from None
         if not self.low <= number <= self.high:
-            raise self.refusal(text)
+            raise self.invalid_value(text)
         return number
 
     def allowed(self) -> str:
-        """In words: the values this property takes."""
+        """Returns a description of the allowed values."""
         if self.type is ValueType.BOOLEAN:
             return "true or false"
         if self.choices:
             return "one of " + ", ".join(self.choices)
         if self.type in (ValueType.STRING, ValueType.LIST):
-            return "a text"
+            return "any text"
         return f"an integer from {self.low} to {self.high}"
 
-    def refusal(self, text: str) -> KafkaError:
-        """The error for a value that is not allowed."""
-        return invalid(self.name, f"Invalid value {text!r} for {self.name}: allowed is {self.allowed()}.")
+    def invalid_value(self, text: str) -> KafkaError:
+        """Returns the error of a value that is not allowed."""
+        return invalid(self.name, f"Invalid value {text!r} for {self.name}: expected {self.allowed()}.")
 
 
 def split(text: str) -> list[str]:
-    """The parts of a list."""
+    """Returns the items of a list."""
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
 def render(value: Value) -> str:
-    """The text of a value, as `Key.parse` reads it and DescribeConfigs shows it."""
+    """Returns the text of a value, as in `Key.parse` and DescribeConfigs."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def invalid(name: str, message: str) -> KafkaError:
-    """INVALID_CONFIG about the property `name`."""
+    """Returns INVALID_CONFIG for the property `name`."""
     return KafkaError(ErrorCode.INVALID_CONFIG, message, metadata={"config": name})
 
 
 def unknown(name: str, known: Iterable[str], what: str) -> KafkaError:
-    """INVALID_CONFIG for a property that does not exist; `what` is Kafka's wording for the kind of name."""
+    """Returns INVALID_CONFIG for an unknown property; `what` is Kafka's wording for the kind of name."""
     near = difflib.get_close_matches(name, list(known), n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     return invalid(name, f"Unknown {what}: {name}{hint}")
 
 
 def integer(default: int, low: int, high: int, doc: str, **more: Any) -> Any:
-    """Declares a whole number within [low, high]."""
+    """Declares an integer in [low, high]."""
     kind = ValueType.LONG if high > INT_MAX else ValueType.INT
     return _declare(type=kind, default=default, low=low, high=high, doc=doc, **more)
 
 
 def boolean(default: bool, doc: str, **more: Any) -> Any:
-    """Declares true or false."""
+    """Declares a boolean."""
     return _declare(type=ValueType.BOOLEAN, default=default, doc=doc, **more)
 
 
@@ -138,12 +138,12 @@ def choice(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any
 
 
 def text(default: str, doc: str, **more: Any) -> Any:
-    """Declares a free text."""
+    """Declares a text."""
     return _declare(type=ValueType.STRING, default=default, doc=doc, **more)
 
 
 def several(default: str, choices: tuple[str, ...], doc: str, **more: Any) -> Any:
-    """Declares a list of texts out of `choices`, at least one of them; of any texts where there are none."""
+    """Declares a list of texts out of `choices`, at least one; of any texts if `choices` is empty."""
     return _declare(type=ValueType.LIST, default=default, choices=choices, doc=doc, **more)
 
 
@@ -152,18 +152,20 @@ def _declare(*, default: Value, **attributes: Any) -> Any:
 
 
 def table(declared: type[Any]) -> dict[str, Key]:
-    """The properties declared by a dataclass, by Kafka name, in the order of declaration."""
+    """Returns the properties that a dataclass declares, by Kafka name, in the order of declaration."""
     names = {field.name.replace("_", "."): field for field in dataclasses.fields(declared)}
     return {name: Key(name=name, **field.metadata) for name, field in names.items()}
 
 
 def attribute(name: str) -> str:
-    """The field that holds the property `name`."""
+    """Returns the field name of the property `name`."""
     return name.replace(".", "_")
 
 
 def parse_all(keys: Mapping[str, Key], settings: Mapping[str, str], what: str) -> dict[str, Value]:
-    """Reads `settings`, by field name. Raises INVALID_CONFIG for an unknown name or a bad value."""
+    """Returns the parsed `settings` by field name. Raises INVALID_CONFIG for an unknown name or an invalid
+    value.
+    """
     parsed: dict[str, Value] = {}
     for name, value in settings.items():
         if name not in keys:

@@ -1,4 +1,4 @@
-"""Where a share group starts that has no start offset yet: the values of `share.auto.offset.reset`."""
+"""The initial start offset of a share group: the values of `share.auto.offset.reset`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Strategy = Literal["earliest", "latest", "by_duration"]
 
 _NAME: Final = "share.auto.offset.reset"
 _PREFIX: Final = "by_duration:"
-# What java.time.Duration.parse reads: days to seconds, each with its own sign, a sign before all.
+# The syntax of java.time.Duration.parse: days to seconds, each with its own sign, and a leading sign.
 _DURATION: Final = re.compile(
     r"([-+]?)P(?:([-+]?\d+)D)?(T(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?\d+)(?:[.,](\d{0,9}))?S)?)?",
     re.IGNORECASE | re.ASCII,
@@ -22,14 +22,14 @@ _NANOS: Final = (86_400 * 10**9, 3600 * 10**9, 60 * 10**9, 10**9)
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """A reset policy; `duration_ms` counts for `by_duration` only."""
+    """A reset policy; `duration_ms` applies to `by_duration` only."""
 
     strategy: Strategy
     duration_ms: int = 0
 
     @staticmethod
     def parse(value: str) -> OffsetReset:
-        """Reads `earliest`, `latest` or `by_duration:<ISO-8601>`. Raises INVALID_CONFIG."""
+        """Parses `earliest`, `latest` or `by_duration:<ISO-8601>`. Raises INVALID_CONFIG."""
         if value == "earliest":
             return OffsetReset("earliest")
         if value == "latest":
@@ -40,13 +40,13 @@ class OffsetReset:
                 return OffsetReset("by_duration", millis)
         raise invalid(
             _NAME,
-            f"Invalid value {value!r} for {_NAME}: allowed is latest, earliest, or by_duration: followed by "
+            f"Invalid value {value!r} for {_NAME}: expected latest, earliest, or by_duration: followed by "
             "an ISO-8601 duration PnDTnHnMn.nS that is not negative.",
         )
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds of an ISO-8601 duration of days to seconds, rounded down; None when it is not one."""
+    """Returns the milliseconds of an ISO-8601 duration, rounded down; None if the text is invalid."""
     match = _DURATION.fullmatch(text)
     if match is None or match[3] in ("T", "t"):
         return None

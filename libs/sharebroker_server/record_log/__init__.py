@@ -1,1 +1,1 @@
-"""The record log of a partition: batches as bytes, offsets, the hot tail in memory, retention."""
+"""The record log of a partition: record batches, offsets, the hot cache, and retention."""

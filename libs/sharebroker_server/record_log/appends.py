@@ -1,4 +1,4 @@
-"""Appends on their way to the store: they wait in a queue and leave in groups."""
+"""Appends that wait for the store, and the groups in which they are written (group commit)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from typing_extensions import override
+
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import LEADER_EPOCH, BatchHeader, Buffer, StoredBatch, assign
@@ -15,12 +17,12 @@ from sharebroker_server.record_log.core.control import marker_batch
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Draft
 from sharebroker_server.record_log.lifecycle import RETRY_AFTER
-from sharebroker_server.record_log.port import NO_NOTES
+from sharebroker_server.record_log.port import NO_SNAPSHOTS
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where a produce request went; `log_append_time` in ms, -1 unless the topic uses LogAppendTime."""
+    """The offsets of a produce request; `log_append_time` in ms, -1 unless the topic uses LogAppendTime."""
 
     base_offset: int
     last_offset: int
@@ -28,37 +30,38 @@ class Appended:
 
 
 class Append(Protocol):
-    """Something to be appended; `answer` is set once it is durable, or why it is not."""
+    """A pending append. `result` resolves when it is durable, or fails with the reason why it is not."""
 
-    answer: asyncio.Future[Appended]
+    result: asyncio.Future[Appended]
 
     @property
     def size(self) -> int:
-        """Bytes that it holds."""
+        """The number of bytes that it holds."""
 
-    def put(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
-        """Its batches behind the others of the group, none where they are in the log already.
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
+        """Returns its batches with the next offsets of the group; no batches if the log has them already.
 
-        Raises KafkaError.
+        Raises:
+            KafkaError: the append is invalid.
         """
 
 
 @dataclass(slots=True)
-class Records:
-    """The batches of a produce request."""
+class RecordsAppend(Append):
+    """The record batches of a produce request."""
 
     data: Buffer
     headers: list[BatchHeader]
     verified: Verified | None
-    answer: asyncio.Future[Appended]
+    result: asyncio.Future[Appended]
 
     @property
+    @override
     def size(self) -> int:
-        """See Append."""
         return len(self.data)
 
-    def put(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
-        """See Append."""
+    @override
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
         stamp = group.log_append_ms
         first = self.headers[0]
         if first.producer_id >= 0:
@@ -72,28 +75,28 @@ class Records:
 
 
 @dataclass(slots=True)
-class TransactionEnd:
-    """A marker."""
+class MarkerAppend(Append):
+    """A transaction marker."""
 
     marker: Marker
-    answer: asyncio.Future[Appended]
+    result: asyncio.Future[Appended]
 
     @property
+    @override
     def size(self) -> int:
-        """See Append."""
         return 0
 
-    def put(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
-        """See Append."""
+    @override
+    def add_to(self, group: Group) -> tuple[Sequence[StoredBatch], Appended]:
         group.draft.end(self.marker, group.offset, group.now_ms)
         batch = marker_batch(self.marker, group.offset, LEADER_EPOCH, group.now_ms)
         return (batch,), Appended(group.offset, group.offset, -1)
 
 
 class Group:
-    """What goes to the store in one step. `offset` is where the next append of it goes; times in ms."""
+    """The appends of one write to the store. `offset` is the next one to assign; times are in ms."""
 
-    __slots__ = ("_answers", "batches", "draft", "log_append_ms", "now_ms", "offset")
+    __slots__ = ("_outcomes", "batches", "draft", "log_append_ms", "now_ms", "offset")
 
     def __init__(self, draft: Draft, offset: int, now_ms: int, log_append_ms: int | None) -> None:
         self.draft = draft
@@ -101,41 +104,41 @@ class Group:
         self.now_ms = now_ms
         self.log_append_ms = log_append_ms
         self.batches: list[StoredBatch] = []
-        self._answers: list[tuple[Append, Appended | KafkaError]] = []
+        self._outcomes: list[tuple[Append, Appended | KafkaError]] = []
 
     def add(self, append: Append) -> None:
-        """Put an append behind the others; what it may not do is answered with the rest."""
+        """Adds an append; a rejected one gets its error when the group completes."""
         try:
-            batches, appended = append.put(self)
+            batches, appended = append.add_to(self)
         except KafkaError as error:
-            self._answers.append((append, error))
+            self._outcomes.append((append, error))
             return
         self.batches += batches
         if batches:
             self.offset = appended.last_offset + 1
-        self._answers.append((append, appended))
+        self._outcomes.append((append, appended))
 
     @property
-    def notes(self) -> Mapping[str, bytes]:
-        """What the store is to keep beside the batches."""
-        return producer_snapshots.of_draft(self.draft) if self.draft.producers else NO_NOTES
+    def snapshots(self) -> Mapping[str, bytes]:
+        """The producer snapshots to store with the batches."""
+        return producer_snapshots.of_draft(self.draft) if self.draft.producers else NO_SNAPSHOTS
 
-    def answer(self) -> None:
-        """Everything of it is durable."""
-        for append, answer in self._answers:
-            if isinstance(answer, KafkaError):
-                refuse(append, answer)
-            elif not append.answer.done():
-                append.answer.set_result(answer)
+    def complete(self) -> None:
+        """Resolves the appends: all batches are durable."""
+        for append, outcome in self._outcomes:
+            if isinstance(outcome, KafkaError):
+                fail(append, outcome)
+            elif not append.result.done():
+                append.result.set_result(outcome)
 
-    def refuse(self, error: KafkaError) -> None:
-        """Nothing of it is surely durable, so nothing that rests on it holds."""
-        for append, _ in self._answers:
-            refuse(append, error)
+    def fail(self, error: KafkaError) -> None:
+        """Fails every append: none is known to be durable, and later ones depend on earlier ones."""
+        for append, _ in self._outcomes:
+            fail(append, error)
 
 
 class AppendQueue:
-    """What waits for the group before it."""
+    """The appends that wait for the current group."""
 
     __slots__ = ("_bytes", "_waiting")
 
@@ -147,36 +150,36 @@ class AppendQueue:
         return bool(self._waiting)
 
     def add(self, append: Append, max_bytes: int) -> None:
-        """Take an append in. Raises THROTTLING_QUOTA_EXCEEDED when `max_bytes` would wait, and others do."""
+        """Adds an append; raises THROTTLING_QUOTA_EXCEEDED if more than `max_bytes` would wait."""
         if self._waiting and self._bytes + append.size > max_bytes:
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-                f"{self._bytes} bytes wait to be appended.",
+                f"The append queue is full ({self._bytes} bytes).",
                 retry_after=RETRY_AFTER,
             )
         self._waiting.append(append)
         self._bytes += append.size
 
-    def take(self, max_bytes: int) -> list[Append]:
-        """The oldest in order, as many as it takes to have `max_bytes`."""
-        taken: list[Append] = []
+    def pop_group(self, max_bytes: int) -> list[Append]:
+        """Removes the oldest appends, in order, until they have `max_bytes`."""
+        group: list[Append] = []
         size = 0
         while self._waiting and size < max_bytes:
             append = self._waiting.popleft()
             size += append.size
-            taken.append(append)
+            group.append(append)
         self._bytes -= size
-        return taken
+        return group
 
-    def refuse_all(self, error: KafkaError) -> None:
-        """Answer whatever waits; none of it has been sent."""
+    def fail_all(self, error: KafkaError) -> None:
+        """Fails all waiting appends; none of them was sent to the store."""
         waiting, self._waiting = self._waiting, deque()
         self._bytes = 0
         for append in waiting:
-            refuse(append, error)
+            fail(append, error)
 
 
-def refuse(append: Append, error: KafkaError) -> None:
-    """Answer with an error, unless whoever asked has gone."""
-    if not append.answer.done():
-        append.answer.set_exception(error)
+def fail(append: Append, error: KafkaError) -> None:
+    """Fails an append, unless its caller was cancelled."""
+    if not append.result.done():
+        append.result.set_exception(error)

@@ -1,4 +1,4 @@
-"""The life of a leader's log as a table, and how it refuses what it cannot do."""
+"""The phases of a leader's log as a table, and the errors of operations that a phase does not permit."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import Final
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 
 RETRY_AFTER: Final = 0.05
-"""Seconds after which it makes sense to try what was refused again."""
+"""Seconds after which a rejected request may be retried."""
 
 
-class LogState(Enum):
-    """OPEN takes appends; RECOVERING only reads, until the lease is claimed again; CLOSED nothing."""
+class LogPhase(Enum):
+    """OPEN accepts appends; RECOVERING only reads, until the lease is claimed again; CLOSED rejects all."""
 
     OPEN = "open"
     RECOVERING = "recovering"
     CLOSED = "closed"
 
 
-MOVES: Final[Mapping[LogState, frozenset[LogState]]] = {
-    LogState.OPEN: frozenset({LogState.RECOVERING, LogState.CLOSED}),
-    LogState.RECOVERING: frozenset({LogState.OPEN, LogState.CLOSED}),
-    LogState.CLOSED: frozenset(),
+TRANSITIONS: Final[Mapping[LogPhase, frozenset[LogPhase]]] = {
+    LogPhase.OPEN: frozenset({LogPhase.RECOVERING, LogPhase.CLOSED}),
+    LogPhase.RECOVERING: frozenset({LogPhase.OPEN, LogPhase.CLOSED}),
+    LogPhase.CLOSED: frozenset(),
 }
-"""What is absent is illegal."""
+"""The legal transitions; any other is ignored."""
 
 
-def unavailable(partition: str, state: LogState) -> KafkaError:
-    """The refusal of a log in a state that does not allow what was asked for."""
-    if state is LogState.CLOSED:
+def unavailable(partition: str, state: LogPhase) -> KafkaError:
+    """Returns the error of an operation that the current phase does not permit."""
+    if state is LogPhase.CLOSED:
         return not_leader(partition)
-    return storage_error("an append's outcome is being found out")
+    return storage_error("the log is recovering from an append of unknown outcome")
 
 
 def not_leader(partition: str) -> KafkaError:
-    """Another process leads the partition, or may."""
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This process does not lead {partition} any more.")
+    """Returns the error of a partition that another process leads, or may lead."""
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"This broker does not lead {partition}.")
 
 
 def storage_error(reason: object) -> KafkaError:
-    """The store did not do it."""
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store refused: {reason}", retry_after=RETRY_AFTER)
+    """Returns the error of a failed store operation."""
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The store failed: {reason}", retry_after=RETRY_AFTER)

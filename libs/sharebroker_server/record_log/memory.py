@@ -1,14 +1,16 @@
-"""The record store's memory twin: same promises, and faults on demand."""
+"""An in-memory record store with the same guarantees, and faults on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from typing_extensions import override
+
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.hot_cache import take
+from sharebroker_server.record_log.core.hot_cache import select_batches
 from sharebroker_server.record_log.core.segments import Segment
-from sharebroker_server.record_log.port import NO_NOTES, Bounds
+from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds, RecordStore
 from sharebroker_server.stream_log.memory import FencedMemory
 from sharebroker_server.stream_log.port import LogOutOfOrder
 
@@ -17,70 +19,70 @@ from sharebroker_server.stream_log.port import LogOutOfOrder
 class _Partition:
     batches: list[StoredBatch] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
-    notes: dict[str, bytes] = field(default_factory=dict)
+    snapshots: dict[str, bytes] = field(default_factory=dict)
     log_start: int = 0
     log_end: int = 0
 
 
-class MemoryRecordStore(FencedMemory):
-    """Batches in memory. `appends` lists (partition, batches) of every append that was written."""
+class MemoryRecordStore(FencedMemory, RecordStore):
+    """Stores batches in memory. `appends` lists (partition, number of batches) of every append."""
 
     def __init__(self, epoch_of: Callable[[str], int] | None = None) -> None:
         super().__init__(epoch_of)
         self.appends: list[tuple[str, int]] = []
         self._partitions: dict[str, _Partition] = {}
 
+    @override
     async def append(
         self,
         partition: str,
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
-        notes: Mapping[str, bytes] = NO_NOTES,
+        snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
     ) -> None:
-        """As the port says; a queued fault comes first."""
         async with self.appending(partition, epoch):
             self._append(partition, batches, segments)
-            self._partition(partition).notes |= notes
+            self._partition(partition).snapshots |= snapshots
 
+    @override
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """As the port says."""
         batches = [batch for batch in self._readable(partition).batches if batch.last_offset >= offset]
-        return take(batches, 0, max_bytes)
+        return select_batches(batches, 0, max_bytes)
 
+    @override
     async def bounds(self, partition: str) -> Bounds:
-        """As the port says."""
         log = self._readable(partition)
         return Bounds(log.log_start, log.log_end)
 
+    @override
     async def segments(self, partition: str) -> list[Segment]:
-        """As the port says."""
         log = self._readable(partition)
         return [segment for segment in log.segments if segment.end_offset > log.log_start]
 
-    async def notes(self, partition: str) -> dict[str, bytes]:
-        """As the port says."""
-        return dict(self._readable(partition).notes)
+    @override
+    async def snapshots(self, partition: str) -> dict[str, bytes]:
+        return dict(self._readable(partition).snapshots)
 
+    @override
     async def trim(
-        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+        self, partition: str, epoch: int, log_start_offset: int, deleted_snapshots: Sequence[str] = ()
     ) -> None:
-        """As the port says."""
         self.check_writable(partition, epoch)
         log = self._partition(partition)
         log.log_start = max(log_start_offset, log.log_start)
         log.batches = [batch for batch in log.batches if batch.last_offset >= log.log_start]
         log.segments = [segment for segment in log.segments if segment.end_offset > log.log_start]
-        for name in forgotten:
-            log.notes.pop(name, None)
+        for name in deleted_snapshots:
+            log.snapshots.pop(name, None)
 
+    @override
     async def partitions(self) -> set[str]:
-        """As the port says."""
         self.check_readable()
         return set(self._partitions)
 
+    @override
     async def delete(self, partition: str) -> None:
-        """As the port says."""
         self.check_deletable()
         self._partitions.pop(partition, None)
 

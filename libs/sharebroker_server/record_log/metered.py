@@ -1,4 +1,4 @@
-"""A store of record logs that counts what is appended to it and how long the answers take."""
+"""A record store that counts appends and measures their latency."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Final
 
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.segments import Segment
-from sharebroker_server.record_log.port import NO_NOTES, RecordStore
+from sharebroker_server.record_log.port import NO_SNAPSHOTS, RecordStore
 from sharebroker_server.telemetry.appends import Appends
 
 KIND: Final = "partition"
 
 
 class MeteredRecordStore:
-    """The store it is given, with every append counted."""
+    """Delegates to a store and counts each append."""
 
     def __init__(self, store: RecordStore, appends: Appends) -> None:
         self._store = store
-        self._appended = appends.of(KIND)
+        self._metrics = appends.of(KIND)
         self.read = store.read
         self.bounds = store.bounds
         self.segments = store.segments
-        self.notes = store.notes
+        self.snapshots = store.snapshots
         self.trim = store.trim
         self.partitions = store.partitions
         self.delete = store.delete
@@ -33,9 +33,9 @@ class MeteredRecordStore:
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
-        notes: Mapping[str, bytes] = NO_NOTES,
+        snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
     ) -> None:
-        """As the port says."""
+        """Appends to the store, and counts batches, bytes and latency."""
         size = sum([len(batch.data) for batch in batches])
-        with self._appended.timed(len(batches), size):
-            await self._store.append(partition, epoch, batches, segments, notes)
+        with self._metrics.timed(len(batches), size):
+            await self._store.append(partition, epoch, batches, segments, snapshots)

@@ -1,4 +1,4 @@
-"""Records by their time: the one place on the server that looks inside a batch."""
+"""Finds records by timestamp."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ _READ_BYTES: Final = 1 << 20
 
 
 class TimedOffset(NamedTuple):
-    """A record, and its time in ms."""
+    """A record's offset and timestamp (ms)."""
 
     offset: int
     timestamp: int
 
 
 class Log(Protocol):
-    """What can be read (PartitionLog)."""
+    """A readable log (PartitionLog)."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first readable offset."""
 
     async def read(self, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Whole batches from the one that contains the offset. Raises KafkaError."""
+        """Returns whole batches from the one that contains the offset; raises KafkaError."""
 
 
 async def first_since(log: Log, start: int, timestamp: int) -> TimedOffset | None:
-    """The first record from offset `start` on that is not older than `timestamp` (ms). Raises KafkaError."""
+    """Returns the first record from offset `start` on with `timestamp` (ms) or later; raises KafkaError."""
     offset = start
     while batches := await log.read(max(offset, log.log_start_offset), _READ_BYTES):
         for batch in batches:
@@ -43,9 +43,9 @@ async def first_since(log: Log, start: int, timestamp: int) -> TimedOffset | Non
 
 
 def _first_in(batch: StoredBatch, start: int, timestamp: int) -> TimedOffset | None:
-    """The first record from `start` on at or after `timestamp` in a batch whose newest record is.
+    """Returns the first record from `start` on with `timestamp` or later, in a batch that contains one.
 
-    The batch's first one when its records cannot be read: an earlier answer loses nothing.
+    Returns the batch's first record if its records cannot be read: an earlier offset loses nothing.
     """
     header = header_of(batch.data)
     first = max(batch.base_offset, start)
@@ -56,5 +56,5 @@ def _first_in(batch: StoredBatch, start: int, timestamp: int) -> TimedOffset | N
     try:
         found = (record for record in DefaultRecordBatch(batch.data) if record.timestamp >= timestamp)
         return next((TimedOffset(r.offset, r.timestamp) for r in found if r.offset >= first), None)
-    except Exception:  # every codec has errors of its own, and a producer may have compressed anything
+    except Exception:  # each codec has its own errors, and a producer may have compressed anything
         return TimedOffset(first, header.base_timestamp)

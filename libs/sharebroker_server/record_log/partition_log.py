@@ -1,11 +1,49 @@
-"""The leader's log of one partition: assigns offsets, commits in groups, serves the newest from memory."""
+"""The leader's log of one partition.
+
+Theory of operation.
+
+The log of a partition is a sequence of record batches in a store (Redis). One process appends to it: the
+leader, which owns the partition's lease. Every append carries the lease epoch, and the store compares it with
+the lease and writes in one atomic step. An old leader is therefore fenced by the store itself, however late
+its append arrives.
+
+Group commit. At most one write is in flight. Appends that arrive in the meantime wait in `AppendQueue`, and
+together form the next `Group`. A group is built on a `Draft` of the producers' state, so that each append is
+checked against those before it. Offsets are assigned when the group is built and count only once the group is
+durable: a group that failed leaves no trace in memory, and its offsets are assigned again.
+
+Offsets. Four of them describe the log:
+
+* *log start offset*: moves up by retention and DeleteRecords, never down.
+* *log end offset*: the offset of the next record. Only durable batches are added to memory, so that it is
+  also the *high watermark*, and readers never see a record that could be lost.
+* *last stable offset*: the start of the earliest open transaction, else the log end. Readers with isolation
+  level read_committed read up to it.
+* *start of the hot cache*: reads from there on need no store.
+
+Reads. `LogState` keeps the newest batches in the hot cache and the batches last read from the store, for a
+consumer that catches up. A read checks the lease first: a process that was suspended cannot detect
+that another broker has taken over, and would return records that others have finished.
+
+Phases (`lifecycle.py`). OPEN accepts appends. A write of unknown outcome, or one that the store rejects as
+out of order, leads to RECOVERING: the group fails, and nothing is appended until the log is certain of its
+end. Recovery claims the lease again, with a higher epoch, *before* it reads the end: a write that is still
+under way then carries an old epoch and is rejected. It next writes batches that memory has and the store has
+lost, and reloads. A fenced write leads to CLOSED, which is final; the leadership opens another log if the
+broker becomes leader again.
+
+Recovery reads the bounds, the segment index, the producer snapshots, and the batches after the last closed
+segment, at most a few megabytes. The log end never moves back below the end in memory: offsets that consumers
+may have seen are not assigned to other records, even if the store lost them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final
+
+import structlog
 
 from sharebroker_protocol import clock
 from sharebroker_protocol.errors import ErrorCode, KafkaError
@@ -18,18 +56,18 @@ from sharebroker_server.record_log.appends import (
     Appended,
     AppendQueue,
     Group,
-    Records,
-    TransactionEnd,
+    MarkerAppend,
+    RecordsAppend,
 )
 from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
-from sharebroker_server.record_log.core.log_state import LogView
+from sharebroker_server.record_log.core.log_state import LogState
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.lifecycle import (
-    MOVES,
     RETRY_AFTER,
-    LogState,
+    TRANSITIONS,
+    LogPhase,
     not_leader,
     storage_error,
     unavailable,
@@ -46,23 +84,17 @@ from sharebroker_server.stream_log.port import (
     LogUnavailable,
 )
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
-_LONGEST_BACKOFF: Final = 1.0
+_MAX_BACKOFF: Final = 1.0
 
 
 class PartitionLog:
-    """The log of a partition this process leads; make one with `open`.
+    """The log of a partition that this process leads; create it with `open`.
 
-    Appends that arrive while a group is on its way to the store form the next group; each is answered when
-    its group is durable, and only then can its records be read. `on_append` holds callbacks, called without
-    arguments after the log end has moved; they must not raise or block.
-
-    After an append of unknown outcome the log reclaims the partition's lease (so that the lost write can no
-    longer happen), reads its end again and goes on.
-
-    `settings` may be replaced at any time; new `limits` count from the next opening on. `transactions` holds
-    what is durable of producers and their transactions; another takes its place when the log is read again.
+    `on_append` holds callbacks without arguments, called after the log end has moved; they must not raise or
+    block. `settings` may be replaced at any time; new `limits` apply when the log is opened next.
+    `transactions` is the durable state of producers and transactions; a reload replaces the object.
     """
 
     def __init__(
@@ -77,13 +109,13 @@ class PartitionLog:
         self.partition = partition
         self.epoch = epoch
         self.settings = settings
-        self.state = LogState.OPEN
+        self.phase = LogPhase.OPEN
         self.on_append: list[Callable[[], None]] = []
         self._store = store
         self._lease = lease
         self._now = now
         self.transactions = Transactions()
-        self._view = LogView(0, 0, (), settings.limits)
+        self._state = LogState(0, 0, (), settings.limits)
         self._queue = AppendQueue()
         self._writing: Group | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -98,12 +130,12 @@ class PartitionLog:
         settings: LogSettings | None = None,
         now: Callable[[], float] = clock.now,
     ) -> PartitionLog:
-        """The log as the store has it; `epoch` is that of the lease of `partition`, and the leader epoch.
+        """Loads the log from the store; `epoch` is the lease epoch of `partition`, which is the leader epoch.
 
-        `now` gives seconds of the wall epoch.
+        `now` returns seconds since the Unix epoch.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR when the store cannot be read, or a later version wrote it.
+            KafkaError: KAFKA_STORAGE_ERROR if the store cannot be read, or has data of a later version.
         """
         log = cls(partition, epoch, store, lease, settings or LogSettings(), now)
         try:
@@ -114,64 +146,71 @@ class PartitionLog:
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._view.log_start_offset
+        """The first readable offset."""
+        return self._state.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """The offset the next record gets: the high watermark, since only durable records count."""
-        return self._view.log_end_offset
+        """The offset of the next record, and the high watermark, since only durable records count."""
+        return self._state.log_end_offset
 
     @property
     def size(self) -> int:
-        """Bytes of the log's batches, up to one segment more than there are."""
-        return self._view.index.size
+        """The size of the log's batches in bytes; up to one segment too high."""
+        return self._state.index.size
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the earliest open transaction begins, else the log end: read_committed ends here."""
+        """The first offset of the earliest open transaction, else the log end; the limit of
+        read_committed.
+        """
         first = self.transactions.first_unstable_offset()
         return self.log_end_offset if first is None else max(first, self.log_start_offset)
 
     def time_of(self, offset: int) -> int:
-        """When the record was made (ms), or one soon after it; -1: not known. Asks no store."""
-        return self._view.time_of(offset)
+        """Returns the timestamp (ms) of a record, or a slightly later one; -1 if unknown. Never reads the
+        store.
+        """
+        return self._state.time_of(offset)
 
     async def append(self, data: Buffer, verified: Verified | None = None) -> Appended:
-        """Append the record batches of one produce request and answer when they are durable.
+        """Appends the record batches of one produce request; returns once they are durable.
 
-        A batch that an idempotent producer sent before is answered as it was then. `verified` must be given
-        for the first batch of a transaction.
+        A batch that repeats one of an idempotent producer returns the offsets of the earlier one. The first
+        batch of a transaction requires `verified`.
 
         Raises:
-            KafkaError: what `LogSettings.headers` and `check_batch` refuse; THROTTLING_QUOTA_EXCEEDED when
-                too much waits already; KAFKA_STORAGE_ERROR when nothing was written; REQUEST_TIMED_OUT when
-                it may have been; NOT_LEADER_OR_FOLLOWER when another process leads the partition.
+            KafkaError: errors of `LogSettings.headers` and `check_batch`; THROTTLING_QUOTA_EXCEEDED if the
+                append
+                queue is full; KAFKA_STORAGE_ERROR if nothing was written; REQUEST_TIMED_OUT if the records
+                may
+                have been written; NOT_LEADER_OR_FOLLOWER if another process leads the partition.
         """
         headers = self.settings.headers(data, round(self._now() * 1000))
-        return await self._enqueue(Records(data, headers, verified, _answer()))
+        return await self._enqueue(RecordsAppend(data, headers, verified, _future()))
 
     async def end_transaction(self, marker: Marker) -> Appended:
-        """Append a marker, also where the producer has no transaction here: its epoch fences from then on.
+        """Appends a marker, even if the producer has no transaction here: from then on its epoch fences.
 
         Raises:
             KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; else as `append`.
         """
-        return await self._enqueue(TransactionEnd(marker, _answer()))
+        return await self._enqueue(MarkerAppend(marker, _future()))
 
     def read_hot(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Whole batches from the one that contains `offset`, as many as fit, at least one; [] at the log end.
+        """Returns whole batches from the one that contains `offset`: up to `max_bytes`, at least one; [] at
+        the end.
 
-        None when they are no longer in memory: use `read`.
+        Returns None if they are not in memory: use `read`.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER.
         """
         self._check_readable()
-        return self._view.read_hot(offset, max_bytes)
+        return self._state.read_hot(offset, max_bytes)
 
     async def read(self, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """As `read_hot`, asking the store where need be.
+        """Like `read_hot`, but reads the store if needed.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
@@ -184,79 +223,82 @@ class PartitionLog:
         except LogUnavailable as error:
             raise storage_error(error) from error
         self._check_readable()
-        # A group may be in the store before its answer is here; it is not durable for readers until then.
+        # The store may contain a group whose write has not completed; readers must not see it yet.
         durable = [batch for batch in batches if batch.last_offset < self.log_end_offset]
-        self._view.keep(durable)
+        self._state.cache_read(durable)
         return durable
 
     async def offset_for_timestamp(self, timestamp: int) -> TimedOffset | None:
-        """The first record that is not older than `timestamp` (ms), None when all are older.
+        """Returns the first record with `timestamp` (ms) or later, None if all records are older.
 
         Raises:
             KafkaError: as `read`.
         """
-        start = self._view.index.first_since(timestamp)
+        start = self._state.index.first_since(timestamp)
         return None if start is None else await first_since(self, start, timestamp)
 
     async def offset_of_newest(self) -> TimedOffset | None:
-        """The first of the records with the highest timestamp, None when there is no record.
+        """Returns the first record with the highest timestamp, None for an empty log.
 
         Raises:
             KafkaError: as `read`.
         """
-        newest = self._view.index.newest()
+        newest = self._state.index.newest()
         return None if newest is None else await first_since(self, newest.base_offset, newest.max_timestamp)
 
     async def apply_retention(self, now: float, consumed_up_to: int | None) -> int:
-        """Drop what the topic's retention lets go and return the log start.
+        """Deletes the records that the topic's retention permits to delete; returns the log start.
 
-        `now` in seconds of the wall epoch; `consumed_up_to` is the lowest start offset (SPSO) of the topic's
-        share groups, None when there is no group.
+        `now` is in seconds since the Unix epoch; `consumed_up_to` is the lowest start offset (SPSO) of the
+        topic's share groups, None without a group.
 
         Raises:
             KafkaError: as `delete_records`.
         """
-        self._check_state(LogState.OPEN)
-        before = self._view.disposable_before(self.settings.retention, int(now * 1000), consumed_up_to)
+        self._check_phase(LogPhase.OPEN)
+        before = self._state.disposable_before(self.settings.retention, int(now * 1000), consumed_up_to)
         return await self._trim(before)
 
     async def expire_producers(self, before_ms: int) -> int:
-        """Forget the producers that wrote last before then; how many. Their sequences may begin anew.
+        """Removes producers whose last write was before `before_ms`; returns their number.
+
+        An expired producer may start with any sequence.
 
         Raises:
             KafkaError: as `delete_records`.
         """
-        self._check_state(LogState.OPEN)
+        self._check_phase(LogPhase.OPEN)
         writing = self._writing.draft.producers if self._writing else {}
         expired = [id_ for id_ in self.transactions.expired(before_ms) if id_ not in writing]
         if expired:
-            # Before the store is asked: what is appended meanwhile reaches it later, and is kept.
-            self.transactions.forget(expired)
-            await self._forget(self.log_start_offset, producer_snapshots.names_of(expired))
+            # Remove them from memory first: an append in the meantime is written after this trim, and is
+            # kept.
+            self.transactions.remove_producers(expired)
+            await self._delete(self.log_start_offset, producer_snapshots.names_of(expired))
         return len(expired)
 
     async def delete_records(self, before: int) -> int:
-        """Move the log start up to `before` (-1: the high watermark) and return it.
+        """Moves the log start up to `before` (-1: the high watermark) and returns it.
 
         Raises:
             KafkaError: OFFSET_OUT_OF_RANGE above the high watermark, NOT_LEADER_OR_FOLLOWER,
-                KAFKA_STORAGE_ERROR (asking again is harmless).
+                KAFKA_STORAGE_ERROR (the request may be retried).
         """
-        self._check_state(LogState.OPEN)
-        return await self._trim(self._view.deletable_before(before))
+        self._check_phase(LogPhase.OPEN)
+        return await self._trim(self._state.deletable_before(before))
 
     async def recheck(self) -> None:
-        """The store may have lost something: recover where it ends before this log. Raises LogUnavailable."""
+        """Starts recovery if the store ends before this log: it lost records. Raises LogUnavailable."""
         end = self.log_end_offset
         bounds = await self._store.bounds(self.partition)
-        if bounds.log_end_offset < end and self.state is LogState.OPEN and self._writer is None:
-            self._move(LogState.RECOVERING)
+        if bounds.log_end_offset < end and self.phase is LogPhase.OPEN and self._writer is None:
+            self._move(LogPhase.RECOVERING)
             self._writer = asyncio.create_task(self._recover_alone())
 
     async def close(self) -> None:
-        """Stop: what waits is refused, what is on its way to the store is finished and answered."""
-        recovering = self.state is LogState.RECOVERING
-        self._move(LogState.CLOSED)
+        """Closes the log: waiting appends fail, and the write in flight completes."""
+        recovering = self.phase is LogPhase.RECOVERING
+        self._move(LogPhase.CLOSED)
         writer = self._writer
         if writer is not None:
             if recovering:
@@ -264,20 +306,20 @@ class PartitionLog:
             await asyncio.wait([writer])
 
     async def _load(self) -> None:
-        """Read what the store has; memory changes when all is here."""
-        # A store that lost its newest batches must not make us give their offsets to other records.
+        """Loads the log from the store; memory changes once everything is read."""
+        # If the store lost its newest batches, their offsets must not be assigned to other records.
         known_end, limits = self.log_end_offset, self.settings.limits
         loading = load(self._store, self.partition, known_end, limits, self._now_ms())
-        self._view, self.transactions = await loading
+        self._state, self.transactions = await loading
 
-    # Appending
+    # Appends
 
     async def _enqueue(self, append: Append) -> Appended:
-        self._check_state(LogState.OPEN)
+        self._check_phase(LogPhase.OPEN)
         self._queue.add(append, self.settings.max_pending_bytes)
         if self._writer is None:
             self._writer = asyncio.create_task(self._write_groups())
-        return await append.answer
+        return await append.result
 
     async def _write_groups(self) -> None:
         try:
@@ -288,80 +330,83 @@ class PartitionLog:
             self._writer = self._writing = None
 
     def _next_group(self) -> Group:
-        """The next appends, each at its place. Offsets count as taken only when they are durable."""
+        """Returns a group of the next appends with their offsets, which count only once the group
+        is durable.
+        """
         now_ms = self._now_ms()
         stamp = now_ms if self.settings.log_append_time else None
         group = Group(self.transactions.draft(), self.log_end_offset, now_ms, stamp)
-        for append in self._queue.take(self.settings.max_group_bytes):
+        for append in self._queue.pop_group(self.settings.max_group_bytes):
             group.add(append)
         return group
 
     async def _write(self, group: Group) -> None:
-        """Make one group durable and answer it."""
+        """Makes one group durable and resolves its appends."""
         if group.batches:
             await self._store_group(group)
         elif self._lease.holds(self.epoch):
-            group.answer()
+            group.complete()
         else:
-            group.refuse(not_leader(self.partition))
+            group.fail(not_leader(self.partition))
 
     async def _store_group(self, group: Group) -> None:
-        segments = self._view.index.unsaved
+        segments = self._state.index.unsaved
         try:
-            await self._store.append(self.partition, self.epoch, group.batches, segments, group.notes)
-        except Exception as error:  # whatever it was, nobody may wait for ever
+            await self._store.append(self.partition, self.epoch, group.batches, segments, group.snapshots)
+        except Exception as error:  # whatever the error is, no caller may wait indefinitely
             if not isinstance(error, LogError):
-                _log.exception("%s: the store failed in a way it does not promise", self.partition)
+                _log.exception("record store raised an unexpected error", partition=self.partition)
                 error = LogOutcomeUnknown(repr(error))
-            self._refuse(group, error)
-            if self.state is LogState.RECOVERING:
+            self._fail(group, error)
+            if self.phase is LogPhase.RECOVERING:
                 await self._recover()
             return
         if segments:
-            self._view.index.saved(segments[-1].end_offset)
+            self._state.index.saved(segments[-1].end_offset)
         for batch in group.batches:
-            self._view.add(batch, group.now_ms)
+            self._state.add(batch, group.now_ms)
         self.transactions.commit(group.draft)
-        group.answer()
-        self._wake()
+        group.complete()
+        self._notify()
 
-    def _refuse(self, group: Group, error: LogError) -> None:
-        """Answer a group that failed, and see what its failure says about this log."""
+    def _fail(self, group: Group, error: LogError) -> None:
+        """Fails a group, and changes the phase according to the error."""
         if isinstance(error, LogFenced):
-            self._move(LogState.CLOSED)
+            self._move(LogPhase.CLOSED)
         elif isinstance(error, LogOutcomeUnknown | LogOutOfOrder):
-            self._move(LogState.RECOVERING)
-        group.refuse(self._refusal(error))
+            self._move(LogPhase.RECOVERING)
+        group.fail(self._error_of(error))
 
-    def _refusal(self, error: LogError) -> KafkaError:
+    def _error_of(self, error: LogError) -> KafkaError:
         if isinstance(error, LogFenced):
             return not_leader(self.partition)
         if isinstance(error, LogOutcomeUnknown):
             return KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"The store did not answer, the records may be written: {error}"
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"The store did not respond; the records may have been written: {error}",
             )
         return storage_error(error)
 
     async def _recover(self) -> None:
-        """Claim the lease anew, so that nothing more can be written under the old epoch; then read again.
+        """Claims the lease again, so that no write with the old epoch can succeed; then reloads.
 
-        What the store lost since it had it is written again, as far as memory still has it.
+        Batches that the store lost are written again, as far as memory has them.
         """
-        pauses, fenced = doubling(RETRY_AFTER, _LONGEST_BACKOFF), False
-        while self.state is LogState.RECOVERING:
+        pauses, fenced = doubling(RETRY_AFTER, _MAX_BACKOFF), False
+        while self.phase is LogPhase.RECOVERING:
             try:
                 if not fenced:
                     self.epoch, fenced = await self._lease.reclaim(), True
-                await restore(self._store, self.partition, self.epoch, self._view, self.transactions)
+                await restore(self._store, self.partition, self.epoch, self._state, self.transactions)
                 await self._load()
             except (LeaseLost, LogFenced):
-                self._move(LogState.CLOSED)
+                self._move(LogPhase.CLOSED)
             except (LeasesUnavailable, LogError) as error:
                 fenced = fenced and not isinstance(error, LogOutcomeUnknown)
                 await asyncio.sleep(next(pauses))
             else:
-                self._move(LogState.OPEN)
-                self._wake()
+                self._move(LogPhase.OPEN)
+                self._notify()
 
     async def _recover_alone(self) -> None:
         try:
@@ -371,50 +416,50 @@ class PartitionLog:
 
     async def _trim(self, before: int) -> int:
         if before > self.log_start_offset:
-            await self._forget(
+            await self._delete(
                 before, producer_snapshots.names_of((), self.transactions.aborted_before(before))
             )
-            self._view.move_log_start(before)
+            self._state.move_log_start(before)
             self.transactions.drop_before(before)
         return self.log_start_offset
 
-    async def _forget(self, before: int, names: Sequence[str]) -> None:
-        """Have the store drop what lies before the offset, and notes."""
+    async def _delete(self, before: int, snapshot_names: Sequence[str]) -> None:
+        """Deletes from the store the batches before the offset, and producer snapshots."""
         epoch = self.epoch
         try:
-            await self._store.trim(self.partition, epoch, before, names)
+            await self._store.trim(self.partition, epoch, before, snapshot_names)
         except LogFenced as error:
-            # While recovering it is our own new epoch that fences the old one.
-            if self.state is LogState.OPEN and epoch == self.epoch:
-                self._move(LogState.CLOSED)
-            raise unavailable(self.partition, self.state) from error
+            # During recovery our own new epoch fences the old one.
+            if self.phase is LogPhase.OPEN and epoch == self.epoch:
+                self._move(LogPhase.CLOSED)
+            raise unavailable(self.partition, self.phase) from error
         except LogError as error:
             raise storage_error(error) from error
 
-    def _move(self, state: LogState) -> None:
-        """Enter `state` if the present one allows it; only an open log keeps appends waiting."""
-        if state in MOVES[self.state]:
-            self.state = state
-            if state is not LogState.OPEN:
-                self._queue.refuse_all(unavailable(self.partition, state))
+    def _move(self, phase: LogPhase) -> None:
+        """Enters `phase` if the table permits it; only an open log keeps appends waiting."""
+        if phase in TRANSITIONS[self.phase]:
+            self.phase = phase
+            if phase is not LogPhase.OPEN:
+                self._queue.fail_all(unavailable(self.partition, phase))
 
-    def _wake(self) -> None:
+    def _notify(self) -> None:
         for callback in self.on_append:
             callback()
 
-    def _check_state(self, *allowed: LogState) -> None:
-        if self.state not in allowed:
-            raise unavailable(self.partition, self.state)
+    def _check_phase(self, *allowed: LogPhase) -> None:
+        if self.phase not in allowed:
+            raise unavailable(self.partition, self.phase)
 
     def _check_readable(self) -> None:
-        self._check_state(LogState.OPEN, LogState.RECOVERING)
+        self._check_phase(LogPhase.OPEN, LogPhase.RECOVERING)
         if not self._lease.holds(self.epoch):
-            # No write tells a process that stood still: others may have finished what it would hand out.
+            # A suspended process fails no write: others may have finished the records that it would return.
             raise not_leader(self.partition)
 
     def _now_ms(self) -> int:
         return int(self._now() * 1000)
 
 
-def _answer() -> asyncio.Future[Appended]:
+def _future() -> asyncio.Future[Appended]:
     return asyncio.get_running_loop().create_future()

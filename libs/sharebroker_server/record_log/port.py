@@ -1,7 +1,7 @@
-"""Where a partition's batches are kept: what implementations promise.
+"""The store of partition logs: the guarantees of its implementations.
 
-A partition is named by its resource, "partition:<topicId>:<n>". Only the process whose epoch equals the one
-of that resource's lease may append or trim; the comparison and the write are one atomic step.
+A partition is named by its resource, "partition:<topicId>:<n>". Only the process whose epoch equals that of
+the resource's lease may append or trim; comparison and write are one atomic step.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final, Protocol
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.segments import Segment
 
-NO_NOTES: Final[Mapping[str, bytes]] = MappingProxyType({})
+NO_SNAPSHOTS: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """First offset that may be read, and the offset of the next append; equal when the log is empty."""
+    """The first readable offset and the offset of the next append; equal if the log is empty."""
 
     log_start_offset: int
     log_end_offset: int
@@ -34,40 +34,43 @@ class RecordStore(Protocol):
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
-        notes: Mapping[str, bytes] = NO_NOTES,
+        snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
     ) -> None:
-        """Append all batches, none below the log end, and index rows of earlier ones, or nothing.
+        """Appends all batches, none below the log end, and index rows of earlier ones; or nothing.
 
-        With them go `notes`, small values by name, which replace those of the same name.
-
+        `snapshots` are small named values, stored in the same step; each replaces the value of the same name.
         Raises LogFenced, LogOutOfOrder, LogNotWritten, LogOutcomeUnknown.
         """
 
     async def read(self, partition: str, offset: int, max_bytes: int) -> list[StoredBatch]:
-        """Whole batches from the one that contains `offset` or follows it: `max_bytes` of them, at least one.
+        """Returns whole batches from the one that contains or follows `offset`: up to `max_bytes`, at least
+        one.
 
-        [] at the end. Raises LogUnavailable.
+        Returns [] at the end. Raises LogUnavailable.
         """
 
     async def bounds(self, partition: str) -> Bounds:
-        """Log start and end; both survive trimming; 0 for a log that never was. Raises LogUnavailable."""
+        """Returns log start and end. Both survive trimming; 0 for an unknown log. Raises LogUnavailable."""
 
     async def segments(self, partition: str) -> list[Segment]:
-        """The index rows in order, but those below the log start. Raises LogUnavailable."""
+        """Returns the index rows in order, without those below the log start. Raises LogUnavailable."""
 
-    async def notes(self, partition: str) -> dict[str, bytes]:
-        """All notes; trimming batches leaves them as they are. Raises LogUnavailable."""
+    async def snapshots(self, partition: str) -> dict[str, bytes]:
+        """Returns all producer snapshots; trimming batches does not affect them. Raises LogUnavailable."""
 
     async def trim(
-        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+        self, partition: str, epoch: int, log_start_offset: int, deleted_snapshots: Sequence[str] = ()
     ) -> None:
-        """Move the log start up (never down), drop batches and rows that end below it, and `forgotten` notes.
+        """Moves the log start up (never down), and deletes batches and rows below it, and
+        `deleted_snapshots`.
 
         Raises LogFenced, LogNotWritten, LogOutcomeUnknown.
         """
 
     async def partitions(self) -> set[str]:
-        """Every partition of which anything is kept, also those of deleted topics. Raises LogUnavailable."""
+        """Returns every partition with stored data, including those of deleted topics. Raises
+        LogUnavailable.
+        """
 
     async def delete(self, partition: str) -> None:
-        """Forget the log; an append would start at offset 0. Raises LogNotWritten, LogOutcomeUnknown."""
+        """Deletes the log; the next append starts at offset 0. Raises LogNotWritten, LogOutcomeUnknown."""

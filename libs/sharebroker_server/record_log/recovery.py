@@ -1,57 +1,63 @@
-"""What a leader learns from the store when it opens a log, and what it gives a store that lost something."""
+"""Loads a log from the store when it is opened, and restores batches that the store lost."""
 
 from __future__ import annotations
 
-import logging
 from typing import Final
 
+import structlog
+
 from sharebroker_server.record_log.core import producer_snapshots
-from sharebroker_server.record_log.core.log_state import Limits, LogView
+from sharebroker_server.record_log.core.log_state import Limits, LogState
 from sharebroker_server.record_log.core.transactions import Transactions
 from sharebroker_server.record_log.port import RecordStore
 
-_log = logging.getLogger(__name__)
+_log = structlog.get_logger()
 
 _READ_BYTES: Final = 1 << 20
 
 
 async def load(
     store: RecordStore, partition: str, known_end: int, limits: Limits, now_ms: int
-) -> tuple[LogView, Transactions]:
-    """Bounds, index, notes and the batches no index row covers; the log ends at `known_end` at least.
+) -> tuple[LogState, Transactions]:
+    """Reads bounds, segments, producer snapshots and the batches after the last closed segment.
+
+    The log ends at `known_end` at least.
 
     Raises:
         LogUnavailable: the store cannot be read.
-        ValueError: a note of a later version.
+        ValueError: a producer snapshot is of a later version.
     """
     bounds = await store.bounds(partition)
     segments = await store.segments(partition)
-    transactions = producer_snapshots.load(await store.notes(partition))
+    transactions = producer_snapshots.load(await store.snapshots(partition))
     log_end = max(bounds.log_end_offset, known_end)
-    view = LogView(bounds.log_start_offset, log_end, segments, limits)
-    offset = view.unread_from
+    state = LogState(bounds.log_start_offset, log_end, segments, limits)
+    offset = state.unread_from
     while offset < bounds.log_end_offset and (batches := await store.read(partition, offset, _READ_BYTES)):
         for batch in batches:
-            view.add(batch, now_ms)
+            state.add(batch, now_ms)
         offset = batches[-1].last_offset + 1
-    return view, transactions
+    return state, transactions
 
 
 async def restore(
-    store: RecordStore, partition: str, epoch: int, view: LogView, transactions: Transactions
+    store: RecordStore, partition: str, epoch: int, state: LogState, transactions: Transactions
 ) -> None:
-    """Append what memory has behind the store's end, and what is known of producers.
+    """Appends the batches that memory has and the store lost, and the producer snapshots.
 
-    Index rows are counted again when the log is read next. What memory has no more stays a gap.
+    Index rows are counted again when the log is loaded next. Batches that memory no longer has remain a gap.
 
     Raises:
         LogError: as `RecordStore.append` and `bounds`.
     """
     end = (await store.bounds(partition)).log_end_offset
-    lost = [batch for batch in view.tail.batches() if batch.base_offset >= end]
+    lost = [batch for batch in state.hot_cache.batches() if batch.base_offset >= end]
     if lost:
         _log.warning(
-            "%s: the store ends at offset %d, not at %d; what memory has from %d on is written again",
-            *(partition, end, view.log_end_offset, lost[0].base_offset),
+            "store lost records; restoring them from memory",
+            partition=partition,
+            store_end=end,
+            log_end=state.log_end_offset,
+            restored_from=lost[0].base_offset,
         )
         await store.append(partition, epoch, lost, (), producer_snapshots.of(transactions))

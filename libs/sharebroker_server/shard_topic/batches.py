@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, LEADER_EPOCH, header_of, sealed
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, LEADER_EPOCH, header_of, seal
 
 _ANY_SIZE: Final = 2**31 - 1
 
@@ -44,4 +44,4 @@ def record_batch(base_offset: int, end: int, records: Sequence[tuple[int, KafkaR
         base_timestamp=times[0],
         max_timestamp=max(times),
     )
-    return sealed(header, memoryview(plain)[HEADER_SIZE:])
+    return seal(header, memoryview(plain)[HEADER_SIZE:])

@@ -1,4 +1,4 @@
-"""Spark looks into packages of this name for data sources: nothing has to be registered."""
+"""Makes the format known to Spark, which finds data sources in packages named `pyspark_*`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Spark reads Sharebroker's share groups as exactly planned micro-batches.
+"""A Spark data source that reads share groups as planned micro-batches.
 
-`register(spark)` makes `format("sharegroup")` and `format("sharegroup-state")` known; where the packages
-`pyspark_sharegroup` and `pyspark_sharestate` can be imported, Spark finds them by itself. `verdicts(df)` says
-of single records what becomes of them.
+`register(spark)` registers `format("sharegroup")` and `format("sharegroup-state")`. If the packages
+`pyspark_sharegroup` and `pyspark_sharestate` can be imported, Spark finds the formats without it.
+`verdicts(df)` releases or rejects single records of a micro-batch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["VerdictError", "register", "verdicts"]
 
 
 def register(spark: Any) -> None:
-    """Make both formats known to a session."""
-    from sharebroker_spark.source import ShareGroupDataSource  # Spark is needed from here on
+    """Registers both formats with a Spark session."""
+    from sharebroker_spark.source import ShareGroupDataSource  # needs pyspark, unlike the rest of this module
     from sharebroker_spark.state_source import ShareStateDataSource
 
     spark.dataSource.register(ShareGroupDataSource)

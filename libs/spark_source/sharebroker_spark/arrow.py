@@ -1,4 +1,4 @@
-"""Record batches as Arrow: the columns of the format, of the offsets that a task is to read."""
+"""Converts record batches to Arrow batches with the columns of the format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sharebroker_spark.decoding import Decoder, decoder
 from sharebroker_spark.records import Records, read_records
 
 ROWS: Final = 10_000
-"""Rows of an Arrow batch at most."""
+"""The largest number of rows of an Arrow batch."""
 _VALUES: Final = {
     "bytes": "binary",
     "string": "string",
@@ -38,7 +38,7 @@ _ALWAYS: Final = {
 
 
 def columns_of(options: Options) -> dict[str, str]:
-    """The columns, and their types as Spark's DDL has them."""
+    """Returns the columns and their Spark DDL types."""
     value = _VALUES[options.value_format].format(options.value_schema)
     columns = {"key": "binary", "value": value, **_ALWAYS}
     if options.value_format in _PARSED:
@@ -49,25 +49,25 @@ def columns_of(options: Options) -> dict[str, str]:
 
 
 class MalformedError(ValueError):
-    """A value that cannot be read, where the query is to fail then."""
+    """A value that cannot be decoded, with onMalformed=fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What is the same in all rows of a task: when its first lock ends, and its batch; None: no locks."""
+    """The values that all rows of a task share: the end of the first lock, and the batch; None: no locks."""
 
     deadline_ms: int | None = None
     token: BatchToken | None = None
 
 
-Rejected = Callable[[Range], None]
-"""Told offsets that are left out because their value cannot be read."""
+OnRejected = Callable[[Range], None]
+"""Called with offsets that are left out because their value cannot be decoded."""
 
 
 class Frame:
-    """Makes Arrow batches of a schema, which is what Spark expects, column for column.
+    """Builds Arrow batches of a schema, which is the one that Spark expects.
 
-    Raises OptionError for other columns than there are, and for a type that values cannot have.
+    Raises OptionError for unknown columns, and for types that values cannot have.
     """
 
     def __init__(self, schema: pa.Schema, options: Options) -> None:
@@ -76,14 +76,14 @@ class Frame:
         names = columns_of(options)
         if set(self.types) != set(names):
             raise OptionError(
-                f"columns cannot be chosen by schema: leave it out, and select of {', '.join(names)}; "
-                "value.format and value.schema say what a value is"
+                f"a schema cannot be set: leave it out, and select from {', '.join(names)}; "
+                "value.format and value.schema define the type of the value"
             )
         self.on_malformed = options.on_malformed
         self.decode: Decoder = decoder(options.value_format, self.types["value"])
 
     def repeated(self, name: str, value: Any, rows: int) -> pa.Array:
-        """A column of one value."""
+        """Returns a column with one value in all rows."""
         kind = self.types[name]
         if pa.types.is_timestamp(kind):
             return pa.repeat(pa.scalar(value, pa.int64()), rows).cast(kind)
@@ -91,36 +91,39 @@ class Frame:
 
 
 class Columns:
-    """Makes rows of one range."""
+    """Builds the rows of one range."""
 
-    def __init__(self, frame: Frame, one: Range, delivery: Delivery, rejected: Rejected) -> None:
+    def __init__(self, frame: Frame, offset_range: Range, delivery: Delivery, rejected: OnRejected) -> None:
         self._frame = frame
-        self._range = one
+        self._range = offset_range
         self._delivery = delivery
         self._rejected = rejected
-        token, span = delivery.token, Span(one.topic, one.partition, one.first, one.last)
+        token, span = (
+            delivery.token,
+            Span(offset_range.topic, offset_range.partition, offset_range.first, offset_range.last),
+        )
         self._batch_of = None if token is None else token.column(span)
 
     def of(self, record_batches: bytes, first: int) -> Iterator[pa.RecordBatch]:
-        """What lies in the range from `first` on, in pieces. Raises MalformedError, KafkaError."""
+        """Yields the records of the range from `first` on, in pieces. Raises MalformedError, KafkaError."""
         records = read_records(record_batches, first, self._range.last, self._frame.types["headers"])
-        for begin in range(0, len(records.offsets), ROWS):
-            yield self._batch(records.part(begin, ROWS))
+        for start in range(0, len(records.offsets), ROWS):
+            yield self._batch(records.part(start, ROWS))
 
     def _batch(self, records: Records) -> pa.RecordBatch:
-        frame, types, one, delivery = self._frame, self._frame.types, self._range, self._delivery
+        frame, types, offset_range, delivery = self._frame, self._frame.types, self._range, self._delivery
         rows = len(records.offsets)
         value, reasons = frame.decode(records.values)
         columns = {
             "key": records.keys,
             "value": value,
-            "topic": frame.repeated("topic", one.topic, rows),
-            "partition": frame.repeated("partition", one.partition, rows),
+            "topic": frame.repeated("topic", offset_range.topic, rows),
+            "partition": frame.repeated("partition", offset_range.partition, rows),
             "offset": pa.array(records.offsets, types["offset"]),
             "timestamp": pa.array(records.times, pa.timestamp("ms", "UTC")).cast(types["timestamp"]),
             "headers": records.headers,
             "delivery_count": frame.repeated(
-                "delivery_count", None if delivery.deadline_ms is None else one.delivery_count, rows
+                "delivery_count", None if delivery.deadline_ms is None else offset_range.delivery_count, rows
             ),
             "lock_deadline": frame.repeated(
                 "lock_deadline", None if delivery.deadline_ms is None else delivery.deadline_ms * 1000, rows
@@ -130,7 +133,7 @@ class Columns:
             columns["batch"] = frame.repeated("batch", self._batch_of, rows)
         read = pa.array([row not in reasons for row in range(rows)]) if reasons else None
         if "rejected_reason" in types:
-            columns["rejected_reason"] = _at(reasons, rows)
+            columns["rejected_reason"] = _reasons_column(reasons, rows)
             columns["rejected_value"] = (
                 pa.nulls(rows, pa.binary()) if read is None else pc.if_else(read, None, records.values)
             )
@@ -140,13 +143,13 @@ class Columns:
         return batch if read is None or frame.on_malformed == "keep" else self._without(batch, reasons, read)
 
     def _without(self, batch: pa.RecordBatch, reasons: Mapping[int, str], read: pa.Array) -> pa.RecordBatch:
-        """The rows that could be read."""
+        """Returns the rows whose value was decoded."""
         offsets = batch.column("offset")
         if self._frame.on_malformed == "fail":
             row, reason = min(reasons.items())
             raise MalformedError(
                 f"The value at offset {offsets[row]} of {self._range.topic}-{self._range.partition} cannot "
-                f"be read: {reason}. With onMalformed=keep or reject the query goes on."
+                f"be read: {reason}. With onMalformed=keep or reject the query continues."
             )
         for row in sorted(reasons):
             offset = offsets[row].as_py()
@@ -154,7 +157,7 @@ class Columns:
         return batch.filter(read)
 
 
-def _at(reasons: Mapping[int, str], rows: int) -> pa.Array:
+def _reasons_column(reasons: Mapping[int, str], rows: int) -> pa.Array:
     if not reasons:
         return pa.nulls(rows, pa.string())
     return pa.array([reasons.get(row) for row in range(rows)], pa.string())

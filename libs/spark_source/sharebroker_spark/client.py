@@ -1,4 +1,4 @@
-"""Calls to the gateway, without an event loop; repeated while the server is away."""
+"""Blocking calls to the gateway, retried while the server is unavailable."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sharebroker_protocol.rpc_status import from_rpc_error
 A = TypeVar("A")
 
 CALL_SECONDS: Final = 30.0
-PATIENCE: Final = 30.0
-"""Seconds for which a server that is away is asked again where the query is not to wait for it."""
+RETRY_SECONDS: Final = 30.0
+"""The time for which calls are retried with onUnavailable=fail, in seconds."""
 _FIRST_PAUSE: Final = 0.1
-_LONGEST_PAUSE: Final = 2.0
+_MAX_PAUSE: Final = 2.0
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
@@ -33,19 +33,23 @@ _OPTIONS: Final = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
     ("grpc.use_local_subchannel_pool", 1),
 )
-_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Retriable for Kafka's clients, which wait for metadata; here the topic is not there."""
+_NOT_FOUND: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Retriable for Kafka's clients, which wait for metadata; here the topic does not exist."""
 
 
-class Answer(NamedTuple):
-    """An answer, and whether it was the first try: an earlier one may have been carried out unheard."""
+class CallResult(NamedTuple):
+    """A response, and whether it is that of the first attempt: an earlier one may have taken effect
+    unnoticed.
+    """
 
     value: Any
-    first_try: bool
+    first_attempt: bool
 
 
 class Client:
-    """The gateway at one address; any number of threads. `waits`: for a server that is away, for ever."""
+    """A client of the gateway at one address, for any number of threads. With `waits` it retries
+    indefinitely.
+    """
 
     def __init__(self, address: str, *, waits: bool) -> None:
         self.address = address
@@ -57,58 +61,60 @@ class Client:
         self.produce = ProduceServiceStub(self._channel)
 
     def call(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
-        """The answer. Raises KafkaError where asking again is of no use."""
-        value: A = self.repeated(method, request, seconds).value
+        """Returns the response. Raises KafkaError if a retry is of no use."""
+        value: A = self.call_with_retry(method, request, seconds).value
         return value
 
-    def ahead(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Callable[[], Any]:
-        """Begin a call; what that gives waits for the answer, and raises KafkaError, as `call` does."""
-        begun = method.future(request, timeout=seconds)
+    def start_call(self, method: Any, request: Any, seconds: float = CALL_SECONDS) -> Callable[[], Any]:
+        """Starts a call; the returned function waits for the response and raises as `call` does."""
+        future = method.future(request, timeout=seconds)
 
-        def answer() -> Any:
+        def result() -> Any:
             try:
-                return begun.result()
+                return future.result()
             except grpc.RpcError:
                 return self.call(method, request, seconds)
 
-        return answer
+        return result
 
-    def once(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
-        """The answer to one try. Raises KafkaError."""
+    def try_once(self, method: Callable[..., A], request: Any, seconds: float = CALL_SECONDS) -> A:
+        """Returns the response to a single attempt. Raises KafkaError."""
         try:
             return method(request, timeout=seconds)
         except grpc.RpcError as failure:
             raise from_rpc_error(failure) from None
-        except ValueError:  # so gRPC says that the channel is closed
+        except ValueError:  # raised by gRPC if the channel is closed
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.") from None
 
-    def repeated(self, method: Callable[..., Any], request: Any, seconds: float = CALL_SECONDS) -> Answer:
-        """As `call`, telling whether it was repeated."""
-        tries = Tries(self)
+    def call_with_retry(
+        self, method: Callable[..., Any], request: Any, seconds: float = CALL_SECONDS
+    ) -> CallResult:
+        """Like `call`, but also returns whether the call was repeated."""
+        retries = Retries(self)
         while True:
             try:
-                return Answer(self.once(method, request, seconds), tries.first)
+                return CallResult(self.try_once(method, request, seconds), retries.first)
             except KafkaError as error:
-                tries.again(error)
+                retries.wait(error)
 
-    def late(self, began: float) -> bool:
-        """Whether what was begun then is to be given up."""
-        return not self._waits and monotonic() - began > PATIENCE
+    def is_retry_over(self, started: float) -> bool:
+        """Returns whether retries of a call started at `started` must end."""
+        return not self._waits and monotonic() - started > RETRY_SECONDS
 
     @property
     def closed(self) -> bool:
-        """Whether nothing is to be asked any more."""
+        """Whether the client is closed."""
         return self._closed.is_set()
 
     def pause(self, seconds: float) -> None:
-        """Wait before asking again. Raises KafkaError when the connection is closed."""
+        """Waits before a retry. Raises KafkaError if the client is closed."""
         if self._closed.wait(seconds):
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "The connection was closed.")
 
     @classmethod
     @contextmanager
     def closing(cls, address: str) -> Iterator[Client]:
-        """A client that waits, closed at the end."""
+        """Provides a client that retries indefinitely, and closes it at the end."""
         client = cls(address, waits=True)
         try:
             yield client
@@ -116,7 +122,7 @@ class Client:
             client.close()
 
     def close(self) -> None:
-        """Close the connection; calls under way fail."""
+        """Closes the connection; calls in flight fail."""
         self._closed.set()
         self._channel.close()
 
@@ -127,25 +133,25 @@ def _channel(address: Address) -> grpc.Channel:
     return grpc.secure_channel(address.target, address.credentials, options=address.options(_OPTIONS))
 
 
-class Tries:
-    """Asking again: for how long, and after which pauses."""
+class Retries:
+    """The retries of a call: how long and after which pauses."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._began = monotonic()
+        self._started = monotonic()
         self._pause = _FIRST_PAUSE
         self.first = True
 
-    def again(self, error: KafkaError) -> None:
-        """Wait for the next try after an error. Raises it where another try is of no use, or too late."""
-        if not error.retriable or error.code in _GONE or self._client.closed:
+    def wait(self, error: KafkaError) -> None:
+        """Waits before the next attempt. Raises the error if it is not retriable or the time is over."""
+        if not error.retriable or error.code in _NOT_FOUND or self._client.closed:
             raise error
-        if self._client.late(self._began):
-            text = f"{self._client.address} cannot be reached, and onUnavailable is fail: {error.message}"
+        if self._client.is_retry_over(self._started):
+            text = f"{self._client.address} is unavailable, and onUnavailable is fail: {error.message}"
             raise KafkaError(error.code, text) from error
         self.first = False
         self._client.pause(self._pause)
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._pause = min(2 * self._pause, _MAX_PAUSE)
 
 
 _shared: dict[tuple[int, str, bool], Client] = {}
@@ -153,7 +159,7 @@ _guard = threading.Lock()
 
 
 def shared(address: str, *, waits: bool) -> Client:
-    """The client of this process: Spark's workers are used again for task after task."""
+    """Returns the client of this process: Spark's workers are reused for many tasks."""
     key = (os.getpid(), address, waits)
     with _guard:
         if key not in _shared:

@@ -1,4 +1,4 @@
-"""What the bytes of a record's value mean: a column, and the reasons of those that cannot be read."""
+"""Decodes record values into a column, with the reasons of values that cannot be decoded."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.json
 from sharebroker_spark.core.options import OptionError
 from sharebroker_spark.records import as_text
 
-_LONGEST_REASON: Final = 300
-_BEFORE, _BEHIND, _NOTHING = (pa.scalar(part, pa.binary()) for part in (b'{"_":', b"}\n", b""))
+_MAX_REASON_LENGTH: Final = 300
+_BEFORE, _AFTER, _NOTHING = (pa.scalar(part, pa.binary()) for part in (b'{"_":', b"}\n", b""))
 _NULL: Final = pa.scalar(b"null", pa.binary())
 
 
 class Decoded(NamedTuple):
-    """The column; null where a value could not be read, with the reason by index."""
+    """The column, with null for values that cannot be decoded, and the reasons by index."""
 
     column: pa.Array
     reasons: Mapping[int, str]
@@ -29,7 +29,7 @@ Decoder = Callable[[pa.Array], Decoded]
 
 
 def decoder(value_format: str, kind: pa.DataType) -> Decoder:
-    """What decodes values of a format into a column of this type. Raises OptionError for a wrong one."""
+    """Returns the decoder of a value format for a column type. Raises OptionError for an unsupported type."""
     if value_format in ("json", "arrow"):
         _check_optional(kind)
     if value_format == "json":
@@ -40,11 +40,11 @@ def decoder(value_format: str, kind: pa.DataType) -> Decoder:
 
 
 class _Json:
-    """Reads JSON objects, many at once; all or none."""
+    """Decodes JSON objects, all of them or none."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
-        schema = pa.schema([("_", _as_written(kind))])
+        schema = pa.schema([("_", _json_type(kind))])
         self._options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         try:
             self(pa.array([b"null"], pa.binary()))
@@ -52,29 +52,29 @@ class _Json:
             raise OptionError(f"option value.schema cannot be read from JSON: {error}") from error
 
     def __call__(self, values: pa.Array) -> pa.Array:
-        """The column. Raises ArrowInvalid, UnicodeDecodeError."""
-        # Each in an object of its own, so that none can end in another's line or be none at all.
+        """Returns the column. Raises ArrowInvalid, UnicodeDecodeError."""
+        # Wrap each value in an object, so that no value can end in another's line or be empty.
         for line_end in (b"\n", b"\r"):
             values = pc.replace_substring(values, line_end, b" ")
-        lines = pc.binary_join_element_wise(_BEFORE, pc.fill_null(values, _NULL), _BEHIND, _NOTHING)
+        lines = pc.binary_join_element_wise(_BEFORE, pc.fill_null(values, _NULL), _AFTER, _NOTHING)
         text = _content(lines)
         read = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
         column = pa.json.read_json(pa.BufferReader(text), read, self._options).column(0).combine_chunks()
         if len(column) != len(values):
             raise pa.ArrowInvalid("more than one JSON value")
-        column.validate(full=True)  # no UTF-8
+        column.validate(full=True)  # rejects invalid UTF-8
         return column.cast(self.kind)
 
 
 class _Streams:
-    """Reads Arrow IPC streams: of each record an array of rows; all or none."""
+    """Decodes Arrow IPC streams into one array of rows per record, all of them or none."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self._row = kind.value_type
 
     def __call__(self, values: pa.Array) -> pa.Array:
-        """The column. Raises ArrowException, KeyError, OSError."""
+        """Returns the column. Raises ArrowException, KeyError, OSError."""
         offsets: list[int | None] = []
         rows, end = [pa.array([], self._row)], 0
         for value in values.to_pylist():
@@ -100,7 +100,7 @@ class _Streams:
 
 
 class _Parsed:
-    """Tries all values at once; where one is bad, halves, until the bad ones are found."""
+    """Decodes all values at once; on a failure bisects until the invalid values are found."""
 
     def __init__(self, read: _Json | _Streams) -> None:
         self._read = read
@@ -108,46 +108,46 @@ class _Parsed:
     def __call__(self, values: pa.Array) -> Decoded:
         reasons: dict[int, str] = {}
         chunks: list[pa.Array] = []
-        waiting = [(0, len(values))] if len(values) else []
-        while waiting:
-            begin, end = waiting.pop()
+        pending = [(0, len(values))] if len(values) else []
+        while pending:
+            start, end = pending.pop()
             try:
-                chunks.append(self._read(values.slice(begin, end - begin)))
+                chunks.append(self._read(values.slice(start, end - start)))
             except (pa.ArrowException, UnicodeDecodeError, KeyError, OSError) as error:
-                if end - begin > 1:
-                    middle = (begin + end) // 2
-                    waiting += [(middle, end), (begin, middle)]
+                if end - start > 1:
+                    middle = (start + end) // 2
+                    pending += [(middle, end), (start, middle)]
                 else:
                     chunks.append(pa.nulls(1, self._read.kind))
-                    reasons[begin] = f"{error}"[:_LONGEST_REASON]
+                    reasons[start] = f"{error}"[:_MAX_REASON_LENGTH]
         return Decoded(pa.concat_arrays(chunks) if chunks else pa.nulls(0, self._read.kind), reasons)
 
 
 def _content(values: pa.Array) -> pa.Buffer:
-    """All values of an array, one behind the other."""
+    """Returns the concatenated values of an array."""
     _, offsets, content = values.buffers()
     edges = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     return content.slice(int(edges[0]), int(edges[-1] - edges[0]))
 
 
 def _check_optional(kind: pa.DataType) -> None:
-    """Raises OptionError for a field that must not be null: nobody can promise that."""
+    """Raises OptionError for a NOT NULL field, which no producer can guarantee."""
     for index in range(kind.num_fields):
         field = kind.field(index) if pa.types.is_struct(kind) else getattr(kind, "value_field", None)
         if field is not None and not field.nullable:
             raise OptionError(
-                f"option value.schema says NOT NULL of {field.name}: what is published may be null"
+                f"option value.schema declares {field.name} NOT NULL, but published values may be null"
             )
         if field is not None:
             _check_optional(field.type)
 
 
-def _as_written(kind: pa.DataType) -> pa.DataType:
-    """The type to read JSON as: dates are written as text, which only times are read from."""
+def _json_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type for parsing JSON: dates are text there, which Arrow parses only as timestamps."""
     if pa.types.is_date(kind):
         return pa.timestamp("s")
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_as_written(field.type)) for field in kind])
+        return pa.struct([field.with_type(_json_type(field.type)) for field in kind])
     if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_as_written(kind.value_type)))
+        return pa.list_(kind.value_field.with_type(_json_type(kind.value_type)))
     return kind

@@ -1,4 +1,4 @@
-"""The driver's side of a query: its session, its open batch, and the thread that keeps that locked."""
+"""The driver's side of a query: its session, its open batch, and the thread that renews the locks."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from sharebroker_spark.core.verdicts import BatchToken
 from sharebroker_spark.positions import log_spans
 
 _log = logging.getLogger(__name__)
-_RENEWALS_A_LOCK: Final = 3
+_RENEWALS_PER_LOCK: Final = 3
 _RETRY_SECONDS: Final = 1.0
-_WORTH_TELLING: Final = 5
+_MAX_LISTED: Final = 5
 
 
 class FencedError(RuntimeError):
-    """Another driver has taken the session over."""
+    """Another driver has taken over the session."""
 
 
 class LeaseLostError(RuntimeError):
-    """Records of a batch were given to others before the batch was done."""
+    """Locks of a batch were lost before the batch was done."""
 
 
 class Driver:
-    """Speaks for one session; used by one thread, beside its own that renews (`renewals` times so far).
+    """The owner of one session; used by one thread, and its own renewal thread (`renewals` so far).
 
-    Of its batches, `lost` records were no longer in the log when they were done, and `taken` were given to
-    others as well.
+    `lost` counts records that were no longer in the log when their batch was committed, `taken` records that
+    other members acquired in the meantime.
     """
 
     def __init__(self, options: Options, client: Client) -> None:
@@ -47,18 +47,20 @@ class Driver:
         self._key: pb.PlanSession | None = None
         self._lock_seconds = 30.0
         self._open: tuple[Batch, float] | None = None
-        self._asked = 0.0
+        self._requested_at = 0.0
         self._committed = 0
-        self._sure = False
+        self._certain = False
         self._fenced: str | None = None
         self._wake = threading.Event()
         self._closed = threading.Event()
         self.renewals = self.lost = self.taken = 0
 
     def plan(self, start: Batch, partitions: Mapping[Partition, int] | None, wait_ms: int) -> Batch:
-        """Commit `start`, which Spark has recorded as done, and plan what follows; `start`: nothing.
+        """Commits `start`, which Spark has completed, and plans the next batch; returns `start` without
+        records.
 
-        `partitions` are those to plan from; None: all. Raises FencedError, LeaseLostError, KafkaError.
+        `partitions` limits planning to some partitions; None: all. Raises FencedError, LeaseLostError,
+        KafkaError.
         """
         topics = [pb.PlanRequest.Topic(name=name) for name in self._options.topics]
         if partitions is not None:
@@ -78,83 +80,89 @@ class Driver:
             by_columns=True,
         )
         answer: pb.PlanResponse
-        asked = monotonic()
-        answer, sure = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
-        self._done(start, answer.left, sure=sure and not answer.repeated)
+        requested_at = monotonic()
+        answer, certain = self._ask(start.session, self._client.plans.Plan, request, wait_ms / 1000)
+        self._committed_batch(start, answer.left, certain=certain and not answer.repeated)
         if not answer.columns:
             return start
-        deadline_ms = min(min(one.lock_deadlines_ms) for one in answer.columns)
-        batch = start.next((each for one in answer.columns for each in _ranges(one)), deadline_ms)
-        self._work_on(batch, asked)
+        deadline_ms = min(min(item.lock_deadlines_ms) for item in answer.columns)
+        batch = start.next(
+            (planned_range for item in answer.columns for planned_range in _ranges(item)), deadline_ms
+        )
+        self._work_on(batch, requested_at)
         return batch
 
     def resume(self, batch: Batch) -> None:
-        """Work on a batch that an earlier process planned; what of it is free is locked again."""
+        """Continues a batch that an earlier process planned; locks its available records again."""
         if self._key is None:
-            asked = monotonic()
+            requested_at = monotonic()
             self._renew(batch)
-            self._work_on(batch, asked)
+            self._work_on(batch, requested_at)
 
     def commit(self, batch: Batch) -> None:
-        """Commit a batch that Spark has recorded as done, unless it was before."""
+        """Commits a batch that Spark has completed, unless it is committed already."""
         accepted = self._accepted(batch)
         if accepted:
             request = pb.CommitRequest(accepted=accepted, batch=batch.name)
-            answer, sure = self._ask(batch.session, self._client.plans.Commit, request)
-            self._done(batch, answer.left, sure=sure and not answer.repeated)
+            answer, certain = self._ask(batch.session, self._client.plans.Commit, request)
+            self._committed_batch(batch, answer.left, certain=certain and not answer.repeated)
 
     def token(self, batch: Batch) -> BatchToken:
-        """What verdicts about records of a batch need, which is being worked on."""
+        """Returns the token for verdicts on records of an open batch."""
         key, options = self._key or self._open_session(batch.session), self._options
         return BatchToken(
             options.bootstrap, options.group, batch.session, key.epoch, batch.name, options.waits
         )
 
     def close(self) -> None:
-        """Renew nothing any more; what is held stays so until its locks run out."""
+        """Stops the renewal; locks remain until they time out."""
         self._closed.set()
         self._wake.set()
 
     def _accepted(self, batch: Batch) -> list[pb.PlanColumns]:
         return [] if batch.number <= self._committed else _columns(batch)
 
-    def _done(self, batch: Batch, left: Sequence[pb.PlanLeft], *, sure: bool) -> None:
-        """A batch is committed. What an earlier try or process may have committed is only told."""
-        sure, self._sure = sure and self._sure, True
-        again = batch.number <= self._committed
+    def _committed_batch(self, batch: Batch, unapplied: Sequence[pb.PlanLeft], *, certain: bool) -> None:
+        """Handles a committed batch. Losses that an earlier attempt may explain are only logged."""
+        certain, self._certain = certain and self._certain, True
+        is_repetition = batch.number <= self._committed
         self._committed = max(self._committed, batch.number)
-        worked = None
+        seconds_worked = None
         with self._guard:
             if self._open is not None and self._open[0].number <= batch.number:
-                worked, self._open = monotonic() - self._open[1], None
-        stale = [one for one in left if sure or one.reason != delivery.LEFT_REASON_FINISHED]
-        if again or not stale:
+                seconds_worked, self._open = monotonic() - self._open[1], None
+        lost = [item for item in unapplied if certain or item.reason != delivery.LEFT_REASON_FINISHED]
+        if is_repetition or not lost:
             return
-        in_log = self._in_log(stale)
-        self.lost += _count(stale) - _count(in_log)
+        in_log = self._in_log(lost)
+        self.lost += _count(lost) - _count(in_log)
         self.taken += _count(in_log)
         if not in_log:
             return
-        text = _stale(batch, in_log, self._lock_seconds, worked)
-        if sure and self._options.fails_on_lost_lease:
+        text = _stale(batch, in_log, self._lock_seconds, seconds_worked)
+        if certain and self._options.fails_on_lost_lease:
             raise LeaseLostError(text)
         _log.warning(text)
 
-    def _in_log(self, left: Sequence[pb.PlanLeft]) -> list[pb.PlanLeft]:
-        """Without what retention removed since it was planned: that was told by whoever read it."""
+    def _in_log(self, unapplied: Sequence[pb.PlanLeft]) -> list[pb.PlanLeft]:
+        """Returns the ranges without those that retention deleted; their reader has reported them."""
         try:
-            starts = log_spans(self._client, {one.range.topic for one in left})
-        except KafkaError:  # a topic is gone
-            return list(left)
+            starts = log_spans(self._client, {item.range.topic for item in unapplied})
+        except KafkaError:  # a topic was deleted
+            return list(unapplied)
         return [
-            one for one in left if one.range.last_offset >= starts[one.range.topic, one.range.partition][0]
+            item
+            for item in unapplied
+            if item.range.last_offset >= starts[item.range.topic, item.range.partition][0]
         ]
 
     # Calls of the session
 
     def _ask(self, session: str, method: Any, request: Any, wait: float = 0.0) -> tuple[Any, bool]:
-        """The answer, and whether nothing of it can have happened before. Raises FencedError, KafkaError."""
-        sure = True
+        """Returns the response, and whether no earlier attempt can have taken effect. Raises FencedError,
+        KafkaError.
+        """
+        certain = True
         while True:
             if self._fenced is not None:
                 raise FencedError(self._fenced)
@@ -162,68 +170,68 @@ class Driver:
                 self._open_session(session)
             request.session.CopyFrom(self._key)
             try:
-                answer = self._client.repeated(method, request, wait + CALL_SECONDS)
+                answer = self._client.call_with_retry(method, request, wait + CALL_SECONDS)
             except KafkaError as error:
-                if error.code is ErrorCode.UNKNOWN_MEMBER_ID:  # not used for a week
-                    self._key, sure = None, False
+                if error.code is ErrorCode.UNKNOWN_MEMBER_ID:  # the session expired after a week without use
+                    self._key, certain = None, False
                     continue
                 self._check_fenced(error)
                 raise
-            return answer.value, sure and answer.first_try
+            return answer.value, certain and answer.first_attempt
 
     def _open_session(self, session: str) -> pb.PlanSession:
         request = pb.OpenSessionRequest(group_id=self._options.group, session_id=session)
         opened = self._client.call(self._client.plans.OpenSession, request)
-        begins = self._key is None
+        is_first = self._key is None
         self._key = pb.PlanSession(group_id=self._options.group, session_id=session, epoch=opened.epoch)
         self._lock_seconds = opened.lock_duration_ms / 1000
-        if begins:
-            threading.Thread(target=self._keep, name="sharebroker-renewal", daemon=True).start()
+        if is_first:
+            threading.Thread(target=self._renew_forever, name="sharebroker-renewal", daemon=True).start()
         return self._key
 
     def _check_fenced(self, error: KafkaError) -> None:
         if error.code is ErrorCode.FENCED_MEMBER_EPOCH:
             self._fenced = (
                 f"Another driver reads with this checkpoint: {error.message} "
-                "This query ends; it changed nothing since."
+                "This query ends; it has changed nothing since then."
             )
             raise FencedError(self._fenced) from error
 
-    def _work_on(self, batch: Batch, asked: float) -> None:
+    def _work_on(self, batch: Batch, requested_at: float) -> None:
         with self._guard:
-            self._open, self._asked = (batch, monotonic()), asked
+            self._open, self._requested_at = (batch, monotonic()), requested_at
         self._wake.set()
 
     # Renewal
 
-    def _keep(self) -> None:
-        """Renew the open batch three times in the life of a lock, for as long as a batch may take."""
-        pause = self._lock_seconds / _RENEWALS_A_LOCK
+    def _renew_forever(self) -> None:
+        """Renews the open batch three times per lock duration, until maxBatchDurationMs."""
+        pause = self._lock_seconds / _RENEWALS_PER_LOCK
         while self._fenced is None and not self._closed.is_set():
-            fresh = self._wake.wait(pause)
+            woken = self._wake.wait(pause)
             self._wake.clear()
-            pause = self._lock_seconds / _RENEWALS_A_LOCK
-            if fresh:  # its locks were given after it was asked for
-                pause = max(self._asked + pause - monotonic(), 0.0)
+            pause = self._lock_seconds / _RENEWALS_PER_LOCK
+            if woken:  # measure from the request that acquired the locks
+                pause = max(self._requested_at + pause - monotonic(), 0.0)
                 continue
             with self._guard:
-                working = self._open
-            longest = self._options.max_batch_duration_ms / 1000
-            if self._closed.is_set() or working is None or monotonic() - working[1] > longest:
+                open_batch = self._open
+            max_seconds = self._options.max_batch_duration_ms / 1000
+            if self._closed.is_set() or open_batch is None or monotonic() - open_batch[1] > max_seconds:
                 continue
             try:
-                self._renew(working[0])
+                self._renew(open_batch[0])
                 self.renewals += 1
             except FencedError as error:
                 _log.error(str(error))
             except KafkaError as error:
-                _log.warning("could not renew the locks of batch %s: %s", working[0].number, error)
+                _log.warning("lock renewal failed for batch %s: %s", open_batch[0].number, error)
                 pause = min(pause, _RETRY_SECONDS)
 
     def _renew(self, batch: Batch) -> None:
         columns = _columns(batch)
         if columns:
-            request = pb.RenewRequest(topics=sorted({one.topic for one in columns}), columns=columns)
+            request = pb.RenewRequest(topics=sorted({item.topic for item in columns}), columns=columns)
             self._ask(batch.session, self._client.plans.Renew, request)
 
 
@@ -242,20 +250,23 @@ def _columns(batch: Batch) -> list[pb.PlanColumns]:
     return found
 
 
-def _count(left: Iterable[pb.PlanLeft]) -> int:
-    return sum(one.range.last_offset - one.range.first_offset + 1 for one in left)
+def _count(unapplied: Iterable[pb.PlanLeft]) -> int:
+    return sum(item.range.last_offset - item.range.first_offset + 1 for item in unapplied)
 
 
-def _stale(batch: Batch, left: Sequence[pb.PlanLeft], lock_seconds: float, worked: float | None) -> str:
-    ranges = [one.range for one in left]
-    some = ", ".join(
-        f"{one.topic}-{one.partition} {one.first_offset}..{one.last_offset}"
-        for one in ranges[:_WORTH_TELLING]
+def _stale(
+    batch: Batch, unapplied: Sequence[pb.PlanLeft], lock_seconds: float, seconds_worked: float | None
+) -> str:
+    ranges = [item.range for item in unapplied]
+    listed = ", ".join(
+        f"{item.topic}-{item.partition} {item.first_offset}..{item.last_offset}"
+        for item in ranges[:_MAX_LISTED]
     )
-    worked_for = "" if worked is None else f", {worked:.0f} s"
+    worked_for = "" if seconds_worked is None else f", {seconds_worked:.0f} s"
     return (
-        f"Batch {batch.number} took longer than its locks{worked_for}: {_count(left)} of its {batch.records} "
-        f"records are no longer this query's and were given to others as well ({some}). A lock lasts "
+        f"Batch {batch.number} took longer than its locks{worked_for}: {_count(unapplied)} of its "
+        f"{batch.records} "
+        f"records lost their locks and were delivered to other members as well ({listed}). A lock lasts "
         f"{lock_seconds:g} s (share.record.lock.duration.ms) and is renewed while the driver runs, at most "
         "maxBatchDurationMs."
     )

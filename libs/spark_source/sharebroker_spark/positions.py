@@ -1,4 +1,4 @@
-"""Where the logs of topics begin and end."""
+"""Start and end offsets of topics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ _COMMITTED: Final = 1
 
 
 def log_spans(client: Client, topics: Iterable[str]) -> dict[Partition, tuple[int, int]]:
-    """The first offset of each partition, and the one behind its last committed. Raises KafkaError."""
+    """Returns the first offset and the last stable offset of each partition. Raises KafkaError."""
     names: dict[str, str] = {}
     parts = []
     for topic in client.call(client.admin.Metadata, admin.MetadataRequest(topics=topics)).topics:
         if topic.error_code:
-            raise KafkaError(ErrorCode(topic.error_code), f"There is no topic '{topic.name}'.")
+            raise KafkaError(ErrorCode(topic.error_code), f"Topic '{topic.name}' does not exist.")
         names[topic.topic_id] = topic.name
-        parts += [(topic.topic_id, one.partition_index) for one in topic.partitions]
+        parts += [
+            (topic.topic_id, partition_metadata.partition_index) for partition_metadata in topic.partitions
+        ]
     starts = _offsets(client, parts, _EARLIEST)
     ends = _offsets(client, parts, _LATEST)
     return {(names[part[0]], part[1]): (starts[part], ends[part]) for part in parts}
@@ -38,8 +40,8 @@ def _offsets(client: Client, parts: list[tuple[str, int]], timestamp: int) -> di
         ],
         isolation_level=_COMMITTED,
     )
-    answers = client.call(client.admin.ListOffsets, request).partitions
-    for answer in answers:
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code), answer.error_message)
-    return {(answer.topic_id, answer.partition): answer.offset for answer in answers}
+    results = client.call(client.admin.ListOffsets, request).partitions
+    for result in results:
+        if result.error_code:
+            raise KafkaError(ErrorCode(result.error_code), result.error_message)
+    return {(result.topic_id, result.partition): result.offset for result in results}

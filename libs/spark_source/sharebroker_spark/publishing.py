@@ -1,4 +1,4 @@
-"""Publishing by an idempotent producer: a batch is appended once, however often it is sent."""
+"""An idempotent producer: a batch is appended once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sharebroker_protocol.gateway.v1 import admin_pb2 as admin
 from sharebroker_protocol.gateway.v1 import produce_pb2 as pb
 from sharebroker_protocol.records.partitioner import Partitioner
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as transactions
-from sharebroker_spark.client import Client, Tries
+from sharebroker_spark.client import Client, Retries
 from sharebroker_spark.core.offsets import Partition
 
 BATCH_BYTES: Final = 256 * 1024
-_SENT_AT: Final = 4 * BATCH_BYTES
-"""So much is gathered before batches are sent, each partition's in a batch of its own."""
+_FLUSH_BYTES: Final = 4 * BATCH_BYTES
+"""The buffered bytes at which batches are sent, one batch per partition."""
 _SEQUENCES: Final = 2**31
 _RAISES_EPOCH: Final = 2
 _DONE: Final = (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
@@ -30,7 +30,7 @@ Header = tuple[str, bytes | None]
 
 @dataclass(slots=True)
 class _Batch:
-    """What waits for one partition."""
+    """The records that wait for one partition."""
 
     builder: DefaultRecordBatchBuilder
     count: int = 0
@@ -38,14 +38,14 @@ class _Batch:
 
 @dataclass(slots=True)
 class _Topic:
-    """A topic's partitions, and where records without a key go."""
+    """The number of partitions of a topic, and its partitioner for records without a key."""
 
     partitions: int
     partitioner: Partitioner = field(default_factory=lambda: Partitioner(BATCH_BYTES, random.randrange))
 
 
 class Transaction(NamedTuple):
-    """What is needed to end a transaction, from wherever."""
+    """The identification of a transaction that is needed to end it."""
 
     transactional_id: str
     producer_id: int
@@ -53,10 +53,10 @@ class Transaction(NamedTuple):
 
 
 class Publisher:
-    """Publishes rows of one task attempt; `flush` at the end. `records` and `bytes` tell how much, so far.
+    """Publishes the rows of one task attempt; `flush` at the end. `records` and `bytes` count what was sent.
 
-    With a transactional id all of it is one transaction, which somebody has to `end`; that of an earlier
-    publisher of this id is aborted, and whatever that one still sends refused. Raises KafkaError.
+    With a transactional id, all rows form one transaction, to be ended with `end`. A new publisher with the
+    same id aborts the transaction of the earlier one and fences it. Raises KafkaError.
     """
 
     def __init__(self, client: Client, transactional_id: str = "", timeout_ms: int = 60_000) -> None:
@@ -66,12 +66,12 @@ class Publisher:
             transactional_id=transactional_id or None,
             transaction_timeout_ms=timeout_ms if transactional_id else 0,
         )
-        made = client.call(client.produce.InitProducerId, request)
-        self._producer = (made.producer_id, made.producer_epoch)
+        producer = client.call(client.produce.InitProducerId, request)
+        self._producer = (producer.producer_id, producer.producer_epoch)
         self._topics: dict[str, _Topic] = {}
         self._sequences: dict[Partition, int] = {}
         self._waiting: dict[Partition, _Batch] = {}
-        self._gathered = 0
+        self._buffered = 0
         self.records = 0
         self.bytes = 0
 
@@ -83,47 +83,47 @@ class Publisher:
         headers: Sequence[Header] = (),
         partition: int | None = None,
     ) -> None:
-        """Take a record; sends what has gathered when that is much."""
+        """Buffers a record; sends the buffered batches once they are large enough."""
         size = len(value or b"") + len(key or b"")
-        where = self._place(topic, key, size, partition)
-        batch = self._waiting.get(where)
+        partition_key = self._choose_partition(topic, key, size, partition)
+        batch = self._waiting.get(partition_key)
         if batch is None or not self._append(batch, value, key, headers):
-            self._send(where)
-            batch = self._waiting[where] = self._begin(where)
+            self._send(partition_key)
+            batch = self._waiting[partition_key] = self._begin(partition_key)
             if not self._append(batch, value, key, headers):
                 raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"A record of {size} bytes is too large.")
         self.records += 1
         self.bytes += size
-        self._gathered += size
-        if self._gathered >= _SENT_AT:
+        self._buffered += size
+        if self._buffered >= _FLUSH_BYTES:
             self.flush()
 
     @property
     def transaction(self) -> Transaction | None:
-        """What is to be ended; None: nothing, for want of records or of a transactional id."""
-        begun = self._transactional_id and self.records
-        return Transaction(self._transactional_id, *self._producer) if begun else None
+        """The transaction to end; None without records or without a transactional id."""
+        is_open = self._transactional_id and self.records
+        return Transaction(self._transactional_id, *self._producer) if is_open else None
 
     def flush(self) -> None:
-        """Send what is left; all is durable then."""
+        """Sends the remaining records; all are durable on return."""
         self._send(*self._waiting)
-        self._gathered = 0
+        self._buffered = 0
 
-    def _place(self, topic: str, key: bytes | None, size: int, partition: int | None) -> Partition:
-        known = self._topics.get(topic)
-        if known is None:
-            known = self._topics[topic] = _Topic(_partitions(self._client, topic))
+    def _choose_partition(self, topic: str, key: bytes | None, size: int, partition: int | None) -> Partition:
+        cached = self._topics.get(topic)
+        if cached is None:
+            cached = self._topics[topic] = _Topic(_partitions(self._client, topic))
         if partition is None:
-            return topic, known.partitioner.partition(key, size, known.partitions)
-        if not 0 <= partition < known.partitions:
+            return topic, cached.partitioner.partition(key, size, cached.partitions)
+        if not 0 <= partition < cached.partitions:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Column partition is {partition}; topic {topic!r} has 0 to {known.partitions - 1}.",
+                f"Column partition is {partition}; topic {topic!r} has 0 to {cached.partitions - 1}.",
             )
         return topic, partition
 
-    def _begin(self, where: Partition) -> _Batch:
-        sequence = self._sequences.get(where, 0)
+    def _begin(self, partition_key: Partition) -> _Batch:
+        sequence = self._sequences.get(partition_key, 0)
         transactional = int(bool(self._transactional_id))
         return _Batch(DefaultRecordBatchBuilder(2, 0, transactional, *self._producer, sequence, BATCH_BYTES))
 
@@ -136,27 +136,33 @@ class Publisher:
         batch.count += 1
         return True
 
-    def _send(self, *places: Partition) -> None:
-        """Send the batches of partitions, again and again where that may help; the same bytes each time."""
-        batches = {where: self._waiting.pop(where) for where in places if where in self._waiting}
-        waiting = {where: bytes(batch.builder.build()) for where, batch in batches.items()}
-        tries = Tries(self._client)
+    def _send(self, *partition_keys: Partition) -> None:
+        """Sends the batches of partitions, and retries with the same bytes."""
+        batches = {
+            partition_key: self._waiting.pop(partition_key)
+            for partition_key in partition_keys
+            if partition_key in self._waiting
+        }
+        waiting = {partition_key: bytes(batch.builder.build()) for partition_key, batch in batches.items()}
+        retries = Retries(self._client)
         while waiting:
-            answer = self._client.call(
+            response = self._client.call(
                 self._client.produce.Produce, _request(waiting, self._transactional_id)
             )
-            refusals = list(_refusals(answer, waiting))
-            for error in refusals:
+            errors = list(_errors(response, waiting))
+            for error in errors:
                 if not error.retriable:
                     raise error
-            if refusals:
-                tries.again(refusals[0])
-        for where, batch in batches.items():
-            self._sequences[where] = (self._sequences.get(where, 0) + batch.count) % _SEQUENCES
+            if errors:
+                retries.wait(errors[0])
+        for partition_key, batch in batches.items():
+            self._sequences[partition_key] = (
+                self._sequences.get(partition_key, 0) + batch.count
+            ) % _SEQUENCES
 
 
 def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
-    """Commit a transaction, or abort it; may be repeated. Raises KafkaError."""
+    """Commits or aborts a transaction; may be repeated. Raises KafkaError."""
     request = transactions.EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,
@@ -170,7 +176,7 @@ def end(client: Client, transaction: Transaction, *, committed: bool) -> None:
 def _partitions(client: Client, topic: str) -> int:
     (found,) = client.call(client.admin.Metadata, admin.MetadataRequest(topics=[topic])).topics
     if found.error_code:
-        text = f"There is no topic '{topic}'." if topic else "A row has no topic."
+        text = f"Topic '{topic}' does not exist." if topic else "A row has no topic."
         raise KafkaError(ErrorCode(found.error_code), text)
     return len(found.partitions)
 
@@ -185,9 +191,9 @@ def _request(waiting: Mapping[Partition, bytes], transactional_id: str) -> pb.Pr
     return pb.ProduceRequest(topic_data=data, transactional_id=transactional_id)
 
 
-def _refusals(answer: pb.ProduceResponse, waiting: dict[Partition, bytes]) -> Iterator[KafkaError]:
-    """Why partitions did not take their batch; those that did are taken out of what waits."""
-    for topic in answer.responses:
+def _errors(response: pb.ProduceResponse, waiting: dict[Partition, bytes]) -> Iterator[KafkaError]:
+    """Yields the errors of partitions, and removes the partitions that succeeded from `waiting`."""
+    for topic in response.responses:
         for part in topic.partition_responses:
             code = ErrorCode(part.error_code)
             if code in _DONE:

@@ -1,4 +1,4 @@
-"""Reading ranges of logs as Arrow: no lock, no group, as often as Spark likes."""
+"""Reads offset ranges of logs as Arrow, without locks and without a group."""
 
 from __future__ import annotations
 
@@ -11,79 +11,91 @@ import pyarrow as pa
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.gateway.v1 import plan_pb2 as pb
-from sharebroker_spark.arrow import Columns, Delivery, Frame, Rejected
+from sharebroker_spark.arrow import Columns, Delivery, Frame, OnRejected
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.positions import log_spans
 
 READ_BYTES: Final = 2 * 1024 * 1024
-"""So much is asked for at a time; twice that lies in memory."""
-_REMOVED: Final = "no longer in the log: retention removed them, or they were deleted"
+"""The bytes per request; up to twice as much is in memory."""
+_REMOVED: Final = "no longer in the log: deleted by retention or by a user"
 _log = logging.getLogger(__name__)
 
 
 class DataLossError(RuntimeError):
-    """Records that were planned are no longer in the log."""
+    """Planned records that are no longer in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What becomes of records that are gone (`strict`: fail), and who is told of those that are left out."""
+    """Whether missing records are an error (`strict`), and the callback for records that are left out."""
 
     strict: bool
-    rejected: Rejected
+    rejected: OnRejected
 
 
 def read_ranges(
     client: Client, ranges: Sequence[Range], frame: Frame, delivery: Delivery, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """The records of ranges in Arrow batches. Raises DataLossError, MalformedError, KafkaError."""
-    for one in ranges:
-        columns = Columns(frame, one, delivery, reading.rejected)
-        contents = _content(client, one, committed=delivery.deadline_ms is None, strict=reading.strict)
+    """Yields the records of ranges as Arrow batches. Raises DataLossError, MalformedError, KafkaError."""
+    for offset_range in ranges:
+        columns = Columns(frame, offset_range, delivery, reading.rejected)
+        contents = _content(
+            client, offset_range, committed=delivery.deadline_ms is None, strict=reading.strict
+        )
         for offset, content in contents:
             yield from columns.of(content, offset)
 
 
-def _content(client: Client, one: Range, *, committed: bool, strict: bool) -> Iterator[tuple[int, bytes]]:
-    """Whole record batches, and the offset from which on they were asked for: the first may begin before."""
-    offset, coming = one.first, None
-    while offset <= one.last:
-        coming = coming or client.ahead(client.plans.ReadRange, _request(one, offset, committed))
+def _content(
+    client: Client, offset_range: Range, *, committed: bool, strict: bool
+) -> Iterator[tuple[int, bytes]]:
+    """Yields whole record batches with their requested offset; the first batch may start before it."""
+    offset, pending = offset_range.first, None
+    while offset <= offset_range.last:
+        pending = pending or client.start_call(
+            client.plans.ReadRange, _request(offset_range, offset, committed)
+        )
         try:
-            answer = coming()
+            response = pending()
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            offset, coming = _beyond_loss(client, one, offset, strict=strict), None
+            offset, pending = _beyond_loss(client, offset_range, offset, strict=strict), None
             continue
-        if answer.next_offset == offset:
-            _lost(one, offset, one.last, "not in the log: it ends before", strict=strict)
+        if response.next_offset == offset:
+            _lost(offset_range, offset, offset_range.last, "beyond the end of the log", strict=strict)
             return
-        asked, offset, coming = offset, answer.next_offset, None
-        if offset <= one.last:  # is on its way while this is decoded
-            coming = client.ahead(client.plans.ReadRange, _request(one, offset, committed))
-        yield asked, answer.record_batches
+        requested, offset, pending = offset, response.next_offset, None
+        if offset <= offset_range.last:  # fetch the next part while this one is decoded
+            pending = client.start_call(client.plans.ReadRange, _request(offset_range, offset, committed))
+        yield requested, response.record_batches
 
 
-def _request(one: Range, offset: int, committed: bool) -> pb.ReadRangeRequest:
-    asked = pb.PlanRange(topic=one.topic, partition=one.partition, first_offset=offset, last_offset=one.last)
-    return pb.ReadRangeRequest(range=asked, committed=committed, max_bytes=READ_BYTES)
+def _request(offset_range: Range, offset: int, committed: bool) -> pb.ReadRangeRequest:
+    requested = pb.PlanRange(
+        topic=offset_range.topic,
+        partition=offset_range.partition,
+        first_offset=offset,
+        last_offset=offset_range.last,
+    )
+    return pb.ReadRangeRequest(range=requested, committed=committed, max_bytes=READ_BYTES)
 
 
-def _beyond_loss(client: Client, one: Range, offset: int, *, strict: bool) -> int:
-    """Where there is more to read; behind the range: nowhere. Raises DataLossError."""
-    start, _ = log_spans(client, [one.topic])[one.topic, one.partition]
-    beyond = start if offset < start <= one.last else one.last + 1
-    _lost(one, offset, beyond - 1, _REMOVED, strict=strict)
+def _beyond_loss(client: Client, offset_range: Range, offset: int, *, strict: bool) -> int:
+    """Returns the next readable offset, or one beyond the range. Raises DataLossError."""
+    start, _ = log_spans(client, [offset_range.topic])[offset_range.topic, offset_range.partition]
+    beyond = start if offset < start <= offset_range.last else offset_range.last + 1
+    _lost(offset_range, offset, beyond - 1, _REMOVED, strict=strict)
     return beyond
 
 
-def _lost(one: Range, first: int, last: int, why: str, *, strict: bool) -> None:
+def _lost(offset_range: Range, first: int, last: int, reason: str, *, strict: bool) -> None:
     text = (
-        f"Offsets {first} to {last} of {one.topic}-{one.partition} ({last - first + 1}) are {why}. "
+        f"Offsets {first} to {last} of {offset_range.topic}-{offset_range.partition} "
+        f"({last - first + 1}) are {reason}. "
         "With failOnDataLoss=false "
-        "the query goes on without them."
+        "the query continues without them."
     )
     if strict:
         raise DataLossError(text)

@@ -1,7 +1,7 @@
-"""Publishing rows: each task by a producer of its own, done when every record is durable. At least once.
+"""Publishes rows: each task has its own producer and ends when its records are durable. At least once.
 
-With transactions, each task attempt is one, which the driver commits when all tasks are done: what an attempt
-sent that failed is aborted by the next.
+With transactions each task attempt is one transaction, which the driver commits when all tasks are done. The
+next attempt aborts the transaction of a failed one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("topic", "value", "key", "headers", "partition")
 
 @dataclass
 class Published(WriterCommitMessage):
-    """How much a task published; bytes are those of keys and values."""
+    """The records and bytes (of keys and values) that a task published."""
 
     records: int
     bytes: int
@@ -35,14 +35,14 @@ class Published(WriterCommitMessage):
 
 @dataclass
 class _Publishing:
-    """What a task needs: where to, and the topic; empty: each row names it. `job` is a name of its own."""
+    """The options of a task, and the topic (empty: each row names it). `job` is a unique name."""
 
     options: Options
     topic: str
     job: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Published:
-        """Publish rows; returns when they are durable. Raises KafkaError."""
+        """Publishes rows; returns when they are durable. Raises KafkaError."""
         name = f"spark/{self._owner()}/{TaskContext.get().partitionId()}" if self.options.transactions else ""
         publisher = Publisher(self._client(), name, self.options.transaction_timeout_ms)
         for batch in iterator:
@@ -58,9 +58,9 @@ class _Publishing:
         return shared(self.options.bootstrap, waits=self.options.waits)
 
     def _end(self, messages: Sequence[WriterCommitMessage | None], *, committed: bool) -> None:
-        for one in messages:
-            if isinstance(one, Published) and one.transaction is not None:
-                end(self._client(), one.transaction, committed=committed)
+        for message in messages:
+            if isinstance(message, Published) and message.transaction is not None:
+                end(self._client(), message.transaction, committed=committed)
 
     def _send(
         self,
@@ -71,42 +71,44 @@ class _Publishing:
         headers: Any,
         partition: int | None,
     ) -> None:
-        named = [_header(one) for one in headers] if headers else ()
+        named = [_header(message) for message in headers] if headers else ()
         publisher.send(self.topic or topic or "", _bytes(value), _bytes(key), named, partition)
 
 
 class BatchSink(_Publishing, DataSourceArrowWriter):
-    """`df.write`."""
+    """The sink of `df.write`."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Tell how much was published; records are durable when their task ends."""
+        """Commits the transactions, and reports the number of records."""
         self._end(messages, committed=True)
-        _tell("", messages)
+        _report("", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """What was published stays, unless by transactions."""
+        """Aborts the transactions; without transactions, published records remain."""
         self._end(messages, committed=False)
 
 
 class StreamSink(_Publishing, DataSourceStreamArrowWriter):
-    """`df.writeStream`. A micro-batch that is repeated publishes its rows again."""
+    """The sink of `df.writeStream`. A repeated micro-batch publishes its rows again."""
 
     def _owner(self) -> str:
-        """The query, also after a restart: what it left open is aborted at once and not by time."""
+        """Returns the query id, which survives a restart: open transactions are aborted at once, not by
+        timeout.
+        """
         return str(TaskContext.get().getLocalProperty("sql.streaming.queryId") or self.job)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Tell how much was published; records are durable when their task ends."""
+        """Commits the transactions, and reports the number of records."""
         self._end(messages, committed=True)
-        _tell(f" of batch {batchId}", messages)
+        _report(f" of batch {batchId}", messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """What was published stays, unless by transactions."""
+        """Aborts the transactions; without transactions, published records remain."""
         self._end(messages, committed=False)
 
 
 def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
-    """A column; nulls where there is none."""
+    """Returns a column, or nulls if it does not exist."""
     if name not in batch.schema.names:
         return [None] * batch.num_rows
     values: list[Any] = batch.column(name).to_pylist()
@@ -115,17 +117,17 @@ def _column(batch: pa.RecordBatch, name: str) -> list[Any]:
 
 def _header(header: Mapping[str, Any] | None) -> tuple[str, bytes | None]:
     if header is None or header["key"] is None:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "Column headers has a header without a key.")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "Column headers contains a header without a key.")
     return header["key"], header["value"]
 
 
-def _tell(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Into standard error, whatever the level of loggers: Spark has no metrics for such sinks."""
-    done = [one for one in messages if isinstance(one, Published)]
-    records, size = sum(one.records for one in done), sum(one.bytes for one in done)
+def _report(suffix: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Writes to standard error at any log level: Spark has no metrics for such sinks."""
+    published = [message for message in messages if isinstance(message, Published)]
+    records, size = sum(message.records for message in published), sum(message.bytes for message in published)
     sys.stderr.write(
-        f"sharebroker: published {records} records{what}, {size} bytes of keys and values, "
-        f"by {len(done)} tasks\n"
+        f"sharebroker: published {records} records{suffix}, {size} bytes of keys and values, "
+        f"by {len(published)} tasks\n"
     )
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""`format("sharegroup")`: what Spark calls."""
+"""`format("sharegroup")`: the interface that Spark calls."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from pyspark.sql.types import StructType
 from sharebroker_spark.arrow import Delivery, Frame, columns_of
 from sharebroker_spark.client import Client, shared
 from sharebroker_spark.core.offsets import Batch, Partition, Range, from_json, to_json
-from sharebroker_spark.core.options import OptionError, Options, reading, writing
-from sharebroker_spark.core.tasks import cut, snapshot, unreached
+from sharebroker_spark.core.options import OptionError, Options, read_options, write_options
+from sharebroker_spark.core.tasks import snapshot, split_into_tasks, unreached
 from sharebroker_spark.driver import Driver
 from sharebroker_spark.positions import log_spans
 from sharebroker_spark.reading import Reading, read_ranges
@@ -40,188 +40,190 @@ FORMAT = "sharegroup"
 
 @dataclass
 class Task(InputPartition):
-    """What one task reads."""
+    """The ranges that one task reads."""
 
     ranges: list[Range]
     delivery: Delivery
 
 
 class ShareGroupDataSource(DataSource):
-    """A share group as a stream, a topic as a table, and a topic to write to."""
+    """A share group as a stream, a topic as a table, and a topic as a sink."""
 
     @classmethod
     def name(cls) -> str:
-        """The name in `format`."""
+        """Returns the name in `format`."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns; that of `value` follows value.format."""
-        columns = columns_of(reading(self.options, streaming=False))
+        """Returns the columns; value.format determines the type of `value`."""
+        columns = columns_of(read_options(self.options, streaming=False))
         return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A read that takes nothing from anybody."""
-        return BatchReader(schema, reading(self.options, streaming=False))
+        """Returns a reader that acquires no records."""
+        return BatchReader(schema, read_options(self.options, streaming=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A member of the group; for options that cannot be, what says so when it is asked."""
+        """Returns a stream reader; for invalid options, a reader that raises the error on first use."""
         try:
-            return StreamReader(schema, reading(self.options, streaming=True))
+            return StreamReader(schema, read_options(self.options, streaming=True))
         except OptionError as error:
-            return RefusedReader(error)
+            return InvalidReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Publishes rows."""
+        """Returns a writer that publishes rows."""
         if overwrite:
             raise OptionError("a topic cannot be overwritten: mode must be append")
-        options, topic = writing(self.options, _columns(schema))
+        options, topic = write_options(self.options, _columns(schema))
         return BatchSink(options, topic)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Publishes rows, micro-batch for micro-batch."""
-        options, topic = writing(self.options, _columns(schema))
+        """Returns a writer that publishes rows per micro-batch."""
+        options, topic = write_options(self.options, _columns(schema))
         return StreamSink(options, topic)
 
 
 class _Reading:
-    """Reads tasks, in a worker."""
+    """Reads tasks in a worker."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
         self._schema = schema
         self._options = options
-        Frame(to_arrow_schema(schema, timezone="UTC"), options)  # what cannot be read is said here
+        Frame(to_arrow_schema(schema, timezone="UTC"), options)  # reports an invalid schema in the driver
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The records of a task; may be called as often as Spark likes."""
+        """Yields the records of a task; may be called repeatedly."""
         if not isinstance(partition, Task):
-            return  # Spark makes one of its own where there is no task
+            return  # Spark creates an empty partition if there is no task
         frame = Frame(to_arrow_schema(self._schema, timezone="UTC"), self._options)
         client = shared(self._options.bootstrap, waits=self._options.waits)
         left_out = LeftOut(client, partition.delivery.token)
-        how = Reading(self._options.fails_on_data_loss, left_out.add)
-        for batch in read_ranges(client, partition.ranges, frame, partition.delivery, how):
+        reading_mode = Reading(self._options.fails_on_data_loss, left_out.add)
+        for batch in read_ranges(client, partition.ranges, frame, partition.delivery, reading_mode):
             left_out.stage()
             yield batch
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """A topic as it is now, or between offsets."""
+    """Reads a topic as of now, or between offsets."""
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Tasks, whatever partitions the topic has."""
+        """Returns tasks; their number does not depend on the topic's partitions."""
         client = shared(self._options.bootstrap, waits=self._options.waits)
         spans = log_spans(client, self._options.topics)
         ranges = snapshot(spans, self._options.starting, self._options.ending)
-        tasks = cut(ranges, self._options.records_per_task, self._options.min_tasks)
+        tasks = split_into_tasks(ranges, self._options.records_per_task, self._options.min_tasks)
         return [Task(task, Delivery()) for task in tasks]
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The group's records in planned batches. In the driver it speaks for a session; workers only read."""
+    """Reads a group's records in planned batches. The driver owns a session; workers only read."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
         super().__init__(schema, options)
         self._session = options.session_id or uuid.uuid4().hex
-        self._made: tuple[Client, Driver] | None = None
+        self._connected: tuple[Client, Driver] | None = None
         self._ends: dict[Partition, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Workers have no session."""
+        """Excludes the session, which workers do not have."""
         return {**self.__dict__, "_made": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """Before the first batch of a new session."""
+        """Returns the offset before the first batch of a new session."""
         return to_json(Batch(self._session))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """At most maxRecordsPerTrigger."""
+        """Returns maxRecordsPerTrigger as the limit."""
         return ReadMaxRows(self._options.max_records)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Go no further than the logs reach now."""
+        """Limits the run to the current log ends."""
         self._ends = {
-            part: end
-            for part, (first, end) in log_spans(self._client(), self._options.topics).items()
+            partition: end
+            for partition, (first, end) in log_spans(self._client(), self._options.topics).items()
             if first < end
         }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Commit what Spark has done, and plan what is next; `start` where there is nothing."""
-        begun = from_json(start)
+        """Commits what Spark has completed and plans the next batch; returns `start` if there are
+        no records.
+        """
+        start_batch = from_json(start)
         batch = self._driver().plan(
-            begun, self._ends, 0 if self._ends is not None else self._options.max_wait_ms
+            start_batch, self._ends, 0 if self._ends is not None else self._options.max_wait_ms
         )
-        if batch.number == begun.number:
+        if batch.number == start_batch.number:
             return start
         if self._ends is not None:
             self._ends = unreached(self._ends, batch.ranges)
         return to_json(batch)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What a query's progress shows as the source's latest offset: counts since the query was started."""
-        if self._made is None:
+        """Returns counters for the query progress, since the start of the query."""
+        if self._connected is None:
             return None
         driver = self._driver()
         return {"recordsLost": driver.lost, "recordsTaken": driver.taken}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a batch, the same whenever it is asked for."""
+        """Returns the tasks of a batch, always the same."""
         batch = from_json(end)
         if start == end or not batch.ranges:
             return []
         self._driver().resume(batch)
         delivery = Delivery(batch.deadline_ms, self._driver().token(batch))
-        tasks = cut(batch.ranges, self._options.records_per_task, self._options.min_tasks)
+        tasks = split_into_tasks(batch.ranges, self._options.records_per_task, self._options.min_tasks)
         return [Task(task, delivery) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has done it; mostly it was committed with the next plan already."""
+        """Commits a completed batch; the next plan has usually done so."""
         self._driver().commit(from_json(end))
 
     def _client(self) -> Client:
-        return self._parts()[0]
+        return self._connect()[0]
 
     def _driver(self) -> Driver:
-        return self._parts()[1]
+        return self._connect()[1]
 
-    def _parts(self) -> tuple[Client, Driver]:
-        if self._made is None:
+    def _connect(self) -> tuple[Client, Driver]:
+        if self._connected is None:
             client = Client(self._options.bootstrap, waits=self._options.waits)
-            self._made = client, Driver(self._options, client)
-        return self._made
+            self._connected = client, Driver(self._options, client)
+        return self._connected
 
 
-class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Says why there is no stream at whatever is asked first.
+class InvalidReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises the error of invalid options on first use.
 
-    PySpark 4.3 ends what `streamReader` raises with an error of its own, about a variable `reader`.
+    PySpark 4.3 replaces an error raised in `streamReader` by an internal one about a variable `reader`.
     """
 
     def __init__(self, error: OptionError) -> None:
         self._error = error
 
     def initialOffset(self) -> dict[str, Any]:
-        """Raises OptionError, as the others do."""
+        """Raises the OptionError, as do the other methods."""
         raise self._error
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Asked first of a query that goes on."""
+        """Called first for a restarted query."""
         raise self._error
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Asked first with this trigger."""
+        """Called first with this trigger."""
         raise self._error
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Not come to."""
+        """Never called."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Asked first where a batch was planned that is not done."""
+        """Called first if a planned batch is not done."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Not come to."""
+        """Never called."""
         raise self._error
 
 

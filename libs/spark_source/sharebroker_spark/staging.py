@@ -1,4 +1,4 @@
-"""Verdicts about single records, from within a job."""
+"""Stages verdicts on single records from within a job."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sharebroker_spark.core.offsets import Range
 from sharebroker_spark.core.verdicts import (
     KINDS,
     BatchToken,
-    Newest,
+    NewestBatches,
     Row,
-    Said,
     Span,
     VerdictError,
+    VerdictRange,
     check_of_batch,
-    runs,
+    verdict_ranges,
 )
 
 _log = logging.getLogger(__name__)
-_newest: Final = Newest()
-_WORTH_TELLING: Final = 5
+_newest_batches: Final = NewestBatches()
+_MAX_LISTED: Final = 5
 _COLUMNS: Final = {
     "topic": ("string",),
     "partition": ("int",),
@@ -36,12 +36,13 @@ _COLUMNS: Final = {
 
 
 def verdicts(df: Any) -> dict[str, int]:
-    """Stage what rows (topic, partition, offset, verdict, batch) say of records; how often what was said.
+    """Stages the verdicts of rows (topic, partition, offset, verdict, batch); returns the count of each
+    verdict.
 
-    `verdict` is accept, release (another try) or reject; what is not spoken of is accepted. `batch` is the
-    stream's column of this name, which option `verdicts` adds. For foreachBatch: durable on return, in force
-    with the batch, once Spark has recorded that as done; a batch that is worked on again begins without
-    verdicts. Raises VerdictError for rows that cannot be, KafkaError.
+    `verdict` is accept, release (redeliver) or reject; records without a verdict are accepted. `batch` is the
+    stream's column of this name, which option `verdicts` adds. For use in foreachBatch. Verdicts are durable
+    on return and take effect when Spark has completed the batch. A repeated batch starts without verdicts.
+    Raises VerdictError for invalid rows, KafkaError.
     """
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     for name, allowed in _COLUMNS.items():
@@ -55,67 +56,77 @@ def verdicts(df: Any) -> dict[str, int]:
     by_text: dict[str, list[Row]] = {}
     for *row, batch in rows:
         by_text.setdefault(batch, []).append(Row(*row))
-    said = {token: _said(some, spans) for token, some, spans in _by_batch(by_text)}
-    for token in said:
-        _newest.check(token)
-    for token, some in said.items():
-        stage(shared(token.bootstrap, waits=token.waits), token, some)
-    return dict(Counter(row.verdict.lower() for some in by_text.values() for row in some))
+    verdicts_by_batch = {
+        token: _checked_ranges(batch_rows, spans) for token, batch_rows, spans in _by_batch(by_text)
+    }
+    for token in verdicts_by_batch:
+        _newest_batches.check(token)
+    for token, batch_rows in verdicts_by_batch.items():
+        stage(shared(token.bootstrap, waits=token.waits), token, batch_rows)
+    return dict(Counter(row.verdict.lower() for batch_rows in by_text.values() for row in batch_rows))
 
 
 def _by_batch(by_text: Mapping[str, Sequence[Row]]) -> list[tuple[BatchToken, list[Row], list[Span]]]:
-    """The rows of each batch, and what of it their columns name. Raises VerdictError."""
+    """Returns the rows of each batch, and the spans of its batch columns. Raises VerdictError."""
     found: dict[BatchToken, tuple[list[Row], list[Span]]] = {}
-    for text, some in by_text.items():
+    for text, batch_rows in by_text.items():
         token, span = BatchToken.parse(text)
         rows, spans = found.setdefault(token, ([], []))
-        rows += some
+        rows += batch_rows
         spans.append(span)
-    return [(token, *each) for token, each in found.items()]
+    return [(token, *rows_and_spans) for token, rows_and_spans in found.items()]
 
 
-def _said(rows: Sequence[Row], spans: Sequence[Span]) -> list[Said]:
-    said = runs(rows)
+def _checked_ranges(rows: Sequence[Row], spans: Sequence[Span]) -> list[VerdictRange]:
+    verdicts_by_batch = verdict_ranges(rows)
     check_of_batch(rows, spans)
-    return said
+    return verdicts_by_batch
 
 
-def stage(client: Client, token: BatchToken, said: Iterable[Said]) -> None:
-    """Have the server keep what is said until the batch is done. Raises KafkaError."""
+def stage(client: Client, token: BatchToken, verdicts_by_batch: Iterable[VerdictRange]) -> None:
+    """Stores verdicts on the server until the batch is committed. Raises KafkaError."""
     request = pb.StageRequest(
         session=pb.PlanSession(group_id=token.group, session_id=token.session, epoch=token.epoch),
         batch=token.name,
         verdicts=[
             pb.PlanVerdict(
                 range=pb.PlanRange(
-                    topic=one.topic, partition=one.partition, first_offset=one.first, last_offset=one.last
+                    topic=verdict.topic,
+                    partition=verdict.partition,
+                    first_offset=verdict.first,
+                    last_offset=verdict.last,
                 ),
-                type=delivery.AcknowledgeType.ValueType(one.kind),
+                type=delivery.AcknowledgeType.ValueType(verdict.kind),
             )
-            for one in said
+            for verdict in verdicts_by_batch
         ],
     )
     client.call(client.plans.Stage, request)
 
 
 class LeftOut:
-    """Records of a task whose value cannot be read, rejected with the batch. `token` None: only told."""
+    """Rejects records of a task whose value cannot be decoded. Without `token` they are only logged."""
 
     def __init__(self, client: Client, token: BatchToken | None) -> None:
         self._client = client
         self._token = token
-        self._said: list[Said] = []
+        self._checked_ranges: list[VerdictRange] = []
 
-    def add(self, one: Range) -> None:
-        """Leave offsets out."""
-        self._said.append(Said(one.topic, one.partition, one.first, one.last, KINDS["reject"]))
+    def add(self, verdict: Range) -> None:
+        """Leaves offsets out."""
+        self._checked_ranges.append(
+            VerdictRange(verdict.topic, verdict.partition, verdict.first, verdict.last, KINDS["reject"])
+        )
 
     def stage(self) -> None:
-        """Have the server keep what was left out since the last time. Raises KafkaError."""
-        if not self._said:
+        """Stages what was left out since the last call. Raises KafkaError."""
+        if not self._checked_ranges:
             return
-        some = ", ".join(f"{one.topic}-{one.partition} {one.first}" for one in self._said[:_WORTH_TELLING])
-        _log.warning("left out %d records whose value cannot be read: %s", len(self._said), some)
+        batch_rows = ", ".join(
+            f"{verdict.topic}-{verdict.partition} {verdict.first}"
+            for verdict in self._checked_ranges[:_MAX_LISTED]
+        )
+        _log.warning("rejected %d records with undecodable values: %s", len(self._checked_ranges), batch_rows)
         if self._token is not None:
-            stage(self._client, self._token, self._said)
-        self._said = []
+            stage(self._client, self._token, self._checked_ranges)
+        self._checked_ranges = []

@@ -1,4 +1,4 @@
-"""Asking the gateway for the logs of groups' state."""
+"""Reads the logs of share-group state from the gateway."""
 
 from __future__ import annotations
 
@@ -16,32 +16,35 @@ _SHARE: Final = "share"
 
 
 def share_partitions(client: Client, options: StateOptions) -> list[SharePartition]:
-    """Those that are asked for and have a state. Raises KafkaError, GROUP_ID_NOT_FOUND among others."""
-    wanted = options.groups or _listed(client)
-    asked = groups.DescribeShareGroupOffsetsRequest(
+    """Returns the requested share-partitions with state. Raises KafkaError, such as GROUP_ID_NOT_FOUND."""
+    group_ids = options.groups or _listed(client)
+    request = groups.DescribeShareGroupOffsetsRequest(
         groups=[
-            groups.DescribeShareGroupOffsetsRequest.Group(group_id=group, all_topics=True) for group in wanted
+            groups.DescribeShareGroupOffsetsRequest.Group(group_id=group, all_topics=True)
+            for group in group_ids
         ]
     )
-    answer = client.call(client.admin.DescribeShareGroupOffsets, asked)
-    _check_known(client, options, [group.group_id for group in answer.groups if not group.topics])
-    return sorted(_of_groups(answer.groups, options))
+    response = client.call(client.admin.DescribeShareGroupOffsets, request)
+    _check_known(client, options, [group.group_id for group in response.groups if not group.topics])
+    return sorted(_of_groups(response.groups, options))
 
 
-def read_state(client: Client, places: Iterable[SharePartition]) -> Iterator[Row]:
-    """The rows of share-partitions. Each is of one moment: log and answer fit together. Raises KafkaError."""
-    for place in places:
+def read_state(client: Client, partition_list: Iterable[SharePartition]) -> Iterator[Row]:
+    """Yields the rows of share-partitions; log and memory are of the same moment. Raises KafkaError."""
+    for share_partition in partition_list:
         request = state.InspectShareGroupStateRequest(
-            group_id=place.group, topic_id=place.topic_id, partition=place.partition
+            group_id=share_partition.group,
+            topic_id=share_partition.topic_id,
+            partition=share_partition.partition,
         )
         try:
             stored = client.call(client.admin.InspectShareGroupState, request)
         except KafkaError as error:
             if error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
-            yield unreadable(place)
+            yield unreadable(share_partition)
         else:
-            yield from rows(place, stored.records, stored.live if stored.HasField("live") else None)
+            yield from rows(share_partition, stored.records, stored.live if stored.HasField("live") else None)
 
 
 def _listed(client: Client) -> list[str]:
@@ -50,26 +53,28 @@ def _listed(client: Client) -> list[str]:
 
 
 def _check_known(client: Client, options: StateOptions, stateless: Iterable[str]) -> None:
-    """Raises GROUP_ID_NOT_FOUND for a group that was named and is not there."""
-    named = [group for group in stateless if group in options.groups]
-    there = _listed(client) if named else ()
-    for group in named:
-        if group not in there:
+    """Raises GROUP_ID_NOT_FOUND for a requested group that does not exist."""
+    requested = [group for group in stateless if group in options.groups]
+    existing = _listed(client) if requested else ()
+    for group in requested:
+        if group not in existing:
             raise KafkaError(
-                ErrorCode.GROUP_ID_NOT_FOUND, f"There is no share group '{group}' (option groups)."
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Share group '{group}' does not exist (option groups)."
             )
 
 
 def _of_groups(
-    answers: Iterable[groups.DescribeShareGroupOffsetsResponse.Group], options: StateOptions
+    results: Iterable[groups.DescribeShareGroupOffsetsResponse.Group], options: StateOptions
 ) -> Iterator[SharePartition]:
-    for group in answers:
+    for group in results:
         if group.error_code:
-            # A group that is deleted between two calls is nobody's mistake, one that was named is.
+            # A group deleted between two calls is an error only if it was requested by name.
             if ErrorCode(group.error_code) is ErrorCode.GROUP_ID_NOT_FOUND and not options.groups:
                 continue
             raise KafkaError(ErrorCode(group.error_code), group.error_message)
         for topic in group.topics:
             if not options.topics or topic.topic_name in options.topics:
-                for part in topic.partitions:
-                    yield SharePartition(group.group_id, topic.topic_name, topic.topic_id, part.partition)
+                for partition in topic.partitions:
+                    yield SharePartition(
+                        group.group_id, topic.topic_name, topic.topic_id, partition.partition
+                    )

@@ -12,7 +12,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.broker.observability import Watching
 from sharebroker_server.broker.redis_generation import Recheck, Rechecks
 from sharebroker_server.broker.settings import ServeSettings
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.router import Router, in_the_clear
 from sharebroker_server.coordinator_runtime.metrics import AnyHost
 from sharebroker_server.gateway.kafka.connection.listener import KafkaServer
@@ -22,6 +22,7 @@ from sharebroker_server.leases.identity import Identity, at_address, persistent,
 from sharebroker_server.leases.port import LeaseStore, Member
 from sharebroker_server.leases.redis import RedisLeaseStore
 from sharebroker_server.persister.default import DefaultPersister
+from sharebroker_server.persister.no_op import NoOpPersister
 from sharebroker_server.record_log.metered import MeteredRecordStore
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.redis import RedisRecordStore
@@ -56,9 +57,9 @@ class Foundation:
     records: RecordStore
     leases: LeaseStore
     holder: LeaseHolder
-    catalog: CatalogFollower
+    catalog: MetadataCache
     router: Router
-    persister: DefaultPersister
+    persister: DefaultPersister | NoOpPersister
     kafka: KafkaServer | None
     drains: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     rechecks: list[Recheck] = field(default_factory=list)
@@ -105,7 +106,7 @@ async def lay(
     leases = RedisLeaseStore(link, keys, writes=writes)
     ttl = settings.config.broker_session_timeout_ms / 1000
     settings = replace(settings, config=replace(settings.config, node_id=identity.node_id))
-    catalog = CatalogFollower(log, settings.config)
+    catalog = MetadataCache(log, settings.config)
     holder = LeaseHolder(leases, member, ttl, deaths=Deaths(leases, ttl), partitions=catalog.partitions)
     try:
         await catalog.start()
@@ -134,11 +135,16 @@ async def lay(
         holder,
         catalog,
         router,
-        DefaultPersister(router),
+        _persister(settings.config.group_share_persister_class_name, router),
         edge.kafka,
         rechecks=checks,
         watching=watching,
     )
+
+
+def _persister(class_name: str, router: Router) -> DefaultPersister | NoOpPersister:
+    """Returns the persister that `group.share.persister.class.name` names."""
+    return NoOpPersister() if class_name.endswith("NoOpStatePersister") else DefaultPersister(router)
 
 
 def _follow_files(tls: Tls, router: Router, stack: contextlib.AsyncExitStack) -> None:

@@ -12,7 +12,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from sharebroker_protocol.tracing import enabled
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import CatalogRecord, ConfigRecord
 
 Format = Literal["auto", "json", "text"]
@@ -76,7 +76,7 @@ def set_level(level: str) -> None:
     logging.getLogger().setLevel(logging.WARNING if level == "info" else LEVELS[level])
 
 
-def follow_level(catalog: CatalogFollower) -> None:
+def follow_level(catalog: MetadataCache) -> None:
     """Take the level from `log.level`, now and whenever it changes."""
 
     def changed(record: CatalogRecord) -> None:
@@ -84,7 +84,7 @@ def follow_level(catalog: CatalogFollower) -> None:
             set_level(catalog.broker.log_level)
 
     set_level(catalog.broker.log_level)
-    catalog.listen(changed)
+    catalog.add_observer(changed)
 
 
 def add_trace(_logger: WrappedLogger, _name: str, event: EventDict) -> EventDict:

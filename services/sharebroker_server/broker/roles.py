@@ -44,11 +44,11 @@ from sharebroker_server.group_coordinator.service.transactions import Transactio
 from sharebroker_server.leases.failure_detector import Doors
 from sharebroker_server.rpc.server import Service
 from sharebroker_server.share_coordinator.config import ShareCoordinatorConfig
-from sharebroker_server.share_coordinator.service.leftovers import Leftovers
+from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.share_coordinator.service.servicer import ShareCoordinator, make_host
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership, Ports
 from sharebroker_server.share_partition_leader.log.retention import RetentionTask
-from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import SetAside
+from sharebroker_server.share_partition_leader.metrics.exhausted_records_log import ExhaustedRecordsLogger
 from sharebroker_server.share_partition_leader.metrics.metrics import LeaderMetrics
 from sharebroker_server.share_partition_leader.requests.local_calls import LocalShareCalls
 from sharebroker_server.share_partition_leader.requests.servicer import SharePartitionLeaderServicer
@@ -68,9 +68,9 @@ async def share_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
         return topic is not None and 0 <= partition < topic.partitions
 
     interval = base.settings.config.share_coordinator_state_topic_prune_interval_ms / 1000
-    leftovers = Leftovers(host, base.catalog.is_deleted, interval, config.write_timeout)
-    leftovers.start()
-    stack.push_async_callback(leftovers.stop)
+    cleanup = DeletedTopicCleanup(host, base.catalog.is_deleted, interval, config.write_timeout)
+    cleanup.start()
+    stack.push_async_callback(cleanup.stop)
     servicer = ShareCoordinator(host, config, exists, base.keys.log)
     base.router.register_local(share_coordinator_pb2_grpc.ShareCoordinatorServiceStub, servicer)
     base.persister.register_local(base.holder.member.owner, servicer)
@@ -89,14 +89,14 @@ async def share_partition_leader(base: Foundation, stack: AsyncExitStack) -> lis
     stack.push_async_callback(leadership.close)
     base.watching.metrics.add(LeaderMetrics(leadership, base.most_series).families)
     base.rechecks.append(leadership.recheck)
-    aside = SetAside(leadership.tallies)
-    aside.start()
-    stack.push_async_callback(aside.stop)
+    exhausted_records = ExhaustedRecordsLogger(leadership.counters)
+    exhausted_records.start()
+    stack.push_async_callback(exhausted_records.stop)
     interval = base.settings.config.log_retention_check_interval_ms / 1000
     retention = RetentionTask(leadership, base.router, interval)
     retention.start()
     stack.push_async_callback(retention.stop)
-    base.catalog.listen(leadership.metadata_changed)
+    base.catalog.add_observer(leadership.metadata_changed)
     check = CoordinatorCheck(base.router, base.catalog)
     servicer = SharePartitionLeaderServicer(leadership, base.catalog, check)
     base.router.register_local(share_partition_leader_pb2_grpc.SharePartitionLeaderServiceStub, servicer)
@@ -115,7 +115,7 @@ async def group_coordinator(base: Foundation, stack: AsyncExitStack) -> list[Ser
     config = GroupCoordinatorConfig.of(base.settings.config)
     departures = Departures(base.router)
     stack.push_async_callback(departures.stop)
-    base.catalog.listen(departures.metadata_changed)
+    base.catalog.add_observer(departures.metadata_changed)
 
     def fenced(group_id: str, member_id: str) -> None:
         groups.fenced(group_id, member_id)  # it is made of the host, and the host tells it

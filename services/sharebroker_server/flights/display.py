@@ -1,4 +1,4 @@
-"""What people see: live numbers in a terminal, plain lines elsewhere, and the tables at the end."""
+"""Output for users: live values in a terminal, plain lines elsewhere, and tables at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sharebroker_server.flights.core.verdict import Verdict, ranges
 
 _LINE_SECONDS: Final = 2.0
 _WORST_ROUTES: Final = 10
-_MOST_SHOWN: Final = 20
+_MAX_LISTED: Final = 20
 
 
 class Display:
@@ -34,22 +34,22 @@ class Display:
     def __exit__(self, *failure: object) -> None:
         self._live.stop()
 
-    def note(self, text: str) -> None:
-        """Something happened."""
+    def message(self, text: str) -> None:
+        """Prints a message."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, progress: Progress, now: float) -> None:
-        """The numbers at `now` (seconds); outside a terminal a line every other second."""
+        """Shows the values at `now` (seconds); outside a terminal one line every other second."""
         if self._console.is_terminal:
             self._live.update(_panel(progress))
         elif now - self._last_line >= _LINE_SECONDS:
             self._last_line = now
-            self.note(progress.line())
+            self.message(progress.line())
 
     def finish(self, progress: Progress) -> None:
-        """The last numbers, to stay."""
+        """Shows the final values permanently."""
         self._live.update(_panel(progress))
-        self.note(progress.line())
+        self.message(progress.line())
 
 
 def _panel(progress: Progress) -> Table:
@@ -61,60 +61,60 @@ def _panel(progress: Progress) -> Table:
 
 
 def print_summary(console: Console, summary: Summary, names: Mapping[str, str]) -> None:
-    """Delay by carrier, and the routes that arrive latest."""
+    """Prints delays by carrier, and the routes with the longest delays."""
     if not summary.finished:
         return
     carriers = _delays("Carrier")
-    for carrier, found in summary.by_carrier():
-        carriers.add_row(names.get(carrier, carrier), *_cells(found))
-    console.print("\nDelay by carrier, minutes a flight", style="bold")
+    for carrier, delays in summary.by_carrier():
+        carriers.add_row(names.get(carrier, carrier), *_cells(delays))
+    console.print("\nDelay by carrier, minutes per flight", style="bold")
     console.print(carriers)
     routes = _delays("Route")
-    for route, found in summary.worst_routes(_WORST_ROUTES):
-        routes.add_row(route, *_cells(found))
+    for route, delays in summary.worst_routes(_WORST_ROUTES):
+        routes.add_row(route, *_cells(delays))
     if routes.row_count:
-        console.print("\nRoutes that arrive latest (50 flights or more)", style="bold")
+        console.print("\nRoutes with the longest arrival delay (50 flights or more)", style="bold")
         console.print(routes)
 
 
 def print_verdict(console: Console, verdict: Verdict) -> None:
-    """The sums, and every record that breaks them."""
+    """Prints the sums, and every record that violates them."""
     sums = f"published {verdict.published:,} = "
     if verdict.earlier:
         sums += f"finished by an earlier run {verdict.earlier:,} + "
     sums += f"accepted {verdict.accepted:,} + rejected {verdict.rejected:,}"
     console.print(f"\n{sums}", highlight=False, soft_wrap=True)
-    offences = {
+    errors = {
         "missing (never finished)": verdict.missing,
-        "finished, though no worker answered for them": verdict.unexplained,
-        "delivered again after they were finished": verdict.redelivered,
+        "finished, but acknowledged by no worker": verdict.unexplained,
+        "redelivered after they were finished": verdict.redelivered,
     }
-    for what, places in offences.items():
-        lines = ranges(places)
-        console.print(f"{what}: {len(places):,}", highlight=False, style="red" if places else "")
-        for line in lines[:_MOST_SHOWN]:
+    for heading, record_ids in errors.items():
+        lines = ranges(record_ids)
+        console.print(f"{heading}: {len(record_ids):,}", highlight=False, style="red" if record_ids else "")
+        for line in lines[:_MAX_LISTED]:
             console.print(f"  {line}", highlight=False)
-        if len(lines) > _MOST_SHOWN:
-            console.print(f"  and {len(lines) - _MOST_SHOWN} more ranges", highlight=False)
+        if len(lines) > _MAX_LISTED:
+            console.print(f"  and {len(lines) - _MAX_LISTED} more ranges", highlight=False)
     console.print(
-        "Verdict: every record was finished exactly once." if verdict.good else "Verdict: NOT in order.",
+        "Verdict: every record was finished exactly once." if verdict.good else "Verdict: FAILED.",
         style="bold green" if verdict.good else "bold red",
         highlight=False,
     )
 
 
-def _delays(what: str) -> Table:
-    made = Table(box=None, pad_edge=False)
-    made.add_column(what)
+def _delays(heading: str) -> Table:
+    delay_table = Table(box=None, pad_edge=False)
+    delay_table.add_column(heading)
     for heading in ("Flights", "Left late", "Arrived late", "Not processed"):
-        made.add_column(heading, justify="right")
-    return made
+        delay_table.add_column(heading, justify="right")
+    return delay_table
 
 
-def _cells(found: Delays) -> list[str]:
+def _cells(delays: Delays) -> list[str]:
     return [
-        f"{found.flights:,}",
-        f"{found.mean_departure:.1f}",
-        f"{found.mean_arrival:.1f}",
-        f"{found.rejected:,}",
+        f"{delays.flights:,}",
+        f"{delays.mean_departure:.1f}",
+        f"{delays.mean_arrival:.1f}",
+        f"{delays.rejected:,}",
     ]

@@ -1,4 +1,4 @@
-"""Worker processes and what they report."""
+"""Worker processes and their reports."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from sharebroker_server.flights.core.ledger import Ledger
-from sharebroker_server.flights.core.report import enter
+from sharebroker_server.flights.core.report import add_report
 
-_LONGEST_REPORT: Final = 16 * 1024 * 1024
+_MAX_REPORT_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every worker of a fleet does."""
+    """The work of every worker of a fleet."""
 
     server: str
     group: str
@@ -26,9 +26,9 @@ class Job:
 
 
 class Fleet:
-    """Workers in one share group; their reports go into the ledger as they come.
+    """Workers in one share group; their reports go into the ledger.
 
-    A worker works until its standard input is closed, so it also ends with the process that started it.
+    A worker runs until its standard input is closed, so it also stops with the process that started it.
     """
 
     def __init__(self, job: Job, ledger: Ledger) -> None:
@@ -36,7 +36,7 @@ class Fleet:
         self._ledger = ledger
         self._processes: dict[str, Process] = {}
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._to_freeze: Callable[[str], bool] | None = None
+        self._freeze_condition: Callable[[str], bool] | None = None
 
     async def start(self, workers: int) -> None:
         """Starts the workers, `worker-1` and so on."""
@@ -46,19 +46,19 @@ class Fleet:
             self._readers[name] = asyncio.create_task(self._read(name))
 
     def freeze_when(self, condition: Callable[[str], bool]) -> None:
-        """Stops the first worker where it stands whose report makes the condition true of it.
+        """Suspends the first worker for which the condition is true after a report.
 
-        It is like a process that hangs: its connection stays open.
+        A suspended worker is like a hanging process: its connection stays open.
         """
-        self._to_freeze = condition
+        self._freeze_condition = condition
 
     async def kill(self, name: str) -> None:
-        """Ends the worker at once with SIGKILL."""
+        """Kills the worker with SIGKILL."""
         self._processes[name].kill()
         await self._readers[name]
 
     def failed(self) -> list[str]:
-        """Workers that ended though nobody asked them to, with their exit codes."""
+        """Returns the workers that exited unexpectedly, with their exit codes."""
         return [
             f"{name} ended with exit code {process.returncode}"
             for name, process in self._processes.items()
@@ -66,7 +66,7 @@ class Fleet:
         ]
 
     async def stop(self) -> None:
-        """Lets every worker finish what it holds and waits for the last report."""
+        """Waits until every worker has finished its records and sent its last report."""
         for process in self._processes.values():
             if process.stdin is not None:
                 process.stdin.close()
@@ -83,22 +83,22 @@ class Fleet:
             job.topic,
             name,
         ]
-        # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
+        # A session of its own: the supervisor handles Ctrl-C in the terminal.
         return await asyncio.create_subprocess_exec(
-            *command, stdin=PIPE, stdout=PIPE, limit=_LONGEST_REPORT, start_new_session=True
+            *command, stdin=PIPE, stdout=PIPE, limit=_MAX_REPORT_BYTES, start_new_session=True
         )
 
     async def _read(self, name: str) -> None:
         process = self._processes[name]
         assert process.stdout is not None
         while line := await process.stdout.readline():
-            if line.endswith(b"\n"):  # a killed worker may leave half a line
-                enter(line, name, self._ledger)
-                self._look_whether_to_freeze(name)
+            if line.endswith(b"\n"):  # a killed worker may leave a partial line
+                add_report(line, name, self._ledger)
+                self._freeze_if_due(name)
         await process.wait()
         self._ledger.died(name)
 
-    def _look_whether_to_freeze(self, name: str) -> None:
-        if self._to_freeze is not None and self._to_freeze(name):
+    def _freeze_if_due(self, name: str) -> None:
+        if self._freeze_condition is not None and self._freeze_condition(name):
             self._processes[name].send_signal(signal.SIGSTOP)
-            self._to_freeze = None
+            self._freeze_condition = None

@@ -1,4 +1,4 @@
-"""Publishing the flights, each once, however often it is started anew."""
+"""Publishes the flights, each exactly once across restarts."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from sharebroker_server.flights.fleet import Job
 
 
 def unpublished(flights: Iterable[Flight], ends: Mapping[int, int]) -> Iterator[Flight]:
-    """The flights that are not in the log yet, which holds `ends` of them by partition.
+    """Yields the flights that are missing in the log, whose partitions have `ends` records.
 
-    Keys decide the partition and order is kept within it, so the first ones of each partition are there.
+    Keys determine the partition, and the order within it is kept, so each partition has its first flights.
     """
-    left = dict(ends)
+    remaining = dict(ends)
     for flight in flights:
         partition = partition_of(flight.key, len(ends))
-        if left[partition] > 0:
-            left[partition] -= 1
+        if remaining[partition] > 0:
+            remaining[partition] -= 1
         else:
             yield flight
 
 
 class Publisher:
-    """Publishes flights; `published` counts those in the log or on their way."""
+    """Publishes flights; `published` counts those in the log or in flight."""
 
     def __init__(self, job: Job, ends: Mapping[int, int]) -> None:
         self._job = job
@@ -33,7 +33,7 @@ class Publisher:
         self.published = sum(ends.values())
 
     async def publish(self, flights: Iterable[Flight]) -> None:
-        """Publishes what is missing and waits until all of it is durable. Raises KafkaError."""
+        """Publishes the missing flights; returns when they are durable. Raises KafkaError."""
         async with Producer(self._job.server) as producer:
             for flight in unpublished(flights, self._ends):
                 await producer.send(self._job.topic, flight.payload(), key=flight.key)

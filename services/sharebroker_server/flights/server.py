@@ -1,4 +1,4 @@
-"""The server of a run: `sharebroker serve` as a process of its own."""
+"""The server of a run: `sharebroker serve` as a process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_LOOK_AGAIN: Final = 0.05
+_POLL_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 20.0
 
 
 class NotServingError(Exception):
-    """The server did not start; the message says why, `exit_code` is its own."""
+    """The server did not start; the message names the reason, `exit_code` is the server's."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ class NotServingError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server: where gRPC and Kafka clients connect ("" for closed), and its process."""
+    """A running server: the addresses for gRPC and Kafka clients ("" if closed), and its process."""
 
     address: str
     kafka: str
@@ -34,9 +34,9 @@ class Server:
 
 @contextlib.contextmanager
 def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Iterator[Server]:
-    """All roles in one process with its data below `data`. Raises NotServingError."""
+    """Runs a server with all roles and its data below `data`. Raises NotServingError."""
     data.mkdir(parents=True, exist_ok=True)
-    # Another run may have a server on the same data: the log is not ours to write before we serve.
+    # Another run may have a server on the same data, whose log must not be overwritten.
     ready, starting = data / "ready.json", data / "starting.log"
     ready.unlink(missing_ok=True)
     command = [sys.executable, "-m", "sharebroker_server.broker", "--data", str(data)]
@@ -44,7 +44,7 @@ def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Ite
     for assignment in properties:
         command += ["--set", assignment]
     with starting.open("wb") as output:
-        # A session of its own: Ctrl-C in the terminal is the supervisor's to act on.
+        # A session of its own: the supervisor handles Ctrl-C in the terminal.
         process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
     try:
         facts = _facts(ready, starting, process)
@@ -57,7 +57,7 @@ def serving(data: Path, grpc: str, kafka: str, properties: Sequence[str]) -> Ite
 def _facts(ready: Path, log: Path, process: subprocess.Popen[bytes]) -> dict[str, object]:
     while not ready.exists():
         with contextlib.suppress(subprocess.TimeoutExpired):
-            raise NotServingError(_last_line(log), process.wait(_LOOK_AGAIN))
+            raise NotServingError(_last_line(log), process.wait(_POLL_SECONDS))
     return dict(json.loads(ready.read_text()))
 
 
@@ -72,4 +72,4 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "The server ended without a word."
+    return lines[-1] if lines else "The server exited without output."

@@ -1,4 +1,4 @@
-"""One run: publish, let the fleet work, lose a worker on the way, and judge what came of it."""
+"""One run: publishes, lets the fleet work, stops one worker midway, and verifies the result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 from sharebroker_server.flights.cluster import Cluster
 from sharebroker_server.flights.core.flight import Flight
-from sharebroker_server.flights.core.ledger import Ledger, Place
+from sharebroker_server.flights.core.ledger import Ledger, RecordId
 from sharebroker_server.flights.core.progress import Progress, Rate
 from sharebroker_server.flights.core.summary import Summary
 from sharebroker_server.flights.core.verdict import Verdict, judge_run
@@ -25,7 +25,7 @@ _STALLED_SECONDS: Final = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a run goes: who works, and after how many finished records a worker hangs."""
+    """The parameters of a run; a worker hangs after `loss_after` finished records."""
 
     job: Job
     workers: int
@@ -35,14 +35,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     verdict: Verdict
     summary: Summary
 
 
 class Run:
-    """A run over a prepared cluster."""
+    """A run on a prepared cluster."""
 
     def __init__(self, plan: Plan, cluster: Cluster, display: Display) -> None:
         self._plan = plan
@@ -54,66 +54,70 @@ class Run:
         self._hanging = False
 
     async def run(self, flights: Iterable[Flight]) -> Outcome:
-        """Works everything off. Raises KafkaError."""
+        """Processes all flights. Raises KafkaError."""
         before = await self._cluster.finished()
         publisher = Publisher(self._plan.job, await self._cluster.ends())
         fleet = Fleet(self._plan.job, self._ledger)
         await fleet.start(self._plan.workers)
         publishing = asyncio.create_task(publisher.publish(flights))
-        losing = asyncio.create_task(self._lose_one(fleet))
+        failing = asyncio.create_task(self._fail_one(fleet))
         try:
-            await self._watch(publisher, publishing, fleet)
+            await self._show_progress(publisher, publishing, fleet)
             if self._hanging:
-                await losing
+                await failing
         finally:
             publishing.cancel()
-            losing.cancel()
+            failing.cancel()
             await fleet.stop()
-            await asyncio.gather(publishing, losing, return_exceptions=True)
+            await asyncio.gather(publishing, failing, return_exceptions=True)
         outcome = await self._judge(before)
         self._display.finish(self._progress(publisher.published, time.monotonic()))
         return outcome
 
-    async def _watch(self, publisher: Publisher, publishing: asyncio.Task[None], fleet: Fleet) -> None:
-        """Shows the progress until nothing is left to do, or nothing happens any more."""
-        looked, moved, finished = float("-inf"), time.monotonic(), -1
+    async def _show_progress(
+        self, publisher: Publisher, publishing: asyncio.Task[None], fleet: Fleet
+    ) -> None:
+        """Shows the progress until everything is finished, a worker failed, or progress stalled."""
+        checked_at, progressed_at, finished = float("-inf"), time.monotonic(), -1
         all_published = False
         while not (all_published and self._lag == 0):
             now = time.monotonic()
-            if now - looked >= _LAG_SECONDS:
-                looked, all_published = now, publishing.done()
+            if now - checked_at >= _LAG_SECONDS:
+                checked_at, all_published = now, publishing.done()
                 self._lag = await self._cluster.lag()
             self._display.show(self._progress(publisher.published, now), now)
             if finished != len(self._ledger.finals):
-                finished, moved = len(self._ledger.finals), now
-            if fleet.failed() or now - moved > _STALLED_SECONDS:
-                self._display.note(
-                    "; ".join(fleet.failed()) or f"Nothing moved for {_STALLED_SECONDS:.0f} s."
+                finished, progressed_at = len(self._ledger.finals), now
+            if fleet.failed() or now - progressed_at > _STALLED_SECONDS:
+                self._display.message(
+                    "; ".join(fleet.failed()) or f"No progress for {_STALLED_SECONDS:.0f} s."
                 )
                 return
             await asyncio.sleep(_TICK)
         publishing.result()
 
-    async def _lose_one(self, fleet: Fleet) -> None:
-        """A worker hangs with records in hand until their locks have run out, then it is killed."""
+    async def _fail_one(self, fleet: Fleet) -> None:
+        """Suspends a worker that holds records until their locks time out, then kills it."""
         if self._plan.loss_after <= 0:
             return
         seconds = self._plan.lock_seconds
         frozen: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        def due(worker: str) -> bool:
+        def is_due(worker: str) -> bool:
             if len(self._ledger.finals) < self._plan.loss_after or not self._ledger.holding(worker):
                 return False
             frozen.set_result(worker)
             self._hanging = True
             return True
 
-        fleet.freeze_when(due)
+        fleet.freeze_when(is_due)
         victim = await frozen
-        self._display.note(f"[{victim} hangs with records in hand; their locks run out within {seconds} s]")
+        self._display.message(
+            f"[{victim} hangs while it holds records; their locks time out within {seconds} s]"
+        )
         await asyncio.sleep(seconds + 1)
         await fleet.kill(victim)
-        self._display.note(f"[{victim} is killed (SIGKILL)]")
+        self._display.message(f"[{victim} was killed (SIGKILL)]")
 
     def _progress(self, published: int, now: float) -> Progress:
         totals = self._ledger.totals
@@ -125,11 +129,11 @@ class Run:
             rejected=totals.rejected,
             locks_lost=totals.lost,
             lag=self._lag,
-            rate=self._rate.note(finished, now),
+            rate=self._rate.sample(finished, now),
         )
 
-    async def _judge(self, before: set[Place]) -> Outcome:
+    async def _judge(self, before: set[RecordId]) -> Outcome:
         finished = await self._cluster.finished()
-        self._ledger.settle(finished, time.monotonic())
+        self._ledger.resolve_orphans(finished, time.monotonic())
         ends = await self._cluster.ends()
         return Outcome(judge_run(ends, before, finished, self._ledger), self._ledger.summary)

@@ -1,4 +1,4 @@
-"""A worker process. It runs until its input ends.
+"""A worker process, which runs until its standard input ends.
 
 Usage: `python -m sharebroker_server.flights.worker SERVER GROUP TOPIC NAME`.
 """
@@ -21,10 +21,10 @@ from sharebroker.consumer.poll_batch import RecordResult
 from sharebroker_protocol.errors import ErrorCode
 from sharebroker_protocol.records.record import Record
 from sharebroker_server.flights.core import report
-from sharebroker_server.flights.core.flight import Answer, Flight, judge
-from sharebroker_server.flights.core.ledger import Delivery, Place
+from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
+from sharebroker_server.flights.core.ledger import Delivery, RecordId
 
-_PATIENCE: Final = 60.0
+_POLL_SECONDS: Final = 60.0
 
 
 def main() -> None:
@@ -34,60 +34,60 @@ def main() -> None:
 
 
 async def run(server: str, group: str, topic: str, name: str) -> None:
-    """Answers for records until standard input ends."""
+    """Acknowledges records until standard input ends."""
     config = ConsumerConfig(client_id=name)
     async with ShareConsumer(server, group, [topic], config) as consumer:
         when_input_ends(consumer.wakeup)
         with contextlib.suppress(WakeupError):
             for batch in itertools.count(1):
-                await work_off(consumer, batch)
+                await process_batch(consumer, batch)
 
 
-def when_input_ends(act: Callable[[], None]) -> None:
-    """Calls `act` from a thread once nobody holds the other end of standard input."""
+def when_input_ends(callback: Callable[[], None]) -> None:
+    """Calls `callback` from a thread when standard input is closed."""
 
     def wait() -> None:
         sys.stdin.buffer.read()
-        act()
+        callback()
 
     threading.Thread(target=wait, daemon=True).start()
 
 
-async def work_off(consumer: ShareConsumer, batch: int) -> None:
-    """One poll: judges the records, tells the supervisor, answers, and tells how the answers fared."""
-    records = await consumer.poll(_PATIENCE)
+async def process_batch(consumer: ShareConsumer, batch: int) -> None:
+    """Polls once: reports the deliveries, acknowledges the records, and reports the results."""
+    records = await consumer.poll(_POLL_SECONDS)
     if not records:
         return
-    judged = [judged_record(record) for record in records]
-    tell(report.handed_out(batch, time.monotonic(), [delivery for delivery, _ in judged]))
-    for record, (delivery, reason) in zip(records, judged, strict=True):
-        answer(record, delivery.answer, reason)
+    judgements = [judged_record(record) for record in records]
+    write_report(report.delivered(batch, time.monotonic(), [delivery for delivery, _ in judgements]))
+    for record, (delivery, reason) in zip(records, judgements, strict=True):
+        acknowledge(record, delivery.acknowledgement, reason)
     results = await consumer.commit()
-    tell(report.confirmed(batch, time.monotonic(), failures(results)))
+    write_report(report.confirmed(batch, time.monotonic(), failures(results)))
 
 
 def judged_record(record: Record) -> tuple[Delivery, str]:
-    """What to answer for a record, with its delays, and why."""
+    """Returns the delivery of a record with its acknowledgement, and the reason."""
     flight = Flight.of_payload(record.value or b"")
-    verdict, reason = judge(flight, record.delivery_count)
+    acknowledgement, reason = judge(flight, record.delivery_count)
     route = f"{flight.origin}-{flight.dest}"
     minutes = (flight.dep_delay or 0, flight.arr_delay or 0)
-    place = (record.partition, record.offset, record.delivery_count)
-    return Delivery(*place, verdict, flight.carrier, route, *minutes), reason
+    record_id = (record.partition, record.offset, record.delivery_count)
+    return Delivery(*record_id, acknowledgement, flight.carrier, route, *minutes), reason
 
 
-def answer(record: Record, verdict: Answer, reason: str) -> None:
+def acknowledge(record: Record, acknowledgement: Acknowledgement, reason: str) -> None:
     """Acknowledges a record."""
-    if verdict is Answer.ACCEPT:
+    if acknowledgement is Acknowledgement.ACCEPT:
         record.accept()
-    elif verdict is Answer.RELEASE:
+    elif acknowledgement is Acknowledgement.RELEASE:
         record.release()
     else:
         record.reject(reason)
 
 
-def failures(results: Sequence[RecordResult]) -> dict[Place, bool]:
-    """Answers that failed: True where the lock was lost, False where the outcome is unknown."""
+def failures(results: Sequence[RecordResult]) -> dict[RecordId, bool]:
+    """Returns the failed acknowledgements: True if the lock was lost, False if the outcome is unknown."""
     return {
         (result.partition, result.offset): result.error.code is ErrorCode.INVALID_RECORD_STATE
         for result in results
@@ -95,8 +95,8 @@ def failures(results: Sequence[RecordResult]) -> dict[Place, bool]:
     }
 
 
-def tell(line: bytes) -> None:
-    """A line for the supervisor, at once: the process may be killed at any moment."""
+def write_report(line: bytes) -> None:
+    """Writes a line for the supervisor and flushes it: the process may be killed at any moment."""
     sys.stdout.buffer.write(line)
     sys.stdout.buffer.flush()
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import structlog
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic
 from sharebroker_server.cluster.router import Router
 from sharebroker_server.config.broker import BrokerConfig
@@ -33,7 +33,7 @@ class Gateway:
     `config` is what this process was started with; what is in force now stands in the catalog.
     """
 
-    def __init__(self, router: Router, catalog: CatalogFollower, config: BrokerConfig) -> None:
+    def __init__(self, router: Router, catalog: MetadataCache, config: BrokerConfig) -> None:
         self.router = router
         self.catalog = catalog
         self.config = config

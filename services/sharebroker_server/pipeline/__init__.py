@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: a queue's records as tables, and the queue's own state checked beside them."""
+"""A data pipeline on Spark: a queue's records as tables, and a verification of the queue's state."""

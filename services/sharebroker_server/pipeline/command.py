@@ -17,35 +17,35 @@ from sharebroker.cli.group_session import FromBeginning
 from sharebroker.cli.options import DEFAULT_SERVER, AsJson, Server, Topic, examples
 from sharebroker.cli.output import console, print_json, print_notice
 from sharebroker_protocol.errors import KafkaError
+from sharebroker_server.pipeline.display import print_tables, progress, verdict
 from sharebroker_server.pipeline.environment import VARIABLE, NoSparkError, find_spark
 from sharebroker_server.pipeline.project import FolderError, Project
 from sharebroker_server.pipeline.runner import PipelineError
 from sharebroker_server.pipeline.runner import run as run_spark
 from sharebroker_server.pipeline.settings import Settings
-from sharebroker_server.pipeline.shown import print_tables, progress, verdict
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Work a topic of flights off with Spark, into tables and a report; check the groups' state, too.",
+    help="Process a topic of flights with Spark into tables and a report, and verify the groups' state.",
 )
 
 _LIMIT: Final = "share.delivery.count.limit"
 _INTERRUPTED: Final = 130
-_LEAST_RECORDS, _MOST_RECORDS = 1, 1_000_000
+_MIN_RECORDS, _MAX_RECORDS = 1, 1_000_000
 
-InGroup = Annotated[str, typer.Option("--group", "-g", help="Id of the share group to read as.")]
+InGroup = Annotated[str, typer.Option("--group", "-g", help="Id of the share group that reads the topic.")]
 Watch = Annotated[
     list[str] | None,
     typer.Option(
-        "--watch", help="A group whose state is looked at; may be repeated. All that work on the topic."
+        "--watch", help="Group whose state is verified; may be repeated. Default: all groups of the topic."
     ),
 ]
 Folder = Annotated[
-    Path, typer.Option("--folder", help="Where tables, checkpoints and report are; of one topic and group.")
+    Path, typer.Option("--folder", help="Folder of tables, checkpoints and report; for one topic and group.")
 ]
 Spark = Annotated[
     Path | None,
-    typer.Option("--spark", envvar=VARIABLE, help="Spark's environment (`make spark`); found by itself."),
+    typer.Option("--spark", envvar=VARIABLE, help="Spark's environment (`make spark`); detected if omitted."),
 ]
 Master = Annotated[str, typer.Option("--master", help="Spark's master.")]
 Memory = Annotated[str, typer.Option("--memory", help="Memory of Spark's driver.")]
@@ -53,9 +53,9 @@ Records = Annotated[
     int,
     typer.Option(
         "--records-per-trigger",
-        min=_LEAST_RECORDS,
-        max=_MOST_RECORDS,
-        help="Records of a micro-batch at most.",
+        min=_MIN_RECORDS,
+        max=_MAX_RECORDS,
+        help="Largest number of records of a micro-batch.",
     ),
 ]
 _FOLDER: Final = Path("data", "pipeline")
@@ -84,21 +84,21 @@ def run(
     server: Server = DEFAULT_SERVER,
     as_json: AsJson = False,
 ) -> None:
-    """Work off what there is, bring the tables up to date, and write the report.
+    """Process all records of a topic, update the tables, and write the report.
 
-    Bronze: the records with the facts of their delivery. Silver: flights with types; rejected rows apart.
-    Gold: delays, and the health of the work queues. Beside them the log of the groups' state, folded anew and
-    compared with the coordinator's answers. A run that was ended goes on from its checkpoints the next time.
+    Bronze contains the records with their delivery metadata, silver the typed flights, and separately the
+    rejected rows. Gold contains delays, and the health of the work queues. The log of the groups' state is
+    replayed and compared with the coordinator's state. An interrupted run continues from its checkpoints.
 
-    Exit code 0: all well, 1: state and answers differ, or Spark failed, 2: it could not begin.
+    Exit code 0: success; 1: log and state differ, or Spark failed; 2: the run could not start.
     """
     with _failures():
         environment, project = find_spark(spark), Project(folder)
-        settings = _asked(server, topic, group, watch, records)
-        with project.held({"topic": topic, "group": group}) as lock:
-            _begin(server, group, from_beginning)
+        settings = _settings_of(server, topic, group, watch, records)
+        with project.locked({"topic": topic, "group": group}) as lock:
+            _set_offset_reset(server, group, from_beginning)
             project.stage(settings.to_configuration(), master, memory)
-            _work(environment, project, lock, "run")
+            _run_spark(environment, project, lock, "run")
             tables = json.loads((project.report / "summary.json").read_text())
     if as_json:
         print_json(tables)
@@ -121,20 +121,20 @@ def dry_run(
     spark: Spark = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Have Spark check the definitions, and read nothing. Exit codes as for `run`."""
+    """Let Spark validate the definitions without reading data. Exit codes as for `run`."""
     with _failures():
         environment, project = find_spark(spark), Project(folder)
-        settings = _asked(server, topic, group, watch, _RECORDS)
-        with project.held({"topic": topic, "group": group}) as lock:
+        settings = _settings_of(server, topic, group, watch, _RECORDS)
+        with project.locked({"topic": topic, "group": group}) as lock:
             project.stage(settings.to_configuration(), master, memory)
-            _work(environment, project, lock, "dry-run")
-    print_notice("The definitions are sound.")
+            _run_spark(environment, project, lock, "dry-run")
+    print_notice("The definitions are valid.")
 
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """One sentence for whatever goes wrong, and its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop is a Ctrl-C
+    """Prints one sentence per error, and exits with its code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM acts as Ctrl-C
     try:
         yield
     except PipelineError as error:
@@ -147,36 +147,38 @@ def _failures() -> Iterator[None]:
         print_notice(f"sharebroker: {explain(error)}")
         raise typer.Exit(BAD_USAGE) from None
     except KeyboardInterrupt:
-        print_notice("Stopped. Start it again to go on from its checkpoints.")
+        print_notice("Stopped. Start it again to continue from its checkpoints.")
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _asked(server: str, topic: str, group: str, watch: list[str] | None, records: int) -> Settings:
-    """What Spark is to do, once the server has said that it can be done. Raises KafkaError."""
+def _settings_of(server: str, topic: str, group: str, watch: list[str] | None, records: int) -> Settings:
+    """Returns the settings for Spark, after checking topic and groups. Raises KafkaError."""
     with Admin(server) as admin:
         admin.describe_topic(topic)
         for name in watch or ():
             admin.describe_group(name)
-        groups = watch or _working_on(admin, topic)
+        groups = watch or _groups_of(admin, topic)
         limits = {name: _limit(admin, name) for name in groups}
     return Settings(server, topic, group, ",".join(watch or ()), limits, str(records))
 
 
-def _working_on(admin: Admin, topic: str) -> list[str]:
+def _groups_of(admin: Admin, topic: str) -> list[str]:
     groups = [listed.group_id for listed in admin.list_groups()]
-    return [name for name in groups if any(part.topic == topic for part in admin.group_offsets(name))]
+    return [
+        name for name in groups if any(partition.topic == topic for partition in admin.group_offsets(name))
+    ]
 
 
 def _limit(admin: Admin, group: str) -> int:
     return next(int(config.value or 0) for config in admin.group_configs(group) if config.name == _LIMIT)
 
 
-def _begin(server: str, group: str, from_beginning: bool) -> None:
+def _set_offset_reset(server: str, group: str, from_beginning: bool) -> None:
     if from_beginning:
         with Admin(server) as admin:
             admin.alter_group_configs(group, {"share.auto.offset.reset": "earliest"})
 
 
-def _work(environment: Path, project: Project, lock: int, how: str) -> None:
-    with progress() as shown:
-        run_spark(environment, project, lock, how, shown.show)
+def _run_spark(environment: Path, project: Project, lock: int, command: str) -> None:
+    with progress() as display:
+        run_spark(environment, project, lock, command, display.show)

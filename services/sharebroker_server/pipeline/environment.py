@@ -1,4 +1,4 @@
-"""Spark's own environment: where it is, and how a program runs in it."""
+"""Spark's environment: its location, and the variables of a program in it."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ VARIABLE: Final = "SHAREBROKER_SPARK"
 _NAME: Final = ".venv-spark"
 _HOME: Final = "spark-home"
 _PARTS: Final = (".ready", "bin/python", _HOME)
-"""What a whole one has; an older one lacks the last."""
+"""The files of a complete environment; older ones lack the last."""
 
 
 class NoSparkError(Exception):
-    """There is no such environment; the message says what to do."""
+    """The environment does not exist; the message names the remedy."""
 
 
 def find_spark(given: Path | None) -> Path:
-    """The environment: the one given, else beside this one, else below the working directory.
+    """Returns the given environment, else one beside this one or below the working directory.
 
     Raises NoSparkError.
     """
-    looked = [given] if given is not None else [Path(sys.prefix).with_name(_NAME), Path.cwd() / _NAME]
-    for folder in looked:
+    candidates = [given] if given is not None else [Path(sys.prefix).with_name(_NAME), Path.cwd() / _NAME]
+    for folder in candidates:
         if all((folder / part).exists() for part in _PARTS):
             return folder.absolute()
-    places = " and ".join(dict.fromkeys(map(str, looked)))
+    places = " and ".join(dict.fromkeys(map(str, candidates)))
     raise NoSparkError(
-        f"Spark's environment is missing or too old (looked for {places}): `make spark` brings it, 1 GB; "
-        f"--spark or {VARIABLE} names another place."
+        f"Spark's environment is missing or too old (looked for {places}): `make spark` installs it (1 GB); "
+        f"--spark or {VARIABLE} sets another path."
     )
 
 
 def python_of(spark: Path) -> str:
-    """Its interpreter."""
+    """Returns its Python interpreter."""
     return str(spark / "bin" / "python")
 
 
 def variables(spark: Path, code: Path, settings: Path, inherited: Mapping[str, str]) -> dict[str, str]:
-    """The environment variables of a program there; `code` is importable, `settings` has Spark's files.
+    """Returns the environment variables of a program; `code` is importable, `settings` has Spark's files.
 
-    Where the machine has no Java the environment's own is used.
+    If the machine has no Java, the environment's own is used.
     """
-    left_out = ("SPARK_REMOTE", "PYTHONHOME", "VIRTUAL_ENV")
-    found = {name: value for name, value in inherited.items() if name not in left_out}
-    found |= {
+    excluded = ("SPARK_REMOTE", "PYTHONHOME", "VIRTUAL_ENV")
+    environment = {name: value for name, value in inherited.items() if name not in excluded}
+    environment |= {
         "SPARK_HOME": str(spark / _HOME),
         "PYSPARK_PYTHON": python_of(spark),
         "PYSPARK_DRIVER_PYTHON": python_of(spark),
@@ -60,10 +60,10 @@ def variables(spark: Path, code: Path, settings: Path, inherited: Mapping[str, s
         "MPLCONFIGDIR": str(spark / "matplotlib"),
     }
     if shutil.which("java") is None and "JAVA_HOME" not in inherited:
-        found["JAVA_HOME"] = str(spark / "java")
-    return found
+        environment["JAVA_HOME"] = str(spark / "java")
+    return environment
 
 
 def this_process() -> dict[str, str]:
-    """The variables of this process."""
+    """Returns the variables of this process."""
     return dict(os.environ)

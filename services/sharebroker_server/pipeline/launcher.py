@@ -2,8 +2,8 @@
 
 Usage: `python -m sharebroker_server.pipeline.launcher run|dry-run SPEC REPORT`.
 
-One Spark with a door for Spark Connect, on a free port of this machine; `spark-pipelines`, which speaks to
-that door; and the report, from the tables it left. Ends with all its processes when its standard input does.
+Starts one Spark with a Spark Connect server on a free local port, then `spark-pipelines` as its client, and
+finally writes the report from the tables. Stops with all its processes when its standard input ends.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _CONNECT: Final = "org.apache.spark.sql.connect.SparkConnectPlugin"
 
 
 def main() -> int:
-    """Runs it; the exit code of `spark-pipelines` where that is not 0."""
+    """Runs the command; returns the exit code of `spark-pipelines` if that is not 0."""
     command, spec, report = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED))
     _end_with_input()
-    os.environ[TOKEN] = secrets.token_hex(16)  # others on this machine shall not use the door
+    os.environ[TOKEN] = secrets.token_hex(16)  # protects the port from other users of this machine
     spark: Any = (
         SparkSession.builder.config("spark.plugins", _CONNECT)
         .config("spark.connect.grpc.binding.address", "127.0.0.1")
@@ -42,24 +42,24 @@ def main() -> int:
         .getOrCreate()
     )
     try:
-        door = getattr(getattr(spark._jvm, f"{_SERVICE}$"), "MODULE$")
-        code = _pipelines(command, spec, f"sc://localhost:{door.localPort()}")
+        connect_server = getattr(getattr(spark._jvm, f"{_SERVICE}$"), "MODULE$")
+        code = _pipelines(command, spec, f"sc://localhost:{connect_server.localPort()}")
         if code == 0 and command == "run":
             write_report(spark, Path(report))
         return code
     finally:
-        with contextlib.suppress(Py4JError, OSError):  # Java heard the signal, too
+        with contextlib.suppress(Py4JError, OSError):  # Java received the signal, too
             spark.stop()
 
 
 def _pipelines(command: str, spec: str, remote: str) -> int:
-    """Spark's own command; what it says goes where ours goes."""
+    """Runs Spark's own command; its output goes to ours."""
     python = [sys.executable, "-u", "-m", "pyspark.pipelines.cli", command, "--spec", spec]
     return subprocess.run(python, env={**os.environ, "SPARK_REMOTE": remote}, check=False).returncode
 
 
 def _end_with_input() -> None:
-    """The process that started us is gone, however: so are we and what we started, a group of processes."""
+    """Stops this process group when the process that started it is gone."""
 
     def wait() -> None:
         while os.read(0, 1024):

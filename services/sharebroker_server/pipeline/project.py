@@ -1,4 +1,4 @@
-"""The folder of a pipeline: its tables, checkpoints and report, and what Spark is told."""
+"""The folder of a pipeline: tables, checkpoints, report and Spark's configuration."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sharebroker_server.pipeline.core.spec import filled
 _SOURCE: Final = Path(__file__).parent
 _SPEC: Final = "spark-pipeline.yml"
 _FACTS: Final = "pipeline.json"
-_PATIENCE: Final = 60.0
-_LOOK_AGAIN: Final = 0.25
+_LOCK_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.25
 
 
 class FolderError(Exception):
-    """The folder cannot be used; the message says what to do."""
+    """The folder cannot be used; the message names the remedy."""
 
 
 class Project:
-    """A pipeline's folder. It belongs to one topic and group: the checkpoints are theirs."""
+    """A pipeline's folder. It belongs to one topic and group, like its checkpoints."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -38,41 +38,43 @@ class Project:
         self.temporary = self.folder / "temporary"
 
     @contextmanager
-    def held(self, facts: Mapping[str, str]) -> Iterator[int]:
-        """Have the folder for oneself by a locked file; `facts` is what it is for.
+    def locked(self, facts: Mapping[str, str]) -> Iterator[int]:
+        """Locks the folder; `facts` describe its purpose.
 
         Raises FolderError, OSError.
         """
-        kept = self.folder / _FACTS
-        if kept.exists() and (before := json.loads(kept.read_text())) != dict(facts):
-            of = ", ".join(f"{name} {value}" for name, value in before.items())
-            text = f"{self.folder} is of {of}: its checkpoints fit nothing else. Name another with --folder."
+        facts_file = self.folder / _FACTS
+        if facts_file.exists() and (before := json.loads(facts_file.read_text())) != dict(facts):
+            owner = ", ".join(f"{name} {value}" for name, value in before.items())
+            text = (
+                f"{self.folder} belongs to {owner}, and so do its checkpoints. Choose another with --folder."
+            )
             raise FolderError(text)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             self._lock(lock)
-            kept.write_text(json.dumps(dict(facts)))
+            facts_file.write_text(json.dumps(dict(facts)))
             try:
                 yield lock.fileno()
             finally:
                 shutil.rmtree(self.temporary, ignore_errors=True)
 
     def _lock(self, lock: IO[str]) -> None:
-        """Spark has the lock, too: one whose command was killed takes a moment to end."""
-        until = monotonic() + _PATIENCE
+        """Waits for the lock: Spark inherits it, and takes a moment to stop after its command was killed."""
+        until = monotonic() + _LOCK_SECONDS
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if monotonic() > until:
-                    raise FolderError(f"Another run works in {self.folder}; wait for its end.") from None
-                Event().wait(_LOOK_AGAIN)
+                    raise FolderError(f"Another run uses {self.folder}; wait until it ends.") from None
+                Event().wait(_POLL_SECONDS)
             else:
                 return
 
     def stage(self, configuration: Mapping[str, str], master: str, memory: str) -> None:
-        """Lay out the code for Spark, this service alone, and what Spark is told."""
-        for stale in (self.code, self.temporary):  # the latter is what a run left that was killed
+        """Copies the code of this service for Spark, and writes Spark's configuration."""
+        for stale in (self.code, self.temporary):  # the second remains after a run was killed
             shutil.rmtree(stale, ignore_errors=True)
         self.temporary.mkdir()
         target = self.spec.parent
@@ -84,7 +86,9 @@ class Project:
         (self.settings / "spark-defaults.conf").write_text("".join(lines))
 
     def _spark(self, master: str, memory: str) -> dict[str, str]:
-        """A catalog that outlives the run (Hive's on Derby), and nothing outside the folder."""
+        """Returns a configuration with a persistent catalog (Hive on Derby) and no files outside
+        the folder.
+        """
         jdbc = f"jdbc:derby:;databaseName={self.folder / 'metastore'};create=true"
         return {
             "spark.master": master,

@@ -1,4 +1,4 @@
-"""Spark at work, seen from outside: its process, and what it says."""
+"""Runs Spark as a process and follows its output."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _LAST_BYTES: Final = 200_000
 
 
 class PipelineError(Exception):
-    """The run failed; the message says why as far as Spark told, and where its log is."""
+    """The run failed; the message names the reason, if known, and the log file."""
 
 
-def run(spark: Path, project: Project, lock: int, command: str, seen: Callable[[Run], None]) -> Run:
-    """Run `spark-pipelines` and wait for its end; `seen` is called with every line. Raises PipelineError.
+def run(spark: Path, project: Project, lock: int, command: str, on_progress: Callable[[Run], None]) -> Run:
+    """Runs `spark-pipelines` to its end; calls `seen` after every line. Raises PipelineError.
 
-    `lock` is the file that says that somebody works in the folder.
+    `lock` is the file descriptor of the folder's lock.
     """
     state = Run()
     with project.log.open("wb") as log, _started(spark, project, command, (log.fileno(), lock)) as process:
@@ -33,11 +33,11 @@ def run(spark: Path, project: Project, lock: int, command: str, seen: Callable[[
         for line in process.stdout:
             log.write(line)
             log.flush()
-            state.hear(line.decode("utf-8", "replace"))
-            seen(state)
+            state.parse_line(line.decode("utf-8", "replace"))
+            on_progress(state)
         code = process.wait()
     if code != 0:
-        raise PipelineError(_why(state, project, code))
+        raise PipelineError(_reason(state, project, code))
     return state
 
 
@@ -45,7 +45,9 @@ def run(spark: Path, project: Project, lock: int, command: str, seen: Callable[[
 def _started(
     spark: Path, project: Project, command: str, files: tuple[int, int]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The launcher in a group of processes of its own, ended as a whole; without us it ends by itself."""
+    """Starts the launcher in its own process group; it stops with us, and is stopped as a whole
+    at the end.
+    """
     log, lock = files
     launcher = [python_of(spark), "-m", "sharebroker_server.pipeline.launcher", command]
     process = subprocess.Popen(
@@ -73,7 +75,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(_STOP_SECONDS)
 
 
-def _why(state: Run, project: Project, code: int) -> str:
+def _reason(state: Run, project: Project, code: int) -> str:
     with project.log.open("rb") as log:
         size = log.seek(0, os.SEEK_END)
         log.seek(max(0, size - _LAST_BYTES))
@@ -82,5 +84,5 @@ def _why(state: Run, project: Project, code: int) -> str:
     reason = cause(text) or state.error or f"Spark ended with exit code {code}"
     return (
         f"The pipeline failed{failed}: {reason} (log: {project.log}). "
-        "Run it again to go on from its checkpoints."
+        "Run it again to continue from its checkpoints."
     )

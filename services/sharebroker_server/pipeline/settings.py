@@ -1,4 +1,4 @@
-"""What the definitions are asked to work on, out of the session's configuration."""
+"""The settings of the definitions, passed in the Spark session's configuration."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ PREFIX: Final = "sharebroker.pipeline."
 DEFAULT_LIMIT: Final = 5
 """Kafka's share.delivery.count.limit."""
 _HEX: Final = "hex:"
-"""Spark keeps back what looks like a secret to it, such as a topic `password-changes`: so nothing does."""
+"""Values are encoded, because Spark redacts values that look like secrets, such as a topic
+`password-changes`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where to read from, as whom, whose state to look at (empty: all), and delivery limits by group."""
+    """Server, topic, group, groups whose state is verified (empty: all), and delivery limits by group."""
 
     server: str
     topic: str
@@ -26,7 +28,7 @@ class Settings:
 
     @staticmethod
     def of(spark: Any) -> Settings:
-        """Those of a session, which spark-pipeline.yml gave it."""
+        """Returns the settings of a session, which spark-pipeline.yml defines."""
 
         def value(name: str) -> str:
             text = str(spark.conf.get(PREFIX + name))
@@ -42,7 +44,7 @@ class Settings:
         )
 
     def to_configuration(self) -> dict[str, str]:
-        """The inverse of `of`."""
+        """Returns the settings as session configuration."""
         values = {
             "server": self.server,
             "topic": self.topic,

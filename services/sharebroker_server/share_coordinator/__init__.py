@@ -1,1 +1,1 @@
-"""Keeps the durable state of share-partitions: checkpoints and deltas in fenced logs."""
+"""Persists the state of share-partitions as checkpoints and deltas in fenced logs."""

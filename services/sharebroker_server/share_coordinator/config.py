@@ -1,4 +1,4 @@
-"""The share coordinator's part of the broker's configuration."""
+"""The share coordinator's configuration, derived from the broker's properties."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.coordinator_runtime.settings import RuntimeSettings
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 
 
 @dataclass(frozen=True, slots=True)
 class ShareCoordinatorConfig:
-    """Shards, rules, bounds of the runtime, and the time a write may take (seconds)."""
+    """Number of shards, checkpoint rules, limits of the runtime, and the time limit of a write in seconds."""
 
     shards: int
-    rules: Rules
+    rules: CheckpointRules
     runtime: RuntimeSettings
     write_timeout: float
 
     @staticmethod
     def of(broker: BrokerConfig) -> ShareCoordinatorConfig:
-        """From Kafka's properties share.coordinator.*."""
+        """Returns the values of the properties `share.coordinator.*`, which are Kafka's."""
         return ShareCoordinatorConfig(
             broker.share_coordinator_state_topic_num_partitions,
-            Rules(
+            CheckpointRules(
                 broker.share_coordinator_snapshot_update_records_per_snapshot,
                 broker.share_coordinator_cold_partition_snapshot_interval_ms / 1000,
             ),

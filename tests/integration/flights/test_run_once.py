@@ -27,7 +27,7 @@ def run(data: Path) -> str:
 @pytest.mark.timeout(300)
 def test_every_flight_is_finished_exactly_once(tmp_path: Path) -> None:
     first = run(tmp_path)
-    assert re.search(r"\[worker-\d is killed \(SIGKILL\)\]", first) is not None
+    assert re.search(r"\[worker-\d was killed \(SIGKILL\)\]", first) is not None
     sums = re.search(r"published ([\d,]+) = accepted ([\d,]+) \+ rejected ([\d,]+)\n", first)
     assert sums is not None
     published, accepted, rejected = (int(number.replace(",", "")) for number in sums.groups())
@@ -36,9 +36,9 @@ def test_every_flight_is_finished_exactly_once(tmp_path: Path) -> None:
     assert "Verdict: every record was finished exactly once." in first
 
     again = run(tmp_path)
-    assert "8 workers, 0 of 12,000 flights to work off." in again
+    assert "8 workers, 0 of 12,000 flights to process." in again
     assert "finished by an earlier run 12,000 + accepted 0 + rejected 0" in again
-    assert "delivered again after they were finished: 0" in again
+    assert "redelivered after they were finished: 0" in again
 
 
 def test_bad_setup_is_one_sentence_and_code_2(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.perf.figures import Figures
 from tests.perf.kafka import report
 from tests.perf.kafka.programs import JAVA_VARIABLES, OVER_TLS, PLAIN, QUICK, Programs, Sizes, Target
 from tests.perf.kafka.systems import SYSTEMS, describe, describe_clients
-from tests.perf.processes import BenchFailed
+from tests.perf.processes import BenchFailed, interruptible
 from tests.support.kafka_jars import CLIENTS, SERVER, is_there
 from tests.support.kafka_tools import ToolFailed
 
@@ -30,17 +30,17 @@ NAMES: Final = (*PLAIN, *(f"{TLS}{name}" for name in OVER_TLS))
 
 @dataclass
 class Outcome:
-    """What a run on one system gave: figures, failures, notes, and the system's versions and flags."""
+    """The results of a run on one system: figures, failures, notes, and the system's versions and flags."""
 
+    turn: int = 1
     figures: dict[str, float] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     description: str = ""
 
 
-def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str]) -> Outcome:
-    """One run on one system, without TLS and with it."""
-    outcome = Outcome()
+def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str], outcome: Outcome) -> None:
+    """Makes one run on one system, without TLS and with it; `outcome` takes the results as they come."""
     for tls in (False, True):
         wanted = [name.removeprefix(TLS) for name in NAMES if name in names and name.startswith(TLS) == tls]
         if not wanted:
@@ -53,13 +53,12 @@ def measure(system: str, folder: Path, sizes: Sizes, names: Collection[str]) -> 
                 _run(system, target, sizes, wanted, TLS if tls else "", outcome)
         except (BenchFailed, ToolFailed) as failure:
             outcome.failures.append(f"{system}{', TLS' if tls else ''}: {failure}")
-    return outcome
 
 
 def _run(
     system: str, target: Target, sizes: Sizes, wanted: Sequence[str], prefix: str, outcome: Outcome
 ) -> None:
-    programs = Programs(target, sizes)
+    programs = Programs(target, sizes, outcome.notes, f"{system}, {prefix}")
     filled = programs.prepare(wanted)
     if not prefix:
         outcome.figures |= {f"memory.{key}": value for key, value in filled.items()}
@@ -72,7 +71,6 @@ def _run(
         outcome.figures |= {f"{prefix}{name}.{key}": value for key, value in found.items()}
         most = max(outcome.figures.get("memory.most", 0.0), found.get("rss", 0.0))
         outcome.figures |= {"memory.most": most} if most else {}
-    outcome.notes += [f"{prefix}{note} ({system})" for note in programs.notes]
 
 
 def main(
@@ -94,24 +92,28 @@ def main(
         raise typer.Exit(2)
     for variable in JAVA_VARIABLES:
         os.environ.pop(variable, None)
-    results: dict[str, list[Figures]] = {}
-    failures: list[str] = []
-    notes: list[str] = []
-    descriptions: dict[str, str] = {}
-    for turn in range(1 if quick else runs):
-        for name in SYSTEMS:
-            if system and not any(part in name for part in system):
-                continue
-            progress.print(f"run {turn + 1}, {name}", style="dim")
-            with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as place:
-                outcome = measure(name, Path(place), QUICK if quick else Sizes(), only or NAMES)
-            results.setdefault(name, []).append(outcome.figures)
-            failures += outcome.failures
-            notes += [f"run {turn + 1}: {note}" for note in outcome.notes]
-            descriptions.setdefault(name, outcome.description)
-    about = [*filter(None, descriptions.values()), describe_clients()]
-    _show(results, report.Remarks(about, notes, failures), as_json, progress.is_terminal)
-    raise typer.Exit(1 if failures else 0)
+    systems = [name for name in SYSTEMS if not system or any(part in name for part in system)]
+    sizes, names = QUICK if quick else Sizes(), only or NAMES
+    outcomes: dict[str, list[Outcome]] = {name: [] for name in systems}
+    with interruptible():
+        for turn in range(1 if quick else runs):
+            for name in systems:
+                progress.print(f"run {turn + 1}, {name}", style="dim")
+                outcomes[name].append(Outcome(turn=turn + 1))
+                with tempfile.TemporaryDirectory(prefix="sharebroker-bench-") as place:
+                    measure(name, Path(place), sizes, names, outcomes[name][-1])
+    remarks = _remarks(outcomes)
+    results = {name: [outcome.figures for outcome in found] for name, found in outcomes.items()}
+    _show(results, remarks, as_json, progress.is_terminal)
+    raise typer.Exit(1 if remarks.failures else 0)
+
+
+def _remarks(outcomes: Mapping[str, Sequence[Outcome]]) -> report.Remarks:
+    every = [outcome for found in outcomes.values() for outcome in found]
+    about = dict.fromkeys(outcome.description for outcome in every if outcome.description)
+    notes = [f"run {outcome.turn}: {note}" for outcome in every for note in outcome.notes]
+    failures = [f"run {outcome.turn}: {failure}" for outcome in every for failure in outcome.failures]
+    return report.Remarks([*about, describe_clients()], notes, failures)
 
 
 def _show(

@@ -19,7 +19,7 @@ SAMPLE_SECONDS: Final = 0.2
 PASS: Final = 0.9
 """Of the topic's records, so that no poll waits for the last ones."""
 
-PASSES: Final = 8
+PASSES: Final = 40
 """Groups that are there: named with a prefix and a number from 0."""
 
 

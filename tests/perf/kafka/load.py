@@ -87,7 +87,7 @@ def drive(
         finally:
             timer.cancel()
         errors.seek(0)
-        words = errors.read().strip().splitlines() or last
+        words = [line for line in errors.read().splitlines() if line.strip() and "SLF4J" not in line] or last
         why = f"not done after {limit:g} s" if late.is_set() else "ended too early"
         raise BenchFailed(f"{why}: {_first_error(words)}")
 

@@ -43,12 +43,13 @@ REPORT_MS: Final = 500
 class Sizes:
     """How much each program works off. `filled`: records of the topic that is read; times in seconds."""
 
-    filled: int = 5_000_000
+    filled: int = 8_000_000
     seconds: float = 10.0
     warm_records: int = 400_000
     warm_single: int = 3_000
     warm_most: float = 40.0
     window: float = 1.0
+    settle: float = 1.0
     whole: int = 2_000_000
     idle: int = 1_000
     idle_seconds: float = 20.0
@@ -58,7 +59,17 @@ class Sizes:
         return Rule(least, most_seconds=self.warm_most, window=self.window)
 
 
-QUICK: Final = Sizes(1_000_000, 3.0, 200_000, 500, 10.0, 0.5, 500_000, 1_000, 5.0)
+QUICK: Final = Sizes(
+    filled=3_000_000,
+    seconds=3.0,
+    warm_records=200_000,
+    warm_single=500,
+    warm_most=10.0,
+    window=0.5,
+    settle=0.5,
+    whole=500_000,
+    idle_seconds=5.0,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +101,19 @@ OVER_TLS: Final = ("producer", "implicit1", "implicit4")
 
 
 class Programs:
-    """All programs for one server. Each returns figures by their names; each raises BenchFailed."""
+    """All programs for one server. Each returns figures by their names; each raises BenchFailed.
 
-    def __init__(self, target: Target, sizes: Sizes) -> None:
+    Programs that were not steady are noted in `notes`, after the words of `prefix`.
+    """
+
+    def __init__(
+        self, target: Target, sizes: Sizes, notes: list[str] | None = None, prefix: str = ""
+    ) -> None:
         self._target = target
         self._sizes = sizes
         self._runs = 0
-        self.notes: list[str] = []
+        self.notes = [] if notes is None else notes
+        self._prefix = prefix
 
     def prepare(self, wanted: Collection[str]) -> Mapping[str, float]:
         """Creates the topics and fills the one that is read; the server's memory after that, in megabytes."""
@@ -161,13 +178,12 @@ class Programs:
         read: Reader = read_sample,
     ) -> Mapping[str, float]:
         sizes = self._sizes
-        meter = Meter(sizes.rule(sizes.warm_records if least is None else least), sizes.seconds)
+        meter = Meter(sizes.rule(sizes.warm_records if least is None else least), sizes.seconds, sizes.settle)
         limit = sizes.warm_most + 3 * sizes.seconds + PATIENCE
         measured = drive(command, variables, self._target.usage, meter, limit, read)
         if not measured.steady:
-            self.notes.append(
-                f"{name}: not steady after {measured.warm_seconds:.0f} s, measured all the same"
-            )
+            warm = f"not steady after {measured.warm_seconds:.0f} s, measured nevertheless"
+            self.notes.append(f"{self._prefix}{name}: {warm}")
         return figures_of(measured)
 
     def _whole(self) -> Mapping[str, float]:

@@ -18,6 +18,8 @@ from tests.perf.report import machine
 Results = Mapping[str, Sequence[Figures]]
 """Figures of every run, by system."""
 
+UNSTEADY: Final = "~"
+
 _DIGITS: Final = {"records/s": 0, "ms": 2, "%": 1, "us": 2, "MB": 0}
 
 
@@ -69,14 +71,16 @@ def show(results: Results, remarks: Remarks, console: Console) -> None:
     table.add_column("")
     for figure in FIGURES:
         if any(figure.key in found for found in middle.values()):
-            table.add_row(figure.label, *_cells(figure, middle), _aim(figure), _verdict(figure, middle))
+            table.add_row(
+                figure.label, *_cells(figure, results, middle), _aim(figure), _verdict(figure, middle)
+            )
     for label in NOT_YET_SERVED:
         table.add_row(label, *("not yet served" if system != KAFKA else "" for system in results))
     console.print(table)
     for line in remarks.about:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    for note in remarks.notes:
-        console.print(note, markup=False, highlight=False)
+    if remarks.notes:
+        console.print(f"{UNSTEADY} a rate that was not steady in some run when its warm-up ended")
     for failure in remarks.failures:
         console.print(f"[red]failed[/] {failure}")
 
@@ -87,10 +91,12 @@ def ratio(figure: Figure, system: str, middle: Mapping[str, Figures]) -> float |
     return ours / kafka if ours is not None and kafka else None
 
 
-def _cells(figure: Figure, middle: Mapping[str, Figures]) -> list[str]:
+def _cells(figure: Figure, results: Results, middle: Mapping[str, Figures]) -> list[str]:
     cells: list[str] = []
     for system, found in middle.items():
-        cells.append(_number(figure, found.get(figure.key)))
+        steady = all(run.get(f"{figure.program}.steady", 1.0) for run in results[system])
+        mark = "" if steady or figure.key not in found else f"{UNSTEADY} "
+        cells.append(mark + _number(figure, found.get(figure.key)))
         if system != KAFKA:
             cells.append(_ratio(ratio(figure, system, middle)))
     return cells

@@ -21,7 +21,7 @@ from sharebroker import Producer
 from sharebroker_server.testkit.brokers import Cluster, one_process
 from sharebroker_spark.client import Client as PlanClient
 from sharebroker_spark.core.offsets import Batch
-from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.options import read_options
 from sharebroker_spark.driver import Driver
 from tests.spark.environment import ENVIRONMENT, Program, running
 from tests.support.client import connected
@@ -122,7 +122,7 @@ def _plan(cluster: Cluster) -> None:
             return topic, await client.group()
 
     topic, group = asyncio.run(prepare())
-    options = reading({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
+    options = read_options({"bootstrap": cluster.address, "topics": topic, "group": group}, streaming=True)
     with PlanClient.closing(cluster.address) as client:
         driver = Driver(options, client)
         batch = driver.plan(Batch("bench"), None, 0)  # initialises the share-partitions

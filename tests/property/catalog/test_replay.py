@@ -70,7 +70,7 @@ def facts(state: TopicCatalog) -> object:
 def test_trimmed_log_folds_to_the_live_state(todo: list[CatalogCommand], slack: int, kept: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(live_keys, "SLACK", slack)
-        patch.setattr(catalog_module, "DELETED_KEPT", kept)
+        patch.setattr(catalog_module, "MAX_DELETED", kept)
         _check(todo, slack)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.log_state import Limits
-from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.settings import LogSettings
@@ -34,9 +34,9 @@ turns = st.lists(
 
 @given(turns, st.integers(0, 300), st.integers(1, 300))
 def test_history(
-    history: list[tuple[list[int], Fault | None, int | None]], tail_bytes: int, segment_bytes: int
+    history: list[tuple[list[int], Fault | None, int | None]], hot_cache_bytes: int, segment_bytes: int
 ) -> None:
-    asyncio.run(play(history, LogSettings(limits=Limits(tail_bytes, segment_bytes))))
+    asyncio.run(play(history, LogSettings(limits=Limits(hot_cache_bytes, segment_bytes))))
 
 
 async def play(history: list[tuple[list[int], Fault | None, int | None]], settings: LogSettings) -> None:
@@ -53,7 +53,7 @@ async def play(history: list[tuple[list[int], Fault | None, int | None]], settin
         codes = {result.code for result in results if isinstance(result, KafkaError)}
         assert codes == codes_of(fault)
         unknown += sum(counts) if fault is Fault.DONE_UNKNOWN else 0
-        await eventually(lambda: log.state is LogState.OPEN)
+        await eventually(lambda: log.phase is LogPhase.OPEN)
         if trim is not None and trim <= log.log_end_offset:
             await log.delete_records(trim)
     again = await PartitionLog.open(NAME, lease.epoch, store, lease, settings)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core import producer_snapshots
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
-from sharebroker_server.record_log.core.producers import RETAINED, Marker, Verified
+from sharebroker_server.record_log.core.producers import RETAINED_BATCHES, Marker, Verified
 from sharebroker_server.record_log.core.transactions import Draft, Transactions
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -37,14 +37,14 @@ class Naive:
         last = first + count - 1
         known = self.epochs.get(producer)
         of_epoch = [row for row in self.sent.get(producer, []) if row[0] == epoch]
-        for row in of_epoch[-RETAINED:]:
+        for row in of_epoch[-RETAINED_BATCHES:]:
             if known == epoch and row[1:3] == (first, last):
                 return row[3]
         if known is not None:
             if epoch < known:
                 return ErrorCode.INVALID_PRODUCER_EPOCH
             if first != (of_epoch[-1][2] + 1 if of_epoch else 0):
-                forgotten = len(of_epoch) >= RETAINED and last < of_epoch[-RETAINED][1]
+                forgotten = len(of_epoch) >= RETAINED_BATCHES and last < of_epoch[-RETAINED_BATCHES][1]
                 return (
                     ErrorCode.DUPLICATE_SEQUENCE_NUMBER
                     if forgotten

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_coordinator.core.combine import combine, fold
+from sharebroker_server.share_coordinator.core.combine import combine, combine_into
 from tests.unit.share_coordinator.naive import NaiveRuns
 
 batches = st.builds(
@@ -32,7 +32,7 @@ def test_combines_as_offset_by_offset(
     assert runs == naive.runs()
     naive.add(second, later_start)
     assert combine(runs, second, later_start) == naive.runs()
-    fold(runs, second, later_start)
+    combine_into(runs, second, later_start)
     assert runs == naive.runs()
 
 

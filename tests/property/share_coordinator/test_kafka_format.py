@@ -6,7 +6,7 @@ from hypothesis import given, settings
 
 from sharebroker_server.shard_topic.batches import record_batch
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from tests.property.share_coordinator.commands import KEYS
 from tests.property.share_coordinator.test_machine import histories, lived, rules
@@ -34,13 +34,13 @@ def check(shard: Shard) -> None:
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_the_log_folds_to_the_state(rules: Rules, history: list[tuple[Command, float]]) -> None:
+def test_the_log_folds_to_the_state(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     check(lived(rules, history))
 
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_so_does_what_trimming_left(rules: Rules, history: list[tuple[Command, float]]) -> None:
+def test_so_does_what_trimming_left(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     shard = lived(rules, history)
     shard.trim()
     check(shard)

@@ -17,13 +17,13 @@ from sharebroker_server.share_coordinator.core.commands import (
     Summarize,
     Write,
 )
-from sharebroker_server.share_coordinator.core.recording import Rules, cold_checkpoint
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules, cold_checkpoint
 from sharebroker_server.share_coordinator.core.records import DeltaTombstone
 from tests.property.share_coordinator.commands import KEYS, batches, commands
 from tests.property.share_coordinator.model import Model, RefusedError
 from tests.unit.share_coordinator.harness import KEY, Shard, batch, same, write
 
-rules = st.builds(Rules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
+rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
 pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
 histories = st.lists(st.tuples(commands, pauses), max_size=20)
 
@@ -33,7 +33,7 @@ def attempt(shard: Shard, command: Command) -> None:
         shard.run(command)
 
 
-def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
+def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard:
     shard = Shard(rules)
     for command, pause in history:
         attempt(shard, command)
@@ -43,7 +43,7 @@ def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_answers_as_the_naive_model(rules: Rules, history: list[tuple[Command, float]]) -> None:
+def test_answers_as_the_naive_model(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     shard, model = Shard(rules), Model()
     for command, pause in history:
         shard.tick(pause)
@@ -62,7 +62,7 @@ def test_answers_as_the_naive_model(rules: Rules, history: list[tuple[Command, f
 
 @settings(deadline=None)
 @given(rules, histories)
-def test_replayed_is_live(rules: Rules, history: list[tuple[Command, float]]) -> None:
+def test_replayed_is_live(rules: CheckpointRules, history: list[tuple[Command, float]]) -> None:
     shard = lived(rules, history)
     assert same(shard, shard.replayed(), KEYS)
     assert shard.replayed().machine.trim_before() == shard.machine.trim_before()
@@ -71,7 +71,7 @@ def test_replayed_is_live(rules: Rules, history: list[tuple[Command, float]]) ->
 @settings(deadline=None)
 @given(rules, histories, histories)
 def test_trimming_changes_nothing(
-    rules: Rules, before: list[tuple[Command, float]], after: list[tuple[Command, float]]
+    rules: CheckpointRules, before: list[tuple[Command, float]], after: list[tuple[Command, float]]
 ) -> None:
     shard = lived(rules, before)
     shard.trim()
@@ -88,7 +88,7 @@ def test_trimming_changes_nothing(
 @settings(deadline=None)
 @given(rules, histories, st.data())
 def test_a_checkpoint_may_stand_at_any_point(
-    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     plain = lived(rules, history)
     for key in KEYS:
@@ -154,7 +154,7 @@ def test_a_delete_interrupted_at_any_step_is_finished(
 @settings(deadline=None)
 @given(rules, histories, st.data())
 def test_a_prefix_of_the_log_is_a_state_that_was(
-    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     """A crash loses the end of the log; what the next owner finds, and what it finishes, is sound."""
     shard = lived(rules, history)

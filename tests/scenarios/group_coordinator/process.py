@@ -11,7 +11,7 @@ from sharebroker_protocol.cluster.v1 import cluster_pb2
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as pb
 from sharebroker_protocol.model import SharePartitionKey, StateWrite, TopicIdPartition
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.transaction_check import Claim
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.clients.log_ends import Ends as FoundEnds
@@ -159,7 +159,7 @@ class Process:
     def __init__(self, world: World, node: int, broker: BrokerConfig, config: dict[str, float]) -> None:
         self.world = world
         self.departed: list[tuple[str, str]] = []
-        self.follower = CatalogFollower(world.log, broker, poll=0.005)
+        self.follower = MetadataCache(world.log, broker, poll=0.005)
         settings = replace(GroupCoordinatorConfig.of(broker), **config)  # type: ignore[arg-type]  # times
         member = Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         self.holder = LeaseHolder(world.leases, member)

@@ -13,7 +13,7 @@ from sharebroker_protocol.delivery.v1 import delivery_pb2 as delivery
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import TopicIdPartition
 from sharebroker_protocol.transaction_coordinator.v1 import transaction_coordinator_pb2 as pb
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.group_coordinator.config import GroupCoordinatorConfig
 from sharebroker_server.group_coordinator.core.transactions.model import Transaction
@@ -71,7 +71,7 @@ class Process:
 
     def __init__(self, cluster: Cluster, node: int = 1, wait: float = 5.0) -> None:
         config = GroupCoordinatorConfig(transaction_shards=3, ending_wait=wait)
-        self.follower = CatalogFollower(cluster.log, BrokerConfig())
+        self.follower = MetadataCache(cluster.log, BrokerConfig())
         self.holder = LeaseHolder(
             cluster.leases, Member(f"{node}/1", node, frozenset({"group-coordinator"}), "")
         )

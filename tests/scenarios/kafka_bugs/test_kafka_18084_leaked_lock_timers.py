@@ -17,7 +17,7 @@ RECORDS = 20
 def timers_of(share_partition: ShareGroupPartition) -> int:
     loop: Any = asyncio.get_running_loop()
     return sum(
-        not timer.cancelled() and timer._callback == share_partition._expire for timer in loop._scheduled
+        not timer.cancelled() and timer._callback == share_partition._fire for timer in loop._scheduled
     )
 
 
@@ -36,10 +36,8 @@ async def test_finished_records_leave_no_timers(world: World) -> None:
     await finished_records_leave_no_timers(world)
 
 
-def one_more(self: ShareGroupPartition) -> None:
-    deadline = self.core.next_deadline()
-    if deadline is not None:
-        asyncio.get_running_loop().call_later(deadline - now(), self._expire)
+def one_more(self: ShareGroupPartition, deadline: float) -> None:
+    asyncio.get_running_loop().call_later(deadline - now(), self._fire)
 
 
 async def test_a_timer_for_each_lock_leaks(world: World) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core import locks, partition
+from sharebroker_server.share_partition_leader.core import locks, record_states
 from sharebroker_server.share_partition_leader.core.in_flight import InFlight
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from tests.scenarios.kafka_bugs.telling import fails_without, given
@@ -54,9 +54,9 @@ async def test_what_could_not_be_accepted_comes_again(world: World) -> None:
 
 def every_lock(self: Locks, in_flight: InFlight, limit: int, now: float) -> list[Any]:
     """`expire`, for those as well whose change waits for its write."""
-    self._bound = None
+    self.bound = None
     ended = [run for run in in_flight.runs if run.lock is not None and run.lock.deadline <= now]
-    return [locks._lose(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
+    return [locks._time_out(in_flight, run, run.lock, limit) for run in ended if run.lock is not None]
 
 
 async def test_without_waiting_for_the_write_accepted_records_come_again(world: World) -> None:
@@ -67,4 +67,4 @@ async def test_without_a_roll_back_they_never_come_again(world: World) -> None:
     def forget(*_: object) -> list[float]:
         return []
 
-    await fails_without((partition, "roll_back", forget), what_could_not_be_accepted_comes_again, world)
+    await fails_without((record_states, "roll_back", forget), what_could_not_be_accepted_comes_again, world)

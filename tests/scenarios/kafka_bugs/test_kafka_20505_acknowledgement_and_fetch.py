@@ -7,7 +7,7 @@ import asyncio
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
-from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from tests.scenarios.kafka_bugs.telling import fails_without, given
 from tests.unit.share_partition_leader.virtual_time import settle
@@ -44,7 +44,7 @@ async def test_who_hears_of_an_acknowledgement_may_acquire_and_acknowledge_at_on
     def done(error: KafkaError | None) -> None:
         assert error is None
         taken = share_partition.acquire(AcquireRequest("m1", 1, 1))
-        if not isinstance(taken, Taken):
+        if not isinstance(taken, Fetched):
             told.set()
             return
         offset = taken.acquired[0].first

@@ -7,7 +7,7 @@ from itertools import groupby
 
 import pyarrow as pa
 
-from sharebroker_server.pipeline.folding import LOG, PLACE, folded
+from sharebroker_server.pipeline.state_replay import KEY, LOG, folded
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.state_options import state_options
 from sharebroker_spark.state_reading import read_state, share_partitions
@@ -22,7 +22,7 @@ def main() -> None:
     options = state_options({"bootstrap": ADDRESS, "groups": GROUP})
     found = []
     for _, rows in groupby(
-        read_state(client, share_partitions(client, options)), lambda row: row[: len(PLACE)]
+        read_state(client, share_partitions(client, options)), lambda row: row[: len(KEY)]
     ):
         (row,) = folded(pa.Table.from_batches([as_arrow(list(rows), LOG)])).to_pylist()
         for one in row["differences"]:

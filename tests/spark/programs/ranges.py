@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 from sharebroker_spark.arrow import Delivery, Frame
 from sharebroker_spark.client import Client
 from sharebroker_spark.core.offsets import Range
-from sharebroker_spark.core.options import reading
+from sharebroker_spark.core.options import read_options
 from sharebroker_spark.reading import DataLossError, Reading, read_ranges
 from tests.spark.programs.session import say
 
@@ -44,7 +44,7 @@ SCHEMA = StructType(
 def read(client: Client, asked: str, deadline_ms: int | None, *, strict: bool) -> list[Any]:
     """Offset and value of each record."""
     topic, first, last = asked.split(":")
-    options = reading({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
+    options = read_options({"bootstrap": ADDRESS, "topics": topic, "value.format": "string"}, streaming=False)
     frame = Frame(to_arrow_schema(SCHEMA, timezone="UTC"), options)
     ranges = [Range(topic, 0, int(first), int(last), 3)]
     how = Reading(strict, lambda _: None)

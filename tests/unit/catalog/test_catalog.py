@@ -58,7 +58,7 @@ def test_topic_record_replaces_all_that_was_said_before() -> None:
 
 
 def test_deletions_are_remembered_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_module, "DELETED_KEPT", 2)
+    monkeypatch.setattr(catalog_module, "MAX_DELETED", 2)
     state = folded(*(TopicDeletedRecord(name) for name in ("T1", "T2", "T1", "T3", "T3")))
     assert [name for name in ("T1", "T2", "T3") if state.is_deleted(name)] == ["T1", "T3"]
 

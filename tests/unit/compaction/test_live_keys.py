@@ -25,7 +25,7 @@ def test_oldest_live_key_bounds_the_trimming() -> None:
 
 def test_records_without_a_key_lengthen_the_log() -> None:
     live = LiveKeys[str]()
-    live.pass_by(9)
+    live.skip(9)
     assert live.trim_before() == 10
 
 

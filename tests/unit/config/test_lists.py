@@ -39,5 +39,5 @@ def test_lists_are_read() -> None:
 
 @pytest.mark.parametrize("text", ["", "compact", "delete,compact", "delete,"])
 def test_illegal_parts_are_refused(text: str) -> None:
-    with pytest.raises(KafkaError, match="allowed is one of delete"):
+    with pytest.raises(KafkaError, match="expected one of delete"):
         POLICY.parse(text)

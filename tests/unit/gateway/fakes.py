@@ -11,7 +11,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.group_coordinator.v1 import group_coordinator_pb2 as group
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as leader
 from sharebroker_server.catalog.catalog import TopicCatalog
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import Topic, TopicRecord
 from sharebroker_server.cluster.router import GROUP_COORDINATOR, LEADER
 from sharebroker_server.config.broker import BrokerConfig
@@ -229,9 +229,9 @@ def member(node_id: int, address: str) -> Member:
     return Member(f"{node_id}/1", node_id, frozenset({LEADER, GROUP_COORDINATOR}), address)
 
 
-def catalog(topics: Iterable[Topic] = (TOPIC,)) -> CatalogFollower:
+def catalog(topics: Iterable[Topic] = (TOPIC,)) -> MetadataCache:
     """A view of a catalog with these topics that nobody changes."""
-    follower = CatalogFollower(MemoryStreamLog(lambda _: 0), BrokerConfig())
+    follower = MetadataCache(MemoryStreamLog(lambda _: 0), BrokerConfig())
     state = TopicCatalog()
     for position, topic in enumerate(topics, 1):
         state.apply(TopicRecord(topic), position)

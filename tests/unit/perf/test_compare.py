@@ -9,12 +9,15 @@ from tests.perf.compare import (
     GRPC,
     KAFKA,
     LABELS,
+    LOGIC,
+    MORE,
     Comparison,
     Found,
     Pair,
     add_pair,
     chosen,
     comparisons,
+    short,
     table,
 )
 
@@ -72,10 +75,20 @@ def test_what_is_consumed_has_to_be_published() -> None:
     assert chosen(["each"], with_kafka=True) == ["publish", "each"]
     assert chosen(["publish", "single1"], with_kafka=True) == ["publish", "single1"]
     assert chosen(["single1"], with_kafka=True) == ["single1"]
-    assert chosen([], with_kafka=False) == [*GRPC]
-    assert chosen([], with_kafka=True) == [*GRPC, *KAFKA]
+    assert chosen([], with_kafka=False) == [LOGIC, *GRPC]
+    assert chosen([], with_kafka=True) == [LOGIC, *GRPC, *KAFKA]
+    assert chosen(["idle", *MORE], with_kafka=True) == ["idle", *MORE]
+    assert chosen(["idle", *MORE], with_kafka=False) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("each.ack_p50", "p50"), ("each.rate", "rate"), ("partitions.1000", "rate"), ("logic.write", "write")],
+)
+def test_figures_lose_the_name_of_their_case(key: str, name: str) -> None:
+    assert short(key) == name
 
 
 def test_every_program_has_a_label() -> None:
-    assert {*GRPC, *KAFKA} <= LABELS.keys()
+    assert {LOGIC, *GRPC, *KAFKA, *MORE} <= LABELS.keys()
     assert FIGURES.keys() >= {"rate", "server_cpu"}

@@ -131,7 +131,10 @@ def test_every_program_has_a_row() -> None:
 def results() -> dict[str, list[Mapping[str, float]]]:
     """Three runs on each system."""
     return {
-        KAFKA: [{"producer.rate": rate, "producer.server_cpu": 1.0} for rate in (900.0, 1000.0, 5000.0)],
+        KAFKA: [
+            {"producer.rate": rate, "producer.server_cpu": 1.0, "producer.steady": float(rate != 900)}
+            for rate in (900.0, 1000.0, 5000.0)
+        ],
         LIKE_FOR_LIKE: [{"producer.rate": rate, "producer.server_cpu": 0.5} for rate in (1.0, 900.0, 901.0)],
         DURABLE: [{"producer.rate": 500.0}],
     }
@@ -142,9 +145,15 @@ def test_the_table_has_medians_ratios_cpu_versions_and_what_is_not_served() -> N
     with console.capture() as captured:
         show(results(), Remarks(["Kafka: flags"], ["run 1: not steady"], ["x: failed"]), console)
     text = captured.get()
-    for part in ("1,000 records/s", "900 records/s", "0.90×", "0.50×", "0.50 µs", "met"):
+    for part in ("~ 1,000 records/s", " 900 records/s", "0.90×", "0.50×", "0.50 µs", "met"):
         assert part in text
-    for part in ("Kafka: flags", "run 1: not steady", "x: failed", "not yet served", *NOT_YET_SERVED):
+    for part in (
+        "Kafka: flags",
+        "was not steady in some run",
+        "x: failed",
+        "not yet served",
+        *NOT_YET_SERVED,
+    ):
         assert part in text
     assert "implicit" not in text.replace("implicit, 1 member", "", 2)  # rows without figures are left out
 

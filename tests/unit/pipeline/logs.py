@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing
+from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run
 
 Told = tuple[int, int, int, int]
 """First and last offset, state, delivery count."""
@@ -11,7 +11,7 @@ AVAILABLE, ACCEPTED, ARCHIVED = 0, 2, 4
 
 
 def runs(*told: Told) -> tuple[Run, ...]:
-    return tuple(Run(first, last, Standing(count, state)) for first, last, state, count in told)
+    return tuple(Run(first, last, OffsetStatus(count, state)) for first, last, state, count in told)
 
 
 def checkpoint(

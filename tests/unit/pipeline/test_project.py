@@ -30,7 +30,7 @@ def test_an_environment_that_is_there_is_found(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere" / ".venv"))
     assert find_spark(None) == spark
     (spark / ".ready").unlink()
-    with pytest.raises(NoSparkError, match="`make spark` brings it"):
+    with pytest.raises(NoSparkError, match="`make spark` installs it"):
         find_spark(None)
 
 
@@ -49,7 +49,7 @@ def test_nothing_of_this_environment_is_handed_on(tmp_path: Path) -> None:
 
 def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
     project = Project(tmp_path / "a folder")
-    with project.held(FACTS):
+    with project.locked(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
         project.stage(SETTINGS.to_configuration(), "local[3]", "1g")
     assert [path.name for path in (project.code / "sharebroker_server").iterdir()] == ["pipeline"]
@@ -61,7 +61,7 @@ def test_what_spark_gets_is_this_service_alone(tmp_path: Path) -> None:
 def test_what_spark_leaves_behind_goes_with_the_run_or_before_the_next(tmp_path: Path) -> None:
     project = Project(tmp_path)
     left = project.temporary / "blockmgr-1"
-    with project.held(FACTS):
+    with project.locked(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
         left.mkdir()
         assert (
@@ -69,7 +69,7 @@ def test_what_spark_leaves_behind_goes_with_the_run_or_before_the_next(tmp_path:
         )
     assert not project.temporary.exists()
     left.mkdir(parents=True)  # of one that was killed
-    with project.held(FACTS):
+    with project.locked(FACTS):
         project.stage(SETTINGS.to_configuration(), "local[1]", "512m")
         assert list(project.temporary.iterdir()) == []
 
@@ -77,20 +77,20 @@ def test_what_spark_leaves_behind_goes_with_the_run_or_before_the_next(tmp_path:
 def test_a_folder_is_of_one_topic_and_group(tmp_path: Path) -> None:
     project = Project(tmp_path)
     for _ in range(2):
-        with project.held(FACTS):
+        with project.locked(FACTS):
             pass
     with (
-        pytest.raises(FolderError, match="is of topic flights, group g"),
-        project.held(FACTS | {"group": "h"}),
+        pytest.raises(FolderError, match="belongs to topic flights, group g"),
+        project.locked(FACTS | {"group": "h"}),
     ):
         pass
 
 
 def test_two_runs_do_not_work_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(projects, "_PATIENCE", 0.0)
+    monkeypatch.setattr(projects, "_LOCK_SECONDS", 0.0)
     with (
-        Project(tmp_path).held(FACTS),
-        pytest.raises(FolderError, match="Another run works"),
-        Project(tmp_path).held(FACTS),
+        Project(tmp_path).locked(FACTS),
+        pytest.raises(FolderError, match="Another run uses"),
+        Project(tmp_path).locked(FACTS),
     ):
         pass

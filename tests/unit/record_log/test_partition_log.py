@@ -15,8 +15,8 @@ from sharebroker_server.record_log.core.batch import StoredBatch, header_of
 from sharebroker_server.record_log.core.log_state import Limits
 from sharebroker_server.record_log.core.producers import Marker, Verified
 from sharebroker_server.record_log.core.retention import Retention
-from sharebroker_server.record_log.core.timestamp_bounds import Times
-from sharebroker_server.record_log.lifecycle import LogState
+from sharebroker_server.record_log.core.timestamp_bounds import TimestampBounds
+from sharebroker_server.record_log.lifecycle import LogPhase
 from sharebroker_server.record_log.memory import MemoryRecordStore
 from sharebroker_server.record_log.offset_for_time import TimedOffset
 from sharebroker_server.record_log.partition_log import PartitionLog
@@ -76,7 +76,7 @@ async def settled() -> None:
 
 
 async def until_open(log: PartitionLog) -> None:
-    await eventually(lambda: log.state is LogState.OPEN)
+    await eventually(lambda: log.phase is LogPhase.OPEN)
 
 
 async def test_append_answers_with_offsets_and_makes_records_readable(world: World) -> None:
@@ -90,7 +90,7 @@ async def test_append_answers_with_offsets_and_makes_records_readable(world: Wor
 
 
 async def test_a_leader_whose_lease_may_be_over_reads_nothing(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(tail_bytes=1)))
+    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=1)))
     await log.append(batch() + batch())
     world.lease.held = False
     assert await code_of(log.read(3, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -122,14 +122,14 @@ async def test_log_append_time_comes_from_the_clock(world: World) -> None:
 
 async def test_times_far_from_now_are_refused(world: World) -> None:
     now = round(NOW * 1000)
-    times = Times(before_max_ms=5000, after_max_ms=1000)
-    log = await world.open(LogSettings(times=times))
+    times = TimestampBounds(before_max_ms=5000, after_max_ms=1000)
+    log = await world.open(LogSettings(timestamp_bounds=times))
     for time in (now - 5000, now, now + 998, -1):
         await log.append(batch(1 if time < 0 else 3, time=time))
     for time in (now - 5001, now + 999, 0):
         assert await code_of(log.append(batch(3, time=time))) is ErrorCode.INVALID_TIMESTAMP
     assert log.log_end_offset == 10
-    log.settings = LogSettings(times=times, log_append_time=True)
+    log.settings = LogSettings(timestamp_bounds=times, log_append_time=True)
     await log.append(batch(3, time=0))
 
 
@@ -262,7 +262,7 @@ async def test_failure_that_no_store_promises_is_answered_and_found_out(
     with monkeypatch.context() as patched:
         patched.setattr(world.store, "append", fails)
         assert await code_of(log.append(batch(1))) is ErrorCode.REQUEST_TIMED_OUT
-    await eventually(lambda: log.state is LogState.OPEN)
+    await eventually(lambda: log.phase is LogPhase.OPEN)
     assert (await log.append(batch(1))).base_offset == 0
 
 
@@ -322,7 +322,7 @@ async def test_a_log_that_moved_behind_our_back_is_read_again(world: World) -> N
 
 
 async def test_what_the_store_has_lost_is_written_again_as_far_as_memory_has_it(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(tail_bytes=2 * SIZE)))
+    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE)))
     for _ in range(3):
         await log.append(batch(3))
     await world.store.delete(NAME)
@@ -338,7 +338,7 @@ async def test_a_log_that_is_idle_notices_what_the_store_has_lost(world: World) 
     log = await world.open()
     await log.append(batch(3))
     await log.recheck()
-    assert (log.state, log.epoch) == (LogState.OPEN, 1)
+    assert (log.phase, log.epoch) == (LogPhase.OPEN, 1)
     await world.store.delete(NAME)
     world.store.away = True
     with pytest.raises(LogUnavailable):
@@ -368,7 +368,7 @@ async def test_who_lost_its_lease_writes_nothing_again(world: World) -> None:
     await world.store.delete(NAME)
     world.store.fail_next_append(Fault.FENCED)
     await log.recheck()
-    await eventually(lambda: log.state is LogState.CLOSED)
+    await eventually(lambda: log.phase is LogPhase.CLOSED)
     assert await world.store.read(NAME, 0, 10**6) == []
 
 
@@ -385,14 +385,14 @@ async def test_a_store_that_lost_batches_gets_back_what_is_known_of_producers(wo
 
 
 async def test_opening_takes_up_where_the_log_was_left(world: World) -> None:
-    settings = LogSettings(limits=Limits(tail_bytes=2 * SIZE, segment_bytes=2 * SIZE))
+    settings = LogSettings(limits=Limits(hot_cache_bytes=2 * SIZE, segment_bytes=2 * SIZE))
     log = await world.open(settings)
     for _ in range(5):
         await log.append(batch(3))
     await log.delete_records(4)
     again = await world.open(settings)
     assert (again.log_start_offset, again.log_end_offset) == (4, 15)
-    assert again._view.index.segments() == log._view.index.segments()
+    assert again._state.index.segments() == log._state.index.segments()
     assert offsets(again.read_hot(12, 10**6)) == [(12, 14)]
     assert offsets(await again.read(4, 10**6)) == offsets(await log.read(4, 10**6))
 
@@ -414,7 +414,7 @@ async def test_a_store_away_at_opening(world: World) -> None:
 
 
 async def test_cold_reads_come_from_the_store(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(tail_bytes=SIZE)))
+    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
     for _ in range(4):
         await log.append(batch(3))
     assert log.read_hot(0, 10**6) is None
@@ -426,7 +426,7 @@ async def test_cold_reads_come_from_the_store(world: World) -> None:
 
 
 async def test_cold_reads_stop_at_the_high_watermark(world: World) -> None:
-    log = await world.open(LogSettings(limits=Limits(tail_bytes=SIZE)))
+    log = await world.open(LogSettings(limits=Limits(hot_cache_bytes=SIZE)))
     for _ in range(3):
         await log.append(batch(3))
     twin = await world.open()
@@ -477,16 +477,16 @@ async def test_a_trim_the_store_refuses_moves_nothing(world: World) -> None:
     world.store.away = False
     world.lease.epoch = 5
     assert await code_of(log.delete_records(-1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.state is LogState.CLOSED
+    assert log.phase is LogPhase.CLOSED
 
 
 async def test_a_trim_fenced_by_our_own_recovery_does_not_close_the_log(world: World) -> None:
     log = await world.open()
     await log.append(batch())
-    log.state = LogState.RECOVERING
+    log.phase = LogPhase.RECOVERING
     world.lease.epoch = 2
     assert await code_of(log._trim(1)) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.state is LogState.RECOVERING
+    assert log.phase is LogPhase.RECOVERING
 
 
 @pytest.mark.parametrize("codec", [0, 2, 4])
@@ -541,7 +541,7 @@ async def test_close_finishes_what_is_on_its_way_and_refuses_the_rest(world: Wor
     assert (await sent).base_offset == 0
     await closing
     await log.close()
-    assert log.state is LogState.CLOSED
+    assert log.phase is LogPhase.CLOSED
 
 
 async def test_close_interrupts_a_recovery(world: World) -> None:
@@ -550,7 +550,7 @@ async def test_close_interrupts_a_recovery(world: World) -> None:
     world.store.fail_next_append(Fault.LOST_UNKNOWN)
     assert await code_of(log.append(batch())) is ErrorCode.REQUEST_TIMED_OUT
     await log.close()
-    assert log.state is LogState.CLOSED
+    assert log.phase is LogPhase.CLOSED
 
 
 async def test_an_outcome_unknown_while_closing_does_not_reopen(world: World) -> None:
@@ -563,7 +563,7 @@ async def test_an_outcome_unknown_while_closing_does_not_reopen(world: World) ->
     world.store.release()
     assert await code_of(sent) is ErrorCode.REQUEST_TIMED_OUT
     await closing
-    assert (log.state, world.lease.epoch) == (LogState.CLOSED, 1)
+    assert (log.phase, world.lease.epoch) == (LogPhase.CLOSED, 1)
 
 
 def sent(sequence: int, count: int = 3, *, epoch: int = 0, transactional: bool = False) -> bytes:
@@ -680,7 +680,7 @@ async def test_silent_producers_are_forgotten_but_not_those_that_are_writing(wor
     world.store.release()
     await again
     assert list(log.transactions.producers()) == [7]
-    assert set(await world.store.notes(NAME)) == {"p7"}
+    assert set(await world.store.snapshots(NAME)) == {"p7"}
     world.store.away = True
     assert await code_of(log.expire_producers(now_ms + 1)) is ErrorCode.KAFKA_STORAGE_ERROR
 

@@ -9,8 +9,8 @@ import cramjam
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, sealed
-from sharebroker_server.record_log.record_validation import MOST_RECORDS, MOST_UNPACKED, check_records
+from sharebroker_server.record_log.core.batch import HEADER_SIZE, BatchHeader, header_of, seal
+from sharebroker_server.record_log.record_validation import MAX_RECORDS, MAX_UNPACKED_BYTES, check_records
 from sharebroker_server.record_log.settings import LogSettings
 from tests.unit.record_log.batches import batch
 
@@ -26,7 +26,7 @@ def refusal(data: bytes) -> ErrorCode:
 def packed(codec: int, plain: bytes, like: bytes) -> bytes:
     """The header of a batch with other contents."""
     header: BatchHeader = header_of(like)
-    return sealed(header._replace(attributes=codec), plain)
+    return seal(header._replace(attributes=codec), plain)
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -50,15 +50,15 @@ def test_other_records_than_the_header_tells_are_refused() -> None:
     fewer = header_of(good)._replace(record_count=2, last_offset_delta=1)
     more = header_of(good)._replace(record_count=4, last_offset_delta=3)
     for header in (fewer, more):
-        assert refusal(sealed(header, good[HEADER_SIZE:])) is ErrorCode.INVALID_RECORD
+        assert refusal(seal(header, good[HEADER_SIZE:])) is ErrorCode.INVALID_RECORD
     again = batch(1)[HEADER_SIZE:]
     twice = header_of(good)._replace(record_count=2, last_offset_delta=1)
-    assert refusal(sealed(twice, again + again)) is ErrorCode.INVALID_RECORD
+    assert refusal(seal(twice, again + again)) is ErrorCode.INVALID_RECORD
 
 
 def test_a_header_name_that_is_no_text_is_refused() -> None:
     record = b"\x00\x00\x00\x01\x01\x02\x02\xff\x01"
-    data = sealed(header_of(batch(1)), bytes([2 * len(record)]) + record)
+    data = seal(header_of(batch(1)), bytes([2 * len(record)]) + record)
     assert refusal(data) is ErrorCode.INVALID_RECORD
 
 
@@ -80,8 +80,8 @@ def test_snappy_may_come_in_blocks_or_as_one() -> None:
 
 
 def test_what_unpacks_to_too_much_is_refused_unread() -> None:
-    bomb = bytes(MOST_UNPACKED + 1)
-    half = bytes(cramjam.snappy.compress_raw(bomb[: MOST_UNPACKED // 2 + 1]))
+    bomb = bytes(MAX_UNPACKED_BYTES + 1)
+    half = bytes(cramjam.snappy.compress_raw(bomb[: MAX_UNPACKED_BYTES // 2 + 1]))
     contents = {
         1: [gzip.compress(bomb)],
         2: [bytes(cramjam.snappy.compress_raw(bomb)), snappy(half, half)],
@@ -95,8 +95,8 @@ def test_what_unpacks_to_too_much_is_refused_unread() -> None:
 
 def test_a_batch_has_so_many_records_at_most() -> None:
     good = batch()
-    header = header_of(good)._replace(record_count=MOST_RECORDS + 1, last_offset_delta=MOST_RECORDS)
-    assert refusal(sealed(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE
+    header = header_of(good)._replace(record_count=MAX_RECORDS + 1, last_offset_delta=MAX_RECORDS)
+    assert refusal(seal(header, good[HEADER_SIZE:])) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -110,5 +110,5 @@ def test_each_batch_of_a_request_is_read() -> None:
     bad = packed(0, b"\xff" * 30, good)
     settings = LogSettings()
     assert len(settings.headers(good + good, 2000)) == 2
-    with pytest.raises(KafkaError, match="cannot be read"):
+    with pytest.raises(KafkaError, match="unreadable records"):
         settings.headers(good + bad, 2000)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from sharebroker_server.config.broker import BrokerConfig
 from sharebroker_server.config.topic import resolve_topic
 from sharebroker_server.record_log.core.retention import Retention
-from sharebroker_server.record_log.core.timestamp_bounds import Times
+from sharebroker_server.record_log.core.timestamp_bounds import TimestampBounds
 from sharebroker_server.record_log.settings import LogSettings
 
 
@@ -27,6 +27,6 @@ def test_a_topic_s_settings_reach_its_log() -> None:
     assert LogSettings.of_topic(topic) == LogSettings(
         max_message_bytes=2000,
         log_append_time=True,
-        times=Times(7000, 6000),
+        timestamp_bounds=TimestampBounds(7000, 6000),
         retention=Retention(1000, 5000, consumed=True),
     )

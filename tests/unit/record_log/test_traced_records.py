@@ -13,7 +13,7 @@ from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.sampling import Sampling
 from sharebroker_protocol.tracing.tracer import Tracer
-from sharebroker_server.record_log.traced_records import LOOKED_INTO, Finder
+from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TraceFinder
 from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
 
 KEPT = TraceContext(0x4BF92F3577B34DA6A3CE929D0E0E4736, 0x00F067AA0BA902B7)
@@ -41,11 +41,13 @@ class Clock:
 CLOCK = Clock()
 
 
-def finder(sampling: Sampling | None = None, spans: int = 1000, looked_into: int = LOOKED_INTO) -> Finder:
+def finder(
+    sampling: Sampling | None = None, spans: int = 1000, looked_into: int = DECODED_BYTES_PER_SECOND
+) -> TraceFinder:
     provider = TracerProvider(shutdown_on_exit=False)
     sampling = sampling or Sampling(1.0, parent_based=True)
     tracer = Tracer(provider.get_tracer("test"), sampling, SpanLimit(1, spans, CLOCK), lambda: 1.0, CLOCK)
-    return Finder(tracer, SpanLimit(1, looked_into, CLOCK))
+    return TraceFinder(tracer, SpanLimit(1, looked_into, CLOCK))
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
 from sharebroker_server.share_coordinator.core.commands import Command, Inspect, Inspection, Reply, Write
 from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMachine
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.core.state import ShareState
 
@@ -25,7 +25,9 @@ Entry = tuple[int, ShareRecord]
 class Shard:
     """Runs commands against a machine and keeps what it wrote, as a log would."""
 
-    def __init__(self, rules: Rules = Rules(), log: Iterable[Entry] = (), end: int = 0) -> None:
+    def __init__(
+        self, rules: CheckpointRules = CheckpointRules(), log: Iterable[Entry] = (), end: int = 0
+    ) -> None:
         self.rules = rules
         self.end = end
         self.now = NOW

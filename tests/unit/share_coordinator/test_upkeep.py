@@ -6,8 +6,8 @@ import pytest
 
 from sharebroker_protocol.model import SharePartitionKey
 from sharebroker_server.share_coordinator.core.commands import Delete, DeleteTopic, Initialize
-from sharebroker_server.share_coordinator.core.machine import RECORDS_A_DEADLINE
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.machine import MAX_RECORDS_PER_DEADLINE
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -64,7 +64,7 @@ def test_replay_takes_the_latest_checkpoint_and_the_deltas_of_its_epoch(
 
 
 def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
-    shard = Shard(Rules(cold_after=300))
+    shard = Shard(CheckpointRules(cold_after=300))
     shard.run(Initialize(KEY, 1, 0))
     shard.run(write(batch(0, 4, 0), count=2))
     assert shard.machine.next_deadline() == NOW + 300
@@ -78,7 +78,7 @@ def test_a_quiet_key_gets_a_cold_checkpoint_once() -> None:
 
 def test_while_some_key_is_warm_the_cold_ones_move_on_too() -> None:
     """Else the first cold key would hold up trimming for ever."""
-    shard = Shard(Rules(cold_after=300))
+    shard = Shard(CheckpointRules(cold_after=300))
     for key in KEYS:
         shard.run(Initialize(key, 1, 0))
     shard.tick(300)
@@ -95,7 +95,7 @@ def test_while_some_key_is_warm_the_cold_ones_move_on_too() -> None:
 
 
 def test_a_key_that_is_written_is_not_cold() -> None:
-    shard = Shard(Rules(cold_after=300))
+    shard = Shard(CheckpointRules(cold_after=300))
     shard.run(Initialize(KEYS[0], 1, 0))
     for step in range(1, 5):
         shard.tick(200)
@@ -116,10 +116,10 @@ def test_deleting_the_last_warm_key_leaves_nothing_to_do() -> None:
 
 def test_one_deadline_makes_a_bounded_number_of_records() -> None:
     shard = Shard()
-    keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * RECORDS_A_DEADLINE + 5)]
+    keys = [SharePartitionKey("g", TOPIC, n) for n in range(2 * MAX_RECORDS_PER_DEADLINE + 5)]
     for key in keys:
         shard.run(Initialize(key, 1, 0))
-    assert len(shard.machine.on_deadline(NOW + 400)) == RECORDS_A_DEADLINE
+    assert len(shard.machine.on_deadline(NOW + 400)) == MAX_RECORDS_PER_DEADLINE
     assert [record.key for record in shard.tick(400)] == keys
 
 
@@ -138,7 +138,7 @@ def test_an_interrupted_topic_deletion_is_finished_in_bounded_steps() -> None:
 
 
 def test_what_may_be_trimmed() -> None:
-    shard = Shard(Rules(deltas_per_checkpoint=2))
+    shard = Shard(CheckpointRules(deltas_per_checkpoint=2))
     assert shard.machine.trim_before() == 1
     shard.run(Initialize(KEYS[0], 1, 0))  # 1
     shard.run(Initialize(KEYS[1], 1, 0))  # 2

@@ -14,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateWrite
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
 from sharebroker_server.catalog.codec import CatalogCodec
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
@@ -176,7 +176,7 @@ class World:
         self.records = Records(self.leases.epoch_of)
         self.log = MemoryStreamLog(self.leases.epoch_of)
         self.holder = LeaseHolder(self.leases, ME, ttl=1e6, clock=clock)
-        self.catalog = CatalogFollower(self.log, BrokerConfig(), poll=1e6)
+        self.catalog = MetadataCache(self.log, BrokerConfig(), poll=1e6)
         config = ShareCoordinatorConfig.of(BrokerConfig(share_coordinator_state_topic_num_partitions=1))
         self._host = make_host(self.log, config)
         coordinator = ShareCoordinator(self._host, config, lambda *_: True, str)
@@ -185,7 +185,7 @@ class World:
         persister.register_local(ME.owner, coordinator)
         self.persister = Faults(persister)
         self.leadership = Leadership(Ports(self.holder, self.records, self.persister, self.catalog))
-        self.catalog.listen(self.leadership.metadata_changed)
+        self.catalog.add_observer(self.leadership.metadata_changed)
         self.transactions = Transactions()
         self.stub = LocalStub(SharePartitionLeaderServicer(self.leadership, self.catalog, self.transactions))
         self._codec = CatalogCodec()
@@ -238,7 +238,7 @@ class World:
     async def chill(self, partition: int = 0) -> None:
         """Has the leader forget the records it has in memory; the store keeps them."""
         log = (await self.leadership.led(TOPIC, partition)).log
-        log._view.tail.drop_before(log.log_end_offset)
+        log._state.hot_cache.drop_before(log.log_end_offset)
 
     # Calls
 
@@ -310,7 +310,6 @@ async def world(make: Callable[[], World] = World) -> AsyncIterator[World]:
         patch(f"sharebroker_server.share_partition_leader.{module}.now", virtual_time.now)
         for module in (
             "partition.share_group_partition",
-            "requests.reconcile",
             "partition.persisted_state",
             "log.retention",
         )

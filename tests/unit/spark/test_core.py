@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharebroker_spark.core.offsets import Batch, Range, from_json, to_json
-from sharebroker_spark.core.options import CHOICES, NAMES, NUMBERS, OptionError, Options, reading, writing
-from sharebroker_spark.core.tasks import cut, snapshot, unreached
+from sharebroker_spark.core.options import (
+    CHOICES,
+    NAMES,
+    NUMBERS,
+    OptionError,
+    Options,
+    read_options,
+    write_options,
+)
+from sharebroker_spark.core.tasks import snapshot, split_into_tasks, unreached
 from tests.architecture.sources import ROOT
 
 NAMED = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
@@ -74,7 +82,7 @@ def test_what_was_not_written_by_this_version_is_refused(offset: Any) -> None:
 
 @given(RANGES, st.integers(1, 50), st.integers(1, 12))
 def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: int) -> None:
-    tasks = cut(ranges, per_task, least)
+    tasks = split_into_tasks(ranges, per_task, least)
     offsets = [
         (o.topic, o.partition, x, o.delivery_count) for o in ranges for x in range(o.first, o.last + 1)
     ]
@@ -96,11 +104,11 @@ def test_every_offset_is_in_one_task(ranges: list[Range], per_task: int, least: 
 )
 def test_how_many_tasks(per_task: int, least: int, sizes: list[int]) -> None:
     ranges = [Range("t", 0, 0, 6), Range("t", 1, 5, 7)]
-    assert [sum(one.size for one in task) for task in cut(ranges, per_task, least)] == sizes
+    assert [sum(one.size for one in task) for task in split_into_tasks(ranges, per_task, least)] == sizes
 
 
 def test_of_nothing_there_are_no_tasks() -> None:
-    assert cut([], 10, 4) == []
+    assert split_into_tasks([], 10, 4) == []
 
 
 def test_a_run_that_ends_by_itself_asks_until_it_came_to_the_end() -> None:
@@ -118,9 +126,9 @@ def test_a_table_shows_all_there_is_or_what_is_asked_for() -> None:
     assert asked == [Range("t", 1, 2, 6)]
     with pytest.raises(OptionError, match="names t-2"):
         snapshot(spans, {}, {("t", 2): 1})
-    with pytest.raises(OptionError, match="begins t-0 at 4, behind its end, 3"):
+    with pytest.raises(OptionError, match="starts t-0 at 4, beyond its end 3"):
         snapshot(spans, {("t", 0): 4}, {})
-    with pytest.raises(OptionError, match="endingOffsets ends u-0 at 6, behind its end, 4"):
+    with pytest.raises(OptionError, match="endingOffsets ends u-0 at 6, beyond its log end 4"):
         snapshot(spans, {}, {("u", 0): 6})
     assert snapshot(spans, {}, {("t", 1): 4}) == [Range("t", 0, 0, 2)]  # retention may come first
 
@@ -131,7 +139,7 @@ NEEDED = {"bootstrap": "localhost:9090", "group": "g", "topics": "a, b,,a"}
 
 
 def test_defaults() -> None:
-    assert reading(NEEDED, streaming=True) == Options(
+    assert read_options(NEEDED, streaming=True) == Options(
         "localhost:9090",
         "g",
         ("a", "b"),
@@ -146,7 +154,7 @@ def test_defaults() -> None:
 
 
 def test_names_are_told_whatever_their_case() -> None:
-    options = reading(
+    options = read_options(
         {
             **NEEDED,
             "MAXRECORDSPERTRIGGER": "5",
@@ -189,19 +197,19 @@ def test_names_are_told_whatever_their_case() -> None:
         ({"value.schema": "a INT"}, "value.schema is for value.format json or arrow"),
         ({"onMalformed": "drop"}, "keep or reject or fail"),
         ({"sessionId": "x" * 37}, "1 to 36"),
-        ({"topcis": "t"}, "no option topcis"),
+        ({"topcis": "t"}, "unknown option topcis"),
         ({"startingOffsets": '{"a": {"0": 1}}'}, r"startingOffsets .* share\.auto\.offset\.reset"),
-        ({"startingoffsets": "earliest"}, "startingOffsets is 'earliest', and for tables"),
-        ({"endingOffsets": "latest"}, "endingOffsets is for tables"),
+        ({"startingoffsets": "earliest"}, "startingOffsets is 'earliest', but applies to batch reads only"),
+        ({"endingOffsets": "latest"}, "endingOffsets applies to batch reads only"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        reading({**NEEDED, **given}, streaming=True)
+        read_options({**NEEDED, **given}, streaming=True)
 
 
 def test_a_schema_goes_with_the_format() -> None:
-    options = reading(
+    options = read_options(
         {**NEEDED, "value.format": "json", "value.schema": " a INT ", "verdicts": "true"}, streaming=True
     )
     assert (options.value_format, options.value_schema, options.verdicts) == ("json", "a INT", True)
@@ -209,7 +217,7 @@ def test_a_schema_goes_with_the_format() -> None:
 
 def test_a_table_may_be_asked_for_between_offsets() -> None:
     def table(**given: str) -> Options:
-        return reading({"bootstrap": "h:1", "topics": "a,b", **given}, streaming=False)
+        return read_options({"bootstrap": "h:1", "topics": "a,b", **given}, streaming=False)
 
     options = table(startingOffsets='{"a": {"0": 5, "1": 0}}', endingOffsets="Latest")
     assert (options.starting, options.ending) == ({("a", 0): 5, ("a", 1): 0}, {})
@@ -220,7 +228,7 @@ def test_a_table_may_be_asked_for_between_offsets() -> None:
 
 def test_a_server_may_be_reached_by_tls() -> None:
     address = "tls://localhost:9090?ca=/etc/ca.pem"
-    assert reading({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
+    assert read_options({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
 
 @pytest.mark.parametrize(
@@ -234,11 +242,11 @@ def test_a_server_may_be_reached_by_tls() -> None:
     ],
 )
 def test_addresses_as_grpc_has_them(address: str) -> None:
-    assert reading({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
+    assert read_options({**NEEDED, "bootstrap": address}, streaming=True).bootstrap == address
 
 
 def test_a_batch_read_needs_no_group() -> None:
-    assert reading({"bootstrap": "h:1", "topics": "t"}, streaming=False).group == ""
+    assert read_options({"bootstrap": "h:1", "topics": "t"}, streaming=False).group == ""
 
 
 COLUMNS = {"key": "binary", "value": "string"}
@@ -248,7 +256,7 @@ COLUMNS = {"key": "binary", "value": "string"}
     ("given", "columns", "said"),
     [
         ({"topic": "t"}, {"key": "binary"}, "column value is missing"),
-        ({"topic": "t"}, {}, "there is nothing"),
+        ({"topic": "t"}, {}, "the columns are empty"),
         ({"topic": "t"}, {"value": "int"}, "string or binary"),
         ({"topic": "t"}, {"value": "string", "price": "int"}, "column price"),
         ({}, COLUMNS, "topic is missing"),
@@ -256,12 +264,12 @@ COLUMNS = {"key": "binary", "value": "string"}
 )
 def test_what_cannot_be_written_is_refused(given: dict[str, str], columns: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        writing({"bootstrap": "h:1", **given}, columns)
+        write_options({"bootstrap": "h:1", **given}, columns)
 
 
 def test_the_topic_is_an_option_or_a_column() -> None:
-    assert writing({"bootstrap": "h:1", "topic": "t"}, COLUMNS)[1] == "t"
-    assert writing({"bootstrap": "h:1"}, {**COLUMNS, "topic": "string"})[1] == ""
+    assert write_options({"bootstrap": "h:1", "topic": "t"}, COLUMNS)[1] == "t"
+    assert write_options({"bootstrap": "h:1"}, {**COLUMNS, "topic": "string"})[1] == ""
 
 
 def test_every_option_has_a_name() -> None:
@@ -298,7 +306,7 @@ def test_the_readme_tells_every_option_with_its_default_and_bounds() -> None:
     ],
 )
 def test_fields_that_spark_can_read(schema: str) -> None:
-    options = reading({**NEEDED, "value.format": "json", "value.schema": schema}, streaming=True)
+    options = read_options({**NEEDED, "value.format": "json", "value.schema": schema}, streaming=True)
     assert options.value_schema == schema
 
 
@@ -317,11 +325,11 @@ def test_fields_that_spark_can_read(schema: str) -> None:
 def test_fields_that_spark_cannot_read(schema: str, field: str) -> None:
     given = {**NEEDED, "value.format": "json", "value.schema": schema}
     with pytest.raises(OptionError, match=rf"option value\.schema has a field .*'{re.escape(field)}'; "):
-        reading(given, streaming=True)
+        read_options(given, streaming=True)
 
 
 @pytest.mark.parametrize("schema", ["id BIGINT, id STRING", "s STRUCT<id: INT, id: INT>"])
 def test_a_field_is_there_once(schema: str) -> None:
     given = {**NEEDED, "value.format": "json", "value.schema": schema}
     with pytest.raises(OptionError, match=r"option value\.schema has .*two fields id; each name"):
-        reading(given, streaming=True)
+        read_options(given, streaming=True)

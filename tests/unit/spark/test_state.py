@@ -72,7 +72,7 @@ def test_options() -> None:
     ("given", "text"),
     [
         ({}, "option bootstrap is ''"),
-        (SERVER | {"grups": "a"}, "there is no option grups; there are bootstrap, groups"),
+        (SERVER | {"grups": "a"}, "unknown option grups; the options are bootstrap, groups"),
         (SERVER | {"onUnavailable": "perhaps"}, "it must be fail or wait"),
     ],
 )

@@ -7,13 +7,13 @@ import pytest
 from sharebroker_spark.core.offsets import Batch
 from sharebroker_spark.core.verdicts import (
     BatchToken,
-    Newest,
+    NewestBatches,
     Row,
-    Said,
     Span,
     VerdictError,
+    VerdictRange,
     check_of_batch,
-    runs,
+    verdict_ranges,
 )
 
 
@@ -24,14 +24,14 @@ def row(offset: int, verdict: str, partition: int = 0) -> Row:
 def test_neighbours_of_which_the_same_is_said_are_one() -> None:
     rows = [row(4, "reject"), row(1, "release"), row(0, "Release"), row(0, "reject", 1), row(2, "reject"),
             row(2, "reject"), row(3, "accept"), row(9, "accept"), row(11, "accept")]  # fmt: skip
-    assert runs(rows) == [
-        Said("t", 0, 0, 1, 2),
-        Said("t", 0, 2, 2, 3),
-        Said("t", 0, 3, 3, 1),
-        Said("t", 0, 4, 4, 3),
-        Said("t", 0, 9, 9, 1),
-        Said("t", 0, 11, 11, 1),
-        Said("t", 1, 0, 0, 3),
+    assert verdict_ranges(rows) == [
+        VerdictRange("t", 0, 0, 1, 2),
+        VerdictRange("t", 0, 2, 2, 3),
+        VerdictRange("t", 0, 3, 3, 1),
+        VerdictRange("t", 0, 4, 4, 3),
+        VerdictRange("t", 0, 9, 9, 1),
+        VerdictRange("t", 0, 11, 11, 1),
+        VerdictRange("t", 1, 0, 0, 3),
     ]
 
 
@@ -40,12 +40,12 @@ def test_neighbours_of_which_the_same_is_said_are_one() -> None:
     [
         ([row(1, "keep")], "'keep'; it must be accept, release, reject"),
         ([Row("t", 0, 1, None)], "a null"),  # type: ignore[arg-type]
-        ([row(1, "accept"), row(1, "reject")], "two different verdicts about offset 1 of t-0"),
+        ([row(1, "accept"), row(1, "reject")], "two different verdicts for offset 1 of t-0"),
     ],
 )
 def test_what_is_no_verdict_is_refused(rows: list[Row], said: str) -> None:
     with pytest.raises(VerdictError, match=said):
-        runs(rows)
+        verdict_ranges(rows)
 
 
 def test_a_row_says_which_batch_it_is_of() -> None:
@@ -63,7 +63,7 @@ def test_only_what_is_of_the_batch_can_be_spoken_of() -> None:
     check_of_batch([row(5, "accept"), row(9, "reject"), row(20, "reject"), row(0, "reject", 1)], spans)
     for wrong in (row(4, "reject"), row(10, "accept"), row(1, "reject", 1), row(5, "reject", 2)):
         with pytest.raises(
-            VerdictError, match=f"offset {wrong.offset} of t-{wrong.partition} is not of the batch"
+            VerdictError, match=f"offset {wrong.offset} of t-{wrong.partition} is not in the batch"
         ):
             check_of_batch([row(6, "accept"), wrong], spans)
     with pytest.raises(VerdictError, match="offset 5 of u-0"):
@@ -74,8 +74,8 @@ def test_of_a_batch_before_the_newest_nothing_is_said() -> None:
     def token(number: int, session: str = "s", epoch: int = 7) -> BatchToken:
         return BatchToken("h:1", "g", session, epoch, Batch(session, number, (), 99).name, True)
 
-    newest = Newest()
+    newest = NewestBatches()
     for one in (token(9), token(9), token(10), token(1, "other"), token(1, epoch=8), token(2, epoch=8)):
         newest.check(one)
-    with pytest.raises(VerdictError, match="batch 1 is done, verdicts about batch 2"):
+    with pytest.raises(VerdictError, match="batch 1 is done, since batch 2 already has verdicts"):
         newest.check(token(1, epoch=8))

@@ -60,28 +60,28 @@ class ExternalScalerServicer:
     """Missing associated documentation comment in .proto file."""
 
     def IsActive(self, request, context):
-        """Whether the lag is above `activationLag`, so that workers are needed.
+        """Returns whether the lag exceeds `activationLag`, so that workers are needed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamIsActive(self, request, context):
-        """The same, sent first and after each change (external-push).
+        """Sends the same initially and on every change (external-push).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetricSpec(self, request, context):
-        """The only metric, and its target per worker.
+        """Returns the only metric, and its target per worker.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetrics(self, request, context):
-        """The lag in records.
+        """Returns the lag in records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,1 +1,1 @@
-"""Pure rules of the record log: no I/O, no clock; times are arguments in milliseconds of the wall epoch."""
+"""Rules of the record log, without I/O or clock; times are milliseconds since the Unix epoch."""

@@ -1,8 +1,8 @@
-"""Record batches (RecordBatch v2, magic 2) by their headers: what a broker checks, and what it writes.
+"""Record batches (RecordBatch v2, magic 2): validates headers, assigns offsets.
 
-A batch stays bytes from producer to consumer. Base offset and partition leader epoch lie outside the CRC
-and are overwritten when offsets are assigned. Multi-byte fields are big-endian; timestamps are milliseconds
-of the wall epoch, -1 for none.
+A batch remains the same bytes from producer to consumer. Base offset and partition leader epoch are outside
+the CRC and are overwritten when offsets are assigned. Multi-byte fields are big-endian; timestamps are
+milliseconds since the Unix epoch, -1 for none.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ _CRC_COVERS_FROM: Final = 21
 LEADER_EPOCH: Final = 0
 """The partition leader epoch of every batch.
 
-Consumers compare it with the leader epochs that brokers tell them, which are no lease's: after an epoch above
-those they would wait for it for ever. No log is ever cut off at its end, so one epoch does for all.
+Consumers compare it with the leader epochs in metadata responses, which are not lease epochs. After a batch
+with a higher epoch than those, a consumer would wait indefinitely. No log is ever truncated at its end, so
+one constant epoch is sufficient.
 """
 
 _SMALLEST_RECORD: Final = 7  # a record without key, value and headers
@@ -45,7 +46,7 @@ _KNOWN_CODECS: Final = frozenset(range(5))  # none, gzip, snappy, lz4, zstd
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, field by field as it lies on the wire."""
+    """The header of one batch, field by field as on the wire."""
 
     base_offset: int
     length: int
@@ -63,22 +64,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """The size of the whole batch in bytes, including the header."""
         return self.length + LENGTH_STARTS
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record."""
+        """The offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def codec(self) -> int:
-        """Compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """The compression: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & _CODEC_MASK
 
     @property
     def log_append_time(self) -> bool:
-        """Whether every record carries `max_timestamp` as its time."""
+        """Whether every record has `max_timestamp` as its timestamp."""
         return bool(self.attributes & _LOG_APPEND_TIME)
 
     @property
@@ -94,7 +95,9 @@ class BatchHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch with its offsets assigned; `data` is what a consumer receives, `control` tells a marker."""
+    """One batch with assigned offsets; `data` is what consumers receive, `control` marks a transaction
+    marker.
+    """
 
     base_offset: int
     last_offset: int
@@ -104,13 +107,13 @@ class StoredBatch:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredBatch:
-        """Take back a batch the store has kept; its checks were done when it was appended."""
+        """Returns a stored batch, without checks; it was checked when it was appended."""
         header = header_of(data)
         return cls(header.base_offset, header.last_offset, data, header.max_timestamp, header.control)
 
 
-def holes(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
-    """First and last offset of each run from `start` to before `end` that none of the batches has."""
+def gaps(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yields the first and last offset of each range in [start, end) that no batch contains."""
     for batch in batches:
         if start < batch.base_offset:
             yield start, batch.base_offset - 1
@@ -120,12 +123,12 @@ def holes(batches: Iterable[StoredBatch], start: int, end: int) -> Iterator[tupl
 
 
 def header_of(data: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`, unchecked; `data` must hold at least HEADER_SIZE bytes from there."""
+    """Returns the header at `position`, unchecked; `data` must have HEADER_SIZE bytes from there."""
     return BatchHeader._make(_HEADER.unpack_from(data, position))
 
 
-def sealed(header: BatchHeader, records: Buffer) -> bytes:
-    """The batch of this header and these records; its length and CRC become what they are."""
+def seal(header: BatchHeader, records: Buffer) -> bytes:
+    """Returns the batch of a header and records, with the correct length and CRC."""
     length = HEADER_SIZE - LENGTH_STARTS + len(records)
     data = bytearray(_HEADER.pack(*header._replace(length=length, crc=0))) + records
     _CRC.pack_into(data, _CRC_AT, crc32c(memoryview(data)[_CRC_COVERS_FROM:]))
@@ -133,21 +136,21 @@ def sealed(header: BatchHeader, records: Buffer) -> bytes:
 
 
 def parse_headers(data: Buffer, max_message_bytes: int) -> list[BatchHeader]:
-    """Check the batches of one produce request for one partition and return their headers in order.
+    """Returns the headers of the batches of one produce request for one partition, after checking them.
 
-    `max_message_bytes` bounds each batch (Kafka's max.message.bytes). The records inside are not read here.
+    `max_message_bytes` limits each batch (Kafka's max.message.bytes). The records inside are not read.
 
     Raises:
-        KafkaError: CORRUPT_MESSAGE when bytes are missing, left over or fail the CRC; MESSAGE_TOO_LARGE;
-            UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send (no batch, another
-            magic, an offset to begin at, no records, a count that lies, control batches, LogAppendTime, an id
-            without sequence, more than one batch where there is an id).
+        KafkaError: CORRUPT_MESSAGE if bytes are missing, are left over or fail the CRC; MESSAGE_TOO_LARGE;
+            UNSUPPORTED_COMPRESSION_TYPE; INVALID_RECORD for what a producer may not send: no batch, another
+            magic, a base offset, no records, a wrong record count, control batches, LogAppendTime, a producer
+            id without sequence, or several batches with a producer id.
     """
     headers = list(_checked(data, max_message_bytes))
     if not headers:
-        raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "The request contains no record batch.")
     if len(headers) > 1 and any(header.producer_id >= 0 for header in headers):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "An idempotent producer sends its batches one by one.")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "An idempotent producer must send one batch per request.")
     return headers
 
 
@@ -158,9 +161,9 @@ def assign(
     leader_epoch: int,
     log_append_ms: int | None = None,
 ) -> list[StoredBatch]:
-    """Give the checked batches consecutive offsets from `base_offset`.
+    """Returns the checked batches with consecutive offsets from `base_offset`.
 
-    With `log_append_ms` (message.timestamp.type=LogAppendTime) that becomes the time of all records.
+    With `log_append_ms` (message.timestamp.type=LogAppendTime), that becomes the timestamp of all records.
     """
     view = memoryview(data)
     position, batches = 0, []
@@ -180,7 +183,7 @@ def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
     view = memoryview(data)
     position = 0
     while position < len(view):
-        header = _framed(view, position)
+        header = _read_header(view, position)
         if header.size > max_message_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -193,43 +196,45 @@ def _checked(data: Buffer, max_message_bytes: int) -> Iterator[BatchHeader]:
         position += header.size
 
 
-def _framed(view: memoryview, position: int) -> BatchHeader:
-    """The header at `position`, of a batch that is there as a whole."""
-    left = len(view) - position
-    if left < HEADER_SIZE:
+def _read_header(view: memoryview, position: int) -> BatchHeader:
+    """Returns the header at `position` of a complete batch."""
+    remaining = len(view) - position
+    if remaining < HEADER_SIZE:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"{left} bytes at byte {position} are too few for a batch."
+            ErrorCode.CORRUPT_MESSAGE, f"The {remaining} bytes at byte {position} are too short for a batch."
         )
     header = header_of(view, position)
-    # The magic byte first: in an older format the length means something else.
+    # Check the magic byte first: in an older format the length has another meaning.
     if header.magic != 2:
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"Record batches of magic {header.magic} are not accepted."
         )
-    if not HEADER_SIZE <= header.size <= left:
+    if not HEADER_SIZE <= header.size <= remaining:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE,
-            f"The batch at byte {position} claims {header.size} bytes, {left} are there.",
+            f"The batch at byte {position} declares {header.size} bytes, but {remaining} remain.",
         )
     return header
 
 
 def _check_content(header: BatchHeader) -> None:
     if header.codec not in _KNOWN_CODECS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"There is no compression {header.codec}.")
-    reason = _refusal(header)
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {header.codec} is unknown."
+        )
+    reason = _rejection(header)
     if reason is not None:
         raise KafkaError(ErrorCode.INVALID_RECORD, reason)
 
 
-def _refusal(header: BatchHeader) -> str | None:
-    """Why a producer may not send this batch, or None."""
+def _rejection(header: BatchHeader) -> str | None:
+    """Returns why a producer may not send this batch, or None."""
     if header.control:
         return "Producers may not write control batches."
     if header.log_append_time:
         return "Producers may not set the timestamp type to LogAppendTime."
     if header.base_offset != 0:
-        return f"The batch begins at offset {header.base_offset}, not 0."
+        return f"The batch starts at offset {header.base_offset}, not 0."
     count, delta = header.record_count, header.last_offset_delta
     if count < 1:
         return f"The batch counts {count} records."
@@ -237,10 +242,10 @@ def _refusal(header: BatchHeader) -> str | None:
         return f"The batch counts {count} records but ends at offset delta {delta}."
     if header.codec == 0 and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
         return f"The batch counts {count} records, more than its {header.size} bytes can hold."
-    return _producer_refusal(header)
+    return _producer_rejection(header)
 
 
-def _producer_refusal(header: BatchHeader) -> str | None:
+def _producer_rejection(header: BatchHeader) -> str | None:
     if header.producer_id < 0:
         return "A transactional batch needs a producer id." if header.transactional else None
     if header.base_sequence < 0 or header.producer_epoch < 0:
@@ -249,7 +254,7 @@ def _producer_refusal(header: BatchHeader) -> str | None:
 
 
 def _with_log_append_time(data: bytes, header: BatchHeader, now_ms: int) -> bytes:
-    """The batch with every record's time set to `now_ms`; attributes and times are inside the CRC."""
+    """Returns the batch with all timestamps set to `now_ms`; attributes and timestamps are inside the CRC."""
     patched = bytearray(data)
     attributes = header.attributes | _LOG_APPEND_TIME
     fields = (attributes, header.last_offset_delta, header.base_timestamp, now_ms)

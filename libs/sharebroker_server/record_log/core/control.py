@@ -20,10 +20,10 @@ _ABORT, _COMMIT = 0, 1
 
 
 def marker_batch(marker: Marker, offset: int, leader_epoch: int, now_ms: int) -> StoredBatch:
-    """A batch with one record: version and type as its key, version and coordinator epoch as its value."""
+    """Returns a batch with one record: key (version, type), value (version, coordinator epoch)."""
     kind = _COMMIT if marker.commit else _ABORT
     record = _RECORD.pack(
-        # Lengths are varints, zigzag: twice what they are.
+        # Lengths are zigzag varints: twice the value.
         2 * (_RECORD.size - 1), 0, 0, 0,
         2 * 4, 0, kind,
         2 * 6, 0, marker.coordinator_epoch,

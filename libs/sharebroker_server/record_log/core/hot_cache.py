@@ -1,4 +1,4 @@
-"""The newest batches of a partition, kept in memory so that consumers at the end never ask the store."""
+"""The newest batches of a partition in memory, so that consumers at the end of the log need no store."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from itertools import islice
 from sharebroker_server.record_log.core.batch import StoredBatch
 
 
-class HotTail:
-    """All batches from `start` to `end`, at most `limit` bytes of them (the newest one always stays).
+class HotCache:
+    """All batches from `start` to `end`, at most `limit` bytes (the newest batch always remains).
 
-    Batches are found by bisection over their last offsets; evicted ones are cut off in bulk, so that
-    adding stays constant time on average.
+    Batches are found by bisection on their last offsets. Evicted batches are removed from the list in bulk,
+    so that adding takes constant time on average.
     """
 
     __slots__ = ("_batches", "_head", "_lasts", "end", "limit", "size", "start")
@@ -28,7 +28,7 @@ class HotTail:
         self._head = 0
 
     def add(self, batch: StoredBatch) -> None:
-        """Put a batch after the others; its offsets must lie at `end` or above."""
+        """Adds a batch; its offsets must be at `end` or above."""
         self._batches.append(batch)
         self._lasts.append(batch.last_offset)
         self.size += len(batch.data)
@@ -38,38 +38,39 @@ class HotTail:
         self._compact()
 
     def read(self, offset: int, max_bytes: int) -> list[StoredBatch] | None:
-        """Whole batches from the one that contains or follows `offset`, `max_bytes` of them, at least one.
+        """Returns whole batches from the one that contains or follows `offset`: up to `max_bytes`, at least
+        one.
 
-        None when that batch is no longer here; empty at the end.
+        Returns None if that batch was evicted, and an empty list at the end.
         """
         if offset < self.start:
             return None
         first = bisect_left(self._lasts, offset, self._head)
-        return take(self._batches, first, max_bytes)
+        return select_batches(self._batches, first, max_bytes)
 
     def batches(self) -> Iterator[StoredBatch]:
-        """All batches, oldest first."""
+        """Iterates over all batches, oldest first."""
         return islice(self._batches, self._head, None)
 
     def droppable_before(self, max_bytes: int) -> int:
-        """End of the leading batches that `max_bytes` hold; `start` when not even one fits."""
-        end, left = self.start, max_bytes
+        """Returns the end of the first batches that fit into `max_bytes`; `start` if none fits."""
+        end, remaining = self.start, max_bytes
         for batch in self.batches():
-            left -= len(batch.data)
-            if left < 0:
+            remaining -= len(batch.data)
+            if remaining < 0:
                 break
             end = batch.last_offset + 1
         return end
 
     def floor(self, offset: int) -> int:
-        """The last batch boundary at or below `offset`, which must lie between `start` and `end`."""
+        """Returns the last batch boundary at or below `offset`, which must be between `start` and `end`."""
         index = bisect_left(self._lasts, offset, self._head)
         if index == len(self._batches):
             return min(offset, self.end)
         return min(offset, self._batches[index].base_offset)
 
     def drop_before(self, offset: int) -> None:
-        """Forget the batches that end below `offset`."""
+        """Removes the batches that end below `offset`."""
         while self._head < len(self._batches) and self._lasts[self._head] < offset:
             self._evict()
         self._compact()
@@ -87,12 +88,14 @@ class HotTail:
             self._head = 0
 
 
-def take(batches: list[StoredBatch], first: int, max_bytes: int) -> list[StoredBatch]:
-    """Batches from index `first` on until the next would exceed `max_bytes`; at least one if there is one."""
-    end, left = first, max_bytes
+def select_batches(batches: list[StoredBatch], first: int, max_bytes: int) -> list[StoredBatch]:
+    """Returns batches from index `first` until the next would exceed `max_bytes`; at least one if there is
+    one.
+    """
+    end, remaining = first, max_bytes
     for index in range(first, len(batches)):
-        left -= len(batches[index].data)
-        if left < 0 and index > first:
+        remaining -= len(batches[index].data)
+        if remaining < 0 and index > first:
             break
         end = index + 1
     return batches[first:end]

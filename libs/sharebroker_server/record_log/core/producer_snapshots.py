@@ -1,6 +1,6 @@
-"""Producers and aborted transactions as bytes: small notes by name, kept beside a partition's batches.
+"""Encodes producers and aborted transactions as small named values, stored beside a partition's batches.
 
-"p<producer id>" is a producer, "a<last offset>" an aborted transaction. The first byte names the format.
+"p<producer id>" is a producer, "a<last offset>" an aborted transaction. The first byte is the format version.
 """
 
 from __future__ import annotations
@@ -13,59 +13,61 @@ from sharebroker_server.record_log.core.producers import ProducerState, SentBatc
 from sharebroker_server.record_log.core.transactions import AbortedTransaction, Draft, Transactions
 
 _FORMAT: Final = 0
-_EVERY_OFFSET: Final = 1 << 63
+_MAX_OFFSET: Final = 1 << 63
 _PRODUCER: Final = struct.Struct(">Bhqqqi")
 _SENT: Final = struct.Struct(">iiqqq")
 _ABORTED: Final = struct.Struct(">Bqqqq")
 
 
 def producer_name(producer_id: int) -> str:
-    """The name of a producer's note."""
+    """Returns the name of a producer's snapshot."""
     return f"p{producer_id}"
 
 
 def aborted_name(transaction: AbortedTransaction) -> str:
-    """The name of an aborted transaction's note."""
+    """Returns the name of an aborted transaction's entry."""
     return f"a{transaction.last_offset}"
 
 
 def of_draft(draft: Draft) -> dict[str, bytes]:
-    """The notes to write together with the batches of a draft."""
+    """Returns the snapshots to write together with the batches of a draft."""
     return _packed(draft.producers, draft.aborted)
 
 
 def of(transactions: Transactions) -> dict[str, bytes]:
-    """The notes of all that is durable."""
-    return _packed(transactions.producers(), transactions.aborted_before(_EVERY_OFFSET))
+    """Returns the snapshots of the whole durable state."""
+    return _packed(transactions.producers(), transactions.aborted_before(_MAX_OFFSET))
 
 
-def load(notes: Mapping[str, bytes]) -> Transactions:
-    """What the notes of a partition say.
+def load(snapshots: Mapping[str, bytes]) -> Transactions:
+    """Returns the state that the snapshots of a partition contain.
 
     Raises:
-        ValueError: a note of a format that this version does not know.
+        ValueError: a snapshot has an unknown format version.
     """
     producers, aborted = dict[int, ProducerState](), list[AbortedTransaction]()
-    for name, note in notes.items():
-        if note[0] != _FORMAT:
-            raise ValueError(f"note {name} has format {note[0]}")
+    for name, snapshot in snapshots.items():
+        if snapshot[0] != _FORMAT:
+            raise ValueError(f"producer snapshot {name} has unknown format {snapshot[0]}")
         if name.startswith("p"):
-            producers[int(name[1:])] = _unpack(note)
+            producers[int(name[1:])] = _unpack(snapshot)
         else:
-            aborted.append(AbortedTransaction(*_ABORTED.unpack(note)[1:]))
+            aborted.append(AbortedTransaction(*_ABORTED.unpack(snapshot)[1:]))
     return Transactions(producers, aborted)
 
 
 def names_of(producer_ids: Iterable[int], aborted: Iterable[AbortedTransaction] = ()) -> list[str]:
-    """The names of notes to forget."""
+    """Returns the names of snapshots to delete."""
     return [*map(producer_name, producer_ids), *map(aborted_name, aborted)]
 
 
 def _packed(
     producers: Mapping[int, ProducerState], aborted: Iterable[AbortedTransaction]
 ) -> dict[str, bytes]:
-    notes = {producer_name(id_): _pack(state) for id_, state in producers.items()}
-    return notes | {aborted_name(each): _ABORTED.pack(_FORMAT, *each) for each in aborted}
+    snapshots = {producer_name(id_): _pack(state) for id_, state in producers.items()}
+    return snapshots | {
+        aborted_name(transaction): _ABORTED.pack(_FORMAT, *transaction) for transaction in aborted
+    }
 
 
 def _pack(state: ProducerState) -> bytes:
@@ -80,7 +82,7 @@ def _pack(state: ProducerState) -> bytes:
     return head + b"".join(_SENT.pack(*sent) for sent in state.batches)
 
 
-def _unpack(note: bytes) -> ProducerState:
-    _, epoch, timestamp, start, marker, coordinator_epoch = _PRODUCER.unpack_from(note)
-    batches = tuple(map(SentBatch._make, _SENT.iter_unpack(note[_PRODUCER.size :])))
+def _unpack(snapshot: bytes) -> ProducerState:
+    _, epoch, timestamp, start, marker, coordinator_epoch = _PRODUCER.unpack_from(snapshot)
+    batches = tuple(map(SentBatch._make, _SENT.iter_unpack(snapshot[_PRODUCER.size :])))
     return ProducerState(epoch, batches, timestamp, start, marker, coordinator_epoch)

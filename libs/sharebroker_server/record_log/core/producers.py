@@ -1,7 +1,7 @@
-"""What a partition remembers of each producer: sequences, epochs, its open transaction. Rules over values.
+"""The state of one producer in a partition: sequence numbers, epochs, the open transaction.
 
 Source: Kafka's ProducerStateManager and ProducerAppendInfo (KIP-98, KIP-360, KIP-890). Sequence numbers are
-32-bit without the sign and go on with 0 behind 2**31 - 1.
+unsigned 31-bit and continue with 0 after 2**31 - 1.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final, NamedTuple
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import BatchHeader
 
-RETAINED: Final = 5
-"""Batches remembered of a producer: so many requests may be in flight."""
+RETAINED_BATCHES: Final = 5
+"""The number of batches stored per producer, which is the largest number of requests in flight."""
 
 _SEQUENCES: Final = 1 << 31
 
 
 class UnverifiedError(KafkaError):
-    """The first batch of a transaction, which its coordinator has to confirm first (INVALID_TXN_STATE)."""
+    """The first batch of a transaction that its coordinator has not confirmed yet (INVALID_TXN_STATE)."""
 
 
 class SentBatch(NamedTuple):
-    """A batch of a producer as it was appended; `timestamp` is when, in ms."""
+    """A batch of a producer as it was appended, at `timestamp` (ms)."""
 
     first_sequence: int
     last_sequence: int
@@ -32,11 +32,11 @@ class SentBatch(NamedTuple):
 
 
 class ProducerState(NamedTuple):
-    """A producer as a partition knows it.
+    """The state of a producer in a partition.
 
-    `batches` are its newest, oldest first, all of its `epoch`. `timestamp` is when it last wrote, in ms.
-    `transaction_start` is the first offset of its open transaction, `marker` the offset of its last marker,
-    `coordinator_epoch` that of who wrote it; -1 for none.
+    `batches` are its newest, oldest first, all of its `epoch`. `timestamp` is the time of its last write, in
+    ms. `transaction_start` is the first offset of its open transaction, `marker` the offset of its last
+    marker, and `coordinator_epoch` the epoch of the coordinator that wrote the marker; -1 for none.
     """
 
     epoch: int
@@ -53,9 +53,9 @@ class ProducerState(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """A transaction's coordinator confirmed that it goes on here, after the log ended at `log_end`.
+    """The coordinator's confirmation that a transaction is open, requested when the log ended at `log_end`.
 
-    `renews_epoch`: each transaction has a producer epoch of its own (transaction.version 2, KIP-890).
+    With `renews_epoch` each transaction has its own producer epoch (transaction.version 2, KIP-890).
     """
 
     log_end: int
@@ -71,8 +71,10 @@ class Marker(NamedTuple):
     commit: bool
 
 
-def repeated(state: ProducerState | None, header: BatchHeader) -> SentBatch | None:
-    """The batch that this one repeats: its answer was lost, and it is answered with the same offsets."""
+def find_repeated(state: ProducerState | None, header: BatchHeader) -> SentBatch | None:
+    """Returns the stored batch that this one repeats, or None; the response to the earlier
+    request was lost.
+    """
     if state is None or state.epoch != header.producer_epoch:
         return None
     span = header.base_sequence, _last_sequence(header)
@@ -80,9 +82,9 @@ def repeated(state: ProducerState | None, header: BatchHeader) -> SentBatch | No
 
 
 def check_batch(state: ProducerState | None, header: BatchHeader, verified: Verified | None) -> None:
-    """Refuse what must not be appended.
+    """Raises an error if the batch must not be appended.
 
-    A producer nobody remembers may begin with any sequence: it may have been silent for long.
+    An unknown producer may start with any sequence: its state may have expired.
 
     Raises:
         KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
@@ -92,20 +94,20 @@ def check_batch(state: ProducerState | None, header: BatchHeader, verified: Veri
         _check_epoch(state, header.producer_id, header.producer_epoch)
         _check_sequence(state, header)
         if state.in_transaction and not header.transactional:
-            raise _refused(ErrorCode.INVALID_TXN_STATE, header, "is in a transaction, the batch is not")
+            raise _rejected(ErrorCode.INVALID_TXN_STATE, header, "is in a transaction, but the batch is not")
     if header.transactional and not is_open(state, header):
         _check_verified(state, header, verified)
 
 
 def is_open(state: ProducerState | None, header: BatchHeader) -> bool:
-    """Whether the batch goes on with a transaction that has records here already."""
+    """Returns whether the batch continues a transaction that already has records here."""
     return state is not None and state.in_transaction and state.epoch == header.producer_epoch
 
 
 def after_batch(
     state: ProducerState | None, header: BatchHeader, base_offset: int, now_ms: int
 ) -> ProducerState:
-    """The producer once the batch is appended at `base_offset`."""
+    """Returns the producer's state after the batch is appended at `base_offset`."""
     sent = SentBatch(
         header.base_sequence,
         _last_sequence(header),
@@ -115,7 +117,7 @@ def after_batch(
     )
     if state is None:
         state = ProducerState(header.producer_epoch)
-    earlier = state.batches[1 - RETAINED :] if state.epoch == header.producer_epoch else ()
+    earlier = state.batches[1 - RETAINED_BATCHES :] if state.epoch == header.producer_epoch else ()
     start = state.transaction_start
     if start < 0 and header.transactional:
         start = base_offset
@@ -125,7 +127,9 @@ def after_batch(
 
 
 def after_marker(state: ProducerState | None, marker: Marker, offset: int, now_ms: int) -> ProducerState:
-    """The producer once the marker is appended at `offset`; a higher epoch begins with sequence 0.
+    """Returns the producer's state after the marker is appended at `offset`.
+
+    A higher epoch starts with sequence 0.
 
     Raises:
         KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -157,13 +161,14 @@ def _check_epoch(state: ProducerState, producer_id: int, epoch: int) -> None:
 
 
 def _check_verified(state: ProducerState | None, header: BatchHeader, verified: Verified | None) -> None:
-    # A marker since then ended what was verified: this batch would open a transaction that nobody ends.
+    # A later marker ended the verified transaction: this batch would open a transaction without an end.
     if verified is None or (state is not None and state.marker >= verified.log_end):
         raise UnverifiedError(
-            ErrorCode.INVALID_TXN_STATE, f"No transaction of producer {header.producer_id} is going on here."
+            ErrorCode.INVALID_TXN_STATE,
+            f"Producer {header.producer_id} has no open transaction in this partition.",
         )
     if state is None and verified.renews_epoch and header.base_sequence:
-        raise _refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, "is expected to send 0")
+        raise _rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, "must start with sequence 0")
 
 
 def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
@@ -171,10 +176,10 @@ def _check_sequence(state: ProducerState, header: BatchHeader) -> None:
     expected = _after(batches[-1].last_sequence, 1) if batches else 0
     if header.base_sequence == expected:
         return
-    # With fewer than are retained all of them are known, and this one was never here.
-    if len(batches) == RETAINED and _is_before(_last_sequence(header), batches[0].first_sequence):
-        raise _refused(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, header, "sent this batch long ago")
-    raise _refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, f"is expected to send {expected}")
+    # With fewer batches than the limit, all are stored, so this one was never appended.
+    if len(batches) == RETAINED_BATCHES and _is_before(_last_sequence(header), batches[0].first_sequence):
+        raise _rejected(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, header, "sent this batch before")
+    raise _rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, header, f"must send sequence {expected}")
 
 
 def _last_sequence(header: BatchHeader) -> int:
@@ -186,10 +191,12 @@ def _after(sequence: int, count: int) -> int:
 
 
 def _is_before(sequence: int, other: int) -> bool:
-    """Whether it lies in the half of the circle of sequences that comes before `other`."""
+    """Returns whether `sequence` is in the half of the sequence circle before `other`."""
     return 0 < (other - sequence) % _SEQUENCES < _SEQUENCES // 2
 
 
-def _refused(code: ErrorCode, header: BatchHeader, why: str) -> KafkaError:
-    who = f"Producer {header.producer_id} (epoch {header.producer_epoch}, sequence {header.base_sequence})"
-    return KafkaError(code, f"{who} {why}.")
+def _rejected(code: ErrorCode, header: BatchHeader, reason: str) -> KafkaError:
+    producer = (
+        f"Producer {header.producer_id} (epoch {header.producer_epoch}, sequence {header.base_sequence})"
+    )
+    return KafkaError(code, f"{producer} {reason}.")

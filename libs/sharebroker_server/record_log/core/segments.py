@@ -1,7 +1,7 @@
-"""A sparse index of a partition's log: size and newest time of stretches of batches.
+"""A sparse index of a partition's log: size and newest timestamp per segment.
 
-Retention by time and size and look-ups by timestamp need sums and maxima over the whole log; one row for
-each megabyte or so gives them without reading any batch (Kafka: segments and the time index).
+Retention by time and size and look-up by timestamp need sums and maxima over the whole log. One row per
+megabyte provides them without reading a batch (Kafka: log segments and the time index).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sharebroker_server.record_log.core.batch import StoredBatch
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive batches: offsets [base_offset, end_offset), their bytes, their newest time (ms)."""
+    """Consecutive batches: offsets [base_offset, end_offset), size in bytes, newest timestamp (ms)."""
 
     base_offset: int
     end_offset: int
@@ -24,10 +24,10 @@ class Segment:
 
 
 class SegmentIndex:
-    """Closed segments in order, and the open one that batches are counted into.
+    """Closed segments in order, and the open segment to which batches are added.
 
-    A segment closes when it holds `max_bytes` or spans `max_ms`. Closed ones stay in `unsaved` until the
-    store has them; what is lost from there is counted again from the batches when the log is opened.
+    A segment closes when it has `max_bytes` or spans `max_ms`. Closed segments remain in `unsaved` until the
+    store has them. Segments lost from there are counted again when the log is opened.
     """
 
     __slots__ = ("_closed", "_max_bytes", "_max_ms", "_open", "_opened_ms", "unsaved")
@@ -42,22 +42,24 @@ class SegmentIndex:
 
     @property
     def closed_end(self) -> int:
-        """The offset behind the last closed segment; 0 when there is none."""
+        """The offset after the last closed segment; 0 without one."""
         return self._closed[-1].end_offset if self._closed else 0
 
     def segments(self) -> Sequence[Segment]:
-        """All segments in order, the open one last."""
+        """Returns all segments in order, the open one last."""
         return self._closed if self._open is None else [*self._closed, self._open]
 
     @property
     def size(self) -> int:
-        """Bytes of all segments; of the first also those below the log start."""
+        """The size of all segments in bytes; the first segment counts in full, including bytes below the log
+        start.
+        """
         return sum(segment.size for segment in self.segments())
 
     def add(self, batch: StoredBatch, now_ms: int) -> None:
-        """Count a batch in; one without a timestamp is as old as `now_ms` says.
+        """Adds a batch; a batch without a timestamp gets `now_ms`.
 
-        When a marker was written is nobody's time.
+        The timestamp of a transaction marker does not count.
         """
         time = batch.max_timestamp if batch.max_timestamp >= 0 else now_ms
         segment = self._open
@@ -71,36 +73,38 @@ class SegmentIndex:
             self._close(self._open)
 
     def drop_before(self, offset: int) -> None:
-        """Forget the segments that lie below `offset` as a whole."""
+        """Removes the segments that end at or below `offset`."""
         del self._closed[: self._below(offset)]
         self.saved(offset)
         if self._open is not None and self._open.end_offset <= offset:
             self._open = None
 
     def saved(self, offset: int) -> None:
-        """Note that the store has the closed segments up to `offset`."""
+        """Marks the closed segments up to `offset` as stored."""
         self.unsaved = [segment for segment in self.unsaved if segment.end_offset > offset]
 
     def floor(self, offset: int) -> int:
-        """The last end of a closed segment at or below `offset`; 0 when there is none."""
+        """Returns the last end of a closed segment at or below `offset`; 0 without one."""
         below = self._below(offset)
         return self._closed[below - 1].end_offset if below else 0
 
     def first_since(self, timestamp: int) -> int | None:
-        """Base offset of the first segment with a record at or after `timestamp` (ms), or None."""
+        """Returns the base offset of the first segment with a record at or after `timestamp`
+        (ms), or None.
+        """
         for segment in self.segments():
             if segment.max_timestamp >= timestamp:
                 return segment.base_offset
         return None
 
     def time_around(self, offset: int) -> int:
-        """Newest time (ms) of the segment that holds `offset`, -1 where none does."""
+        """Returns the newest timestamp (ms) of the segment that contains `offset`, -1 without one."""
         segments = self.segments()
         index = bisect_right(segments, offset, key=lambda segment: segment.end_offset)
         return segments[index].max_timestamp if index < len(segments) else -1
 
     def newest(self) -> Segment | None:
-        """The first segment with the highest time, None when there is none."""
+        """Returns the first segment with the highest timestamp, None without one."""
         return max(self.segments(), key=lambda segment: segment.max_timestamp, default=None)
 
     def _below(self, offset: int) -> int:

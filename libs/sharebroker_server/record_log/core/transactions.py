@@ -1,4 +1,4 @@
-"""The transactions of a partition: which are open, which were aborted, and who writes.
+"""The transactions of a partition: open and aborted ones, and the producers.
 
 Source: Kafka's ProducerStateManager, TransactionIndex and `UnifiedLog.lastStableOffset`.
 """
@@ -19,15 +19,16 @@ from sharebroker_server.record_log.core.producers import (
     after_batch,
     after_marker,
     check_batch,
+    find_repeated,
     is_open,
-    repeated,
 )
 
 
 class AbortedTransaction(NamedTuple):
     """An aborted transaction from its first record to its marker, both inclusive.
 
-    Transactions that end later begin at `stable_offset` or above: it was the last stable offset then.
+    `stable_offset` was the last stable offset after it ended: transactions that end later start there or
+    above.
     """
 
     producer_id: int
@@ -37,7 +38,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class Transactions:
-    """Producers and transactions of one partition, as far as they are durable. Changed by drafts only."""
+    """The durable producers and transactions of one partition; only drafts change them."""
 
     __slots__ = ("_aborted", "_open", "_producers")
 
@@ -51,27 +52,27 @@ class Transactions:
         starts = {
             id_: state.transaction_start for id_, state in self._producers.items() if state.in_transaction
         }
-        # Ordered by first offset, as those that are opened later are anyway.
+        # Ordered by first offset, as later ones are.
         self._open = dict(sorted(starts.items(), key=lambda item: item[1]))
 
     def producer(self, producer_id: int) -> ProducerState | None:
-        """What is known of a producer."""
+        """Returns the state of a producer, or None."""
         return self._producers.get(producer_id)
 
     def producers(self) -> Mapping[int, ProducerState]:
-        """Every producer that is remembered."""
+        """Returns the state of every producer."""
         return self._producers
 
     def first_unstable_offset(self) -> int | None:
-        """Where the earliest open transaction begins; None when none is open."""
+        """Returns the first offset of the earliest open transaction, None without one."""
         return next(iter(self._open.values()), None)
 
     def is_open(self, header: BatchHeader) -> bool:
-        """Whether the batch goes on with a transaction that has records here already."""
+        """Returns whether the batch continues a transaction that already has records here."""
         return is_open(self._producers.get(header.producer_id), header)
 
     def aborted_in(self, first: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with an offset in [first, end), in the order of their markers."""
+        """Returns the aborted transactions with an offset in [first, end), in the order of their markers."""
         found = []
         aborted = self._aborted
         for index in range(bisect_left(aborted, first, key=attrgetter("last_offset")), len(aborted)):
@@ -83,34 +84,36 @@ class Transactions:
         return found
 
     def draft(self) -> Draft:
-        """What a group of appends makes of this."""
+        """Returns a draft for the changes of a group of appends."""
         return Draft(self._producers, self._open)
 
     def commit(self, draft: Draft) -> None:
-        """Take over what is durable now."""
+        """Applies a draft that is durable now."""
         self._producers.update(draft.producers)
         self._aborted += draft.aborted
         self._open = draft.open
 
     def expired(self, before_ms: int) -> list[int]:
-        """Producers that wrote last before then and have no transaction open."""
+        """Returns the producers whose last write was before `before_ms` and that have no open transaction."""
         return [
             id_
             for id_, state in self._producers.items()
             if state.timestamp < before_ms and not state.in_transaction
         ]
 
-    def forget(self, producer_ids: Iterable[int]) -> None:
-        """Remember these producers no longer."""
+    def remove_producers(self, producer_ids: Iterable[int]) -> None:
+        """Removes the state of these producers."""
         for producer_id in producer_ids:
             self._producers.pop(producer_id, None)
 
     def aborted_before(self, offset: int) -> Sequence[AbortedTransaction]:
-        """The aborted transactions whose last offset lies below; nobody can read their records any more."""
+        """Returns the aborted transactions whose last offset is below; their records can no
+        longer be read.
+        """
         return self._aborted[: self._below(offset)]
 
     def drop_before(self, offset: int) -> None:
-        """Forget the aborted transactions that end below the offset."""
+        """Removes the aborted transactions that end below the offset."""
         del self._aborted[: self._below(offset)]
 
     def _below(self, offset: int) -> int:
@@ -118,7 +121,7 @@ class Transactions:
 
 
 class Draft:
-    """Changes by appends that are on their way: each sees what those before it changed."""
+    """The changes of pending appends; each append sees the changes of those before it."""
 
     __slots__ = ("_base", "aborted", "open", "producers")
 
@@ -129,19 +132,19 @@ class Draft:
         self.aborted: list[AbortedTransaction] = []
 
     def state(self, producer_id: int) -> ProducerState | None:
-        """A producer as it will be."""
+        """Returns the state of a producer after the earlier appends."""
         return self.producers.get(producer_id) or self._base.get(producer_id)
 
     def append(
         self, header: BatchHeader, offset: int, now_ms: int, verified: Verified | None
     ) -> SentBatch | None:
-        """Take a producer's batch in at `offset`; the earlier one where it was appended before.
+        """Adds a producer's batch at `offset`; returns the earlier batch if this one repeats it.
 
         Raises:
             KafkaError: as `check_batch`.
         """
         producer_id, state = header.producer_id, self.state(header.producer_id)
-        earlier = repeated(state, header)
+        earlier = find_repeated(state, header)
         if earlier is None:
             check_batch(state, header, verified)
             state = self.producers[producer_id] = after_batch(state, header, offset, now_ms)
@@ -150,7 +153,7 @@ class Draft:
         return earlier
 
     def end(self, marker: Marker, offset: int, now_ms: int) -> None:
-        """Take a marker in at `offset`.
+        """Adds a marker at `offset`.
 
         Raises:
             KafkaError: as `after_marker`.
@@ -168,7 +171,7 @@ class Draft:
 def aborted_spans(
     spans: Iterable[tuple[int, int, int]], aborted: Sequence[AbortedTransaction]
 ) -> Iterator[tuple[int, int]]:
-    """Of (producer id, first, last) of transactional batches, the offsets of those that were aborted."""
+    """Yields the aborted offset ranges among (producer id, first, last) of transactional batches."""
     for producer_id, first, last in spans:
         if any(
             transaction.producer_id == producer_id

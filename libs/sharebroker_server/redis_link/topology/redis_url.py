@@ -41,7 +41,8 @@ class Target:
         parts = urlsplit(url)
         if parts.scheme not in ("redis", "rediss", "unix"):
             raise RedisUrlInvalid(
-                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss://, redis+sentinel:// or unix://"
+                f"{shown(url)!r} is no Redis URL: begin with redis://, rediss://, redis+sentinel:// or "
+                "unix://"
             )
         try:
             port = parts.port or 6379

@@ -12,7 +12,7 @@ from sharebroker_server.leases.port import Lease, LeasesUnavailable, Member
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.core.segments import Segment
 from sharebroker_server.record_log.memory import MemoryRecordStore
-from sharebroker_server.record_log.port import NO_NOTES, Bounds
+from sharebroker_server.record_log.port import NO_SNAPSHOTS, Bounds
 from sharebroker_server.stream_log.memory import MemoryStreamLog
 from sharebroker_server.stream_log.port import Entry, LogNotWritten, LogOutcomeUnknown, LogUnavailable
 from sharebroker_server.testkit.simulator.faults import Fate, Faults
@@ -160,13 +160,13 @@ class SimulatedRecordStore:
         epoch: int,
         batches: Sequence[StoredBatch],
         segments: Sequence[Segment] = (),
-        notes: Mapping[str, bytes] = NO_NOTES,
+        snapshots: Mapping[str, bytes] = NO_SNAPSHOTS,
     ) -> None:
         """As the port says."""
         copies = list(batches)
 
         async def work() -> None:
-            await self._store.append(partition, epoch, copies, segments, notes)
+            await self._store.append(partition, epoch, copies, segments, snapshots)
             self._connection.witness.batches_written(partition, epoch, copies)
 
         await _written(self._connection, f"append to {partition}", work)
@@ -183,16 +183,18 @@ class SimulatedRecordStore:
         """As the port says."""
         return await _read(self._connection, "segments", lambda: self._store.segments(partition))
 
-    async def notes(self, partition: str) -> dict[str, bytes]:
+    async def snapshots(self, partition: str) -> dict[str, bytes]:
         """As the port says."""
-        return await _read(self._connection, "notes", lambda: self._store.notes(partition))
+        return await _read(self._connection, "snapshots", lambda: self._store.snapshots(partition))
 
     async def trim(
-        self, partition: str, epoch: int, log_start_offset: int, forgotten: Sequence[str] = ()
+        self, partition: str, epoch: int, log_start_offset: int, deleted_snapshots: Sequence[str] = ()
     ) -> None:
         """As the port says."""
         await _written(
-            self._connection, "trim", lambda: self._store.trim(partition, epoch, log_start_offset, forgotten)
+            self._connection,
+            "trim",
+            lambda: self._store.trim(partition, epoch, log_start_offset, deleted_snapshots),
         )
 
     async def partitions(self) -> set[str]:

@@ -1,1 +1,1 @@
-"""Rules of the source: no I/O, no clock, no Spark."""
+"""Rules of the source, without I/O, clock or Spark."""

@@ -1,6 +1,6 @@
-"""The fields of option `value.schema`: what Spark would refuse in its own words is refused by its name.
+"""Checks the fields of option `value.schema`, to report errors by the option's name.
 
-Errs to the side of letting through: what is let through wrongly, Spark refuses.
+The check is lenient: Spark itself rejects what passes wrongly.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_LONGEST_DECIMAL: Final = 38
+_MAX_DECIMAL_DIGITS: Final = 38
 _NAMED: Final = re.compile(r"\s*(`(?:[^`]|``)+`|\w+)(?:\s*:\s*|\s+)(.*)", re.DOTALL)
 _TYPE: Final = re.compile(
     r"\s*(array|bigint|binary|boolean|byte|char|character|date|dec|decimal|double|float|int|integer|interval|long|map"
@@ -23,25 +23,25 @@ _EXAMPLE: Final = "as in 'id BIGINT, name STRING'"
 
 
 def check_fields(text: str) -> str | None:
-    """Why Spark cannot read these fields; None: it can, as far as is looked. Looks at nothing in comments."""
+    """Returns why Spark cannot parse these fields, or None. Text with quotes (comments) is not checked."""
     if "'" in text or '"' in text:
         return None
     names = set()
-    for one in _split(text):
-        named = _NAMED.fullmatch(one)
+    for field in _split(text):
+        named = _NAMED.fullmatch(field)
         if named is None:
-            return f"has a field {one.strip()!r}; a field is a name and a type of Spark's, {_EXAMPLE}"
+            return f"has a field {field.strip()!r}; a field is a name and a type of Spark's, {_EXAMPLE}"
         name, kind = named.groups()
         if name in names:
-            return f"has two fields {name}; each name may be there once"
+            return f"has two fields {name}; each name must be unique"
         names.add(name)
-        if (why := _check_type(kind)) is not None:
-            return f"has a field {one.strip()!r}{why}"
+        if (reason := _check_type(kind)) is not None:
+            return f"has a field {field.strip()!r}{reason}"
     return None
 
 
 def _check_type(text: str) -> str | None:
-    """How the reason ends, with what comes before it."""
+    """Returns the end of the reason, or None."""
     found = _TYPE.fullmatch(text)
     if found is None:
         return f"; a field is a name and a type of Spark's, {_EXAMPLE}"
@@ -50,8 +50,8 @@ def _check_type(text: str) -> str | None:
         return _check_decimal(rest)
     if kind == "struct":
         fields = _inside(rest)
-        why = check_fields(fields) if fields and fields.strip() else None
-        return why and f", which {why}"
+        reason = check_fields(fields) if fields and fields.strip() else None
+        return reason and f", which {reason}"
     if kind in ("array", "map"):
         return next(filter(None, map(_check_type, _split(_inside(rest) or "void"))), None)
     return None
@@ -62,29 +62,29 @@ def _check_decimal(rest: str) -> str | None:
     if digits is None:
         return None
     precision, scale = int(digits[1]), int(digits[2] or 0)
-    if 1 <= precision <= _LONGEST_DECIMAL and 0 <= scale <= precision:
+    if 1 <= precision <= _MAX_DECIMAL_DIGITS and 0 <= scale <= precision:
         return None
-    return f"; DECIMAL has 1 to {_LONGEST_DECIMAL} digits, of which 0 to all are behind the point"
+    return f"; DECIMAL must have 1 to {_MAX_DECIMAL_DIGITS} digits, and a scale from 0 to that number"
 
 
 def _inside(text: str) -> str | None:
-    """What stands between the angle brackets that a text begins with; None: there are none."""
+    """Returns the text between the angle brackets at the start of `text`, or None without brackets."""
     ends = [at for at, depth in _depths(text) if depth == 0]
     return text[1 : ends[0]] if text.startswith("<") and ends else None
 
 
 def _split(text: str) -> Iterator[str]:
-    """What stands between commas, outside of all brackets."""
-    begin = 0
+    """Yields the parts between commas that are outside all brackets."""
+    start = 0
     for at, depth in _depths(text):
         if depth == 0 and text[at] == ",":
-            yield text[begin:at]
-            begin = at + 1
-    yield text[begin:]
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
 
 
 def _depths(text: str) -> Iterator[tuple[int, int]]:
-    """Each place and how many brackets are open behind it, without those in names."""
+    """Yields each index with the number of brackets open after it, ignoring brackets in quoted names."""
     depth, quoted = 0, False
     for at, letter in enumerate(text):
         quoted ^= letter == "`"

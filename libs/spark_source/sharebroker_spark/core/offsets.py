@@ -1,7 +1,8 @@
-"""The Spark offset: a session, the number of its batch, and what the batch is made of.
+"""The Spark offset: a session, a batch number and the ranges of the batch.
 
-Spark keeps it in its checkpoint and gives it back as it is, also to another process: what is needed to read
-the batch again, and to commit it, stands in it. Offsets are compared as text: the order of keys is fixed.
+Spark stores it in its checkpoint and passes it back unchanged, possibly to another process. It therefore
+contains everything needed to read the batch again and to commit it. Offsets are compared as text, so the
+order of keys is fixed.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Any, Final, NamedTuple
 VERSION: Final = 1
 
 Partition = tuple[str, int]
-"""A topic's name, and a partition of it."""
+"""A topic name and a partition number."""
 
 
 class Range(NamedTuple):
-    """Offsets first..last of a topic's partition, and the number of this delivery of them."""
+    """Offsets first..last of a topic partition, and their delivery count."""
 
     topic: str
     partition: int
@@ -27,15 +28,15 @@ class Range(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of offsets."""
+        """The number of offsets."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A planned batch. Number 0 is before the first: it has no ranges.
+    """A planned batch. Number 0 precedes the first batch and has no ranges.
 
-    `deadline_ms` is when the first of its locks ran out when it was planned, since the Unix epoch.
+    `deadline_ms` is the end of its first lock as of planning, in ms since the Unix epoch.
     """
 
     session: str
@@ -45,21 +46,21 @@ class Batch:
 
     @property
     def records(self) -> int:
-        """Number of offsets."""
-        return sum(one.size for one in self.ranges)
+        """The number of offsets."""
+        return sum(offset_range.size for offset_range in self.ranges)
 
     @property
     def name(self) -> str:
-        """What the server keeps verdicts under; no two batches of a session have the same."""
+        """The name under which the server stores verdicts; unique in a session."""
         return f"{self.number}-{self.deadline_ms}"
 
     def next(self, ranges: Iterable[Range], deadline_ms: int) -> Batch:
-        """The batch after this one."""
+        """Returns the batch that follows this one."""
         return Batch(self.session, self.number + 1, tuple(sorted(ranges)), deadline_ms)
 
 
 def to_json(batch: Batch) -> dict[str, Any]:
-    """What Spark is given."""
+    """Returns the JSON form for Spark."""
     ranges: dict[str, dict[str, list[list[int]]]] = {}
     for topic, partition, first, last, count in batch.ranges:
         ranges.setdefault(topic, {}).setdefault(str(partition), []).append([first, last, count])
@@ -67,7 +68,7 @@ def to_json(batch: Batch) -> dict[str, Any]:
 
 
 def from_json(offset: Mapping[str, Any]) -> Batch:
-    """What Spark gives back. Raises ValueError for what this version has not written."""
+    """Returns the batch of a JSON form. Raises ValueError if another version wrote it."""
     try:
         if offset["v"] != VERSION:
             raise ValueError(f"version {offset['v']}")

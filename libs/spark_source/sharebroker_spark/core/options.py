@@ -1,4 +1,4 @@
-"""Options of the format, checked before a query starts."""
+"""The options of the format, validated before a query starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PLACE: Final = rf"(?:[^\s/:@?#\[\],]+|\[[^\s/@?#\[\],]+\]):{_PORT}"
 _ADDRESS: Final = re.compile(
     rf"(?:dns:///)?{_PLACE}|ipv[46]:{_PLACE}(?:,{_PLACE})*|tls://{_PLACE}/?(?:\?\S*)?", re.ASCII
 )
-"""HOST:PORT, the same as gRPC's URIs have it, or with TLS."""
+"""HOST:PORT, the same as a gRPC URI, or with TLS."""
 NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxRecordsPerTrigger": (10_000, 1, 1_000_000),
     "recordsPerTask": (5_000, 1, 1_000_000),
@@ -26,7 +26,7 @@ NUMBERS: Final[Mapping[str, tuple[int, int, int]]] = {
     "maxBatchDurationMs": (3_600_000, 1_000, 7 * 86_400_000),
     "transactionTimeoutMs": (900_000, 1_000, 86_400_000),
 }
-"""Default, lowest and highest value."""
+"""Default, smallest and largest value."""
 CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "value.format": ("bytes", "string", "json", "arrow"),
     "onMalformed": ("keep", "reject", "fail"),
@@ -36,24 +36,24 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "failOnDataLoss": ("true", "false"),
     "transactions": ("false", "true"),
 }
-"""The first is the default."""
+"""The first choice is the default."""
 _OFFSETS: Final = ("startingOffsets", "endingOffsets")
 _OFFSET_WORDS: Final = dict(zip(_OFFSETS, ("earliest", "latest"), strict=True))
 _TEXTS: Final = ("bootstrap", "group", "topics", "topic", "sessionId", "value.schema", *_OFFSETS)
 _SESSION_LENGTH: Final = 36
 _WITH_SCHEMA: Final = ("json", "arrow")
 NAMES: Final = (*_TEXTS, *NUMBERS, *CHOICES)
-_SPARKS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
-"""Options that Spark hands on without meaning us."""
+_SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "outputmode", "queryname"})
+"""Options that Spark passes on but that concern only Spark."""
 
 
 class OptionError(ValueError):
-    """An option that cannot be; the text names it and what is allowed."""
+    """An invalid option; the text names it and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the format was asked for. Times in milliseconds."""
+    """The options of a read or write. Times are in milliseconds."""
 
     bootstrap: str
     group: str = ""
@@ -77,37 +77,38 @@ class Options:
     transaction_timeout_ms: int = 0
 
 
-def reading(given: Mapping[str, str], *, streaming: bool) -> Options:
-    """The options of a read. Raises OptionError."""
+def read_options(given: Mapping[str, str], *, streaming: bool) -> Options:
+    """Returns the options of a read. Raises OptionError."""
     options = _parsed(given)
-    begins = _lower(given).get("startingoffsets", "").strip()
-    if streaming and begins:
+    starting_offsets = _lower(given).get("startingoffsets", "").strip()
+    if streaming and starting_offsets:
         raise OptionError(
-            f"option startingOffsets is {begins!r}, and for tables: a stream goes on where its group stands. "
-            "Where a group begins is its config share.auto.offset.reset (earliest, latest, …); "
-            "leave the option out"
+            f"option startingOffsets is {starting_offsets!r}, but applies to batch reads only: a stream "
+            "continues at its "
+            "group's start offset, and the group config share.auto.offset.reset sets the first one "
+            "(earliest, latest, …); leave the option out"
         )
     if not options.topics:
-        raise OptionError("option topics is missing: one topic, or several with commas between")
+        raise OptionError("option topics is missing: one topic, or several separated by commas")
     if streaming and not options.group:
-        raise OptionError("option group is missing: the share group to read as")
+        raise OptionError("option group is missing: the share group of the stream")
     if streaming and _lower(given).get("endingoffsets", "").strip():
         raise OptionError(
-            "option endingOffsets is for tables: a stream ends where its trigger says; leave it out"
+            "option endingOffsets applies to batch reads only: the trigger ends a stream; leave it out"
         )
     return options
 
 
-def writing(given: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Options, str]:
-    """The options of a write of columns (name to type), and its topic; empty: the column `topic` names it.
+def write_options(given: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Options, str]:
+    """Returns the options of a write, and its topic.
 
-    Raises OptionError.
+    `columns` maps names to types. The topic is empty if the column `topic` names it. Raises OptionError.
     """
     options = _parsed(given)
     allowed = {"value": ("string", "binary"), "key": ("string", "binary"), "topic": ("string",),
                "partition": ("int",), "headers": ("array<struct<key:string,value:binary>>",)}  # fmt: skip
     if "value" not in columns:
-        raise OptionError(f"column value is missing; there is {', '.join(columns) or 'nothing'}")
+        raise OptionError(f"column value is missing; the columns are {', '.join(columns) or 'empty'}")
     for name, kind in columns.items():
         if name not in allowed:
             raise OptionError(f"column {name} cannot be written; {', '.join(allowed)} can")
@@ -115,7 +116,7 @@ def writing(given: Mapping[str, str], columns: Mapping[str, str]) -> tuple[Optio
             raise OptionError(f"column {name} is {kind}; it must be {' or '.join(allowed[name])}")
     topic = _lower(given).get("topic", "").strip()
     if not topic and "topic" not in columns:
-        raise OptionError("option topic is missing, and there is no column topic")
+        raise OptionError("option topic is missing, and the rows have no column topic")
     return options, topic
 
 
@@ -124,11 +125,11 @@ def _lower(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def address_of(lower: Mapping[str, str]) -> str:
-    """Where the server is, of options with their names in lower case. Raises OptionError."""
+    """Returns the server's address; option names are in lower case. Raises OptionError."""
     bootstrap = lower.get("bootstrap", "").strip()
     if not _ADDRESS.fullmatch(bootstrap):
         raise OptionError(
-            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC door, or "
+            f"option bootstrap is {bootstrap!r}; it must be HOST:PORT of the server's gRPC listener, or "
             "tls://HOST:PORT; PORT is 1 to 65535"
         )
     return bootstrap
@@ -136,9 +137,9 @@ def address_of(lower: Mapping[str, str]) -> str:
 
 def _parsed(given: Mapping[str, str]) -> Options:
     lower = _lower(given)
-    unknown = sorted(lower.keys() - {name.lower() for name in NAMES} - _SPARKS)
+    unknown = sorted(lower.keys() - {name.lower() for name in NAMES} - _SPARK_OPTIONS)
     if unknown:
-        raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(NAMES)}")
+        raise OptionError(f"unknown option {unknown[0]}; the options are {', '.join(NAMES)}")
     numbers = {name: _number(name, lower.get(name.lower())) for name in NUMBERS}
     choices = {name: _choice(name, lower.get(name.lower())) for name in CHOICES}
     bootstrap = address_of(lower)
@@ -174,24 +175,24 @@ def _parsed(given: Mapping[str, str]) -> Options:
 
 
 def _offsets(name: str, text: str, topics: Iterable[str]) -> Mapping[Partition, int]:
-    """Offsets by partition, as Spark's own source for Kafka takes them."""
+    """Returns offsets by partition, in the syntax of Spark's Kafka source."""
     if text.lower() in ("", _OFFSET_WORDS[name]):
         return {}
     try:
-        asked = {
+        offsets = {
             (topic, int(partition)): int(offset)
             for topic, partitions in json.loads(text).items()
             for partition, offset in partitions.items()
         }
     except (AttributeError, TypeError, ValueError):
-        asked = {("", -1): -1}
-    wrong = {topic for topic, _ in asked} - {*topics}
-    if wrong or min(asked.values(), default=0) < 0:
+        offsets = {("", -1): -1}
+    unknown_topics = {topic for topic, _ in offsets} - {*topics}
+    if unknown_topics or min(offsets.values(), default=0) < 0:
         raise OptionError(
             f"option {name} is {text!r}; it must be {_OFFSET_WORDS[name]}, or offsets from 0 on by topic and "
             'partition, such as {"orders": {"0": 17}}, of topics that are read'
         )
-    return asked
+    return offsets
 
 
 def _schema(text: str, value_format: str) -> str:
@@ -204,8 +205,8 @@ def _schema(text: str, value_format: str) -> str:
         raise OptionError(
             f"option value.schema is for value.format {' or '.join(_WITH_SCHEMA)}; it is {value_format}"
         )
-    if text and (why := check_fields(text)) is not None:
-        raise OptionError(f"option value.schema {why}")
+    if text and (reason := check_fields(text)) is not None:
+        raise OptionError(f"option value.schema {reason}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""Options of the state format, checked before anything is read."""
+"""The options of the state format, validated before a read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 from sharebroker_spark.core.options import OptionError, address_of
 
 _CHOICES: Final = ("fail", "wait")
-"""The first is the default: a table is asked for by somebody who waits for it."""
+"""The first choice is the default: a user waits for the result of a table."""
 STATE_NAMES: Final = ("bootstrap", "groups", "topics", "onUnavailable")
 
 
 @dataclass(frozen=True, slots=True)
 class StateOptions:
-    """Whose state is read; no groups, or no topics: of all."""
+    """The groups and topics to read; empty: all."""
 
     bootstrap: str
     groups: tuple[str, ...] = ()
@@ -24,11 +24,11 @@ class StateOptions:
 
 
 def state_options(given: Mapping[str, str]) -> StateOptions:
-    """Raises OptionError."""
+    """Returns the options. Raises OptionError."""
     lower = {name.lower(): value.strip() for name, value in given.items()}
     unknown = sorted(lower.keys() - {name.lower() for name in STATE_NAMES} - {"path"})
     if unknown:
-        raise OptionError(f"there is no option {unknown[0]}; there are {', '.join(STATE_NAMES)}")
+        raise OptionError(f"unknown option {unknown[0]}; the options are {', '.join(STATE_NAMES)}")
     bootstrap = address_of(lower)
     choice = lower.get("onunavailable", _CHOICES[0]).lower()
     if choice not in _CHOICES:

@@ -1,4 +1,4 @@
-"""The log of a share-partition's state as rows: one for each run of offsets that a record tells of."""
+"""The log of a share-partition's state as rows: one row per run of offsets in a record."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ COLUMNS: Final = (
     ("delivery_count", "int"),
     ("written_at", "timestamp"),
 )
-"""Names and Spark's types."""
+"""Column names with their Spark types."""
 
 
 class SharePartition(NamedTuple):
-    """A partition of a topic, as a group works it off."""
+    """A partition of a topic as a share group reads it."""
 
     group: str
     topic: str
@@ -42,7 +42,7 @@ class SharePartition(NamedTuple):
 
 
 class StoredRecord(Protocol):
-    """A record as InspectShareGroupState gives it (protos/sharebroker/share_coordinator/v1)."""
+    """A record of the InspectShareGroupState response (protos/sharebroker/share_coordinator/v1)."""
 
     position: int
     kind: str
@@ -56,44 +56,44 @@ class StoredRecord(Protocol):
 
     @property
     def state_batches(self) -> Any:
-        """Runs of offsets: first_offset, last_offset, delivery_state, delivery_count."""
+        """State batches with first_offset, last_offset, delivery_state and delivery_count."""
 
 
 Row = tuple[Any, ...]
-"""A value a column; times in microseconds since the Unix epoch."""
+"""One value per column; times are microseconds since the Unix epoch."""
 
 
 def rows(
-    place: SharePartition, records: Iterable[StoredRecord], answer: StoredRecord | None
+    share_partition: SharePartition, records: Iterable[StoredRecord], answer: StoredRecord | None
 ) -> Iterator[Row]:
-    """The log's records by position, then what the coordinator answers from (None: it has no state)."""
+    """Yields the log's records by position, then the coordinator's state in memory (None: no state)."""
     for record in records:
-        yield from _rows(place, record, record.kind)
+        yield from _rows(share_partition, record, record.kind)
     if answer is not None:
-        yield from _rows(place, answer, ANSWER)
+        yield from _rows(share_partition, answer, ANSWER)
 
 
-def unreadable(place: SharePartition) -> Row:
-    """The row of a share-partition whose log cannot be read."""
-    head = (place.group, place.topic, place.partition, None, UNREADABLE)
+def unreadable(share_partition: SharePartition) -> Row:
+    """Returns the row of a share-partition whose log cannot be read."""
+    head = (share_partition.group, share_partition.topic, share_partition.partition, None, UNREADABLE)
     return (*head, *[None] * (len(COLUMNS) - len(head)))
 
 
-def _rows(place: SharePartition, record: StoredRecord, kind: str) -> Iterator[Row]:
+def _rows(share_partition: SharePartition, record: StoredRecord, kind: str) -> Iterator[Row]:
     whole = kind in (CHECKPOINT, ANSWER)
-    said = whole or kind == DELTA
+    has_state = whole or kind == DELTA
     head = (
-        place.group,
-        place.topic,
-        place.partition,
+        share_partition.group,
+        share_partition.topic,
+        share_partition.partition,
         record.position,
         kind,
-        record.checkpoint_epoch if said else None,
+        record.checkpoint_epoch if has_state else None,
         record.delta_index if kind == DELTA else None,
         record.state_epoch if whole else None,
-        _changed(record.leader_epoch, whole=whole, said=said),
-        _changed(record.start_offset, whole=whole, said=said),
-        record.delivery_complete_count if said else None,
+        _changed(record.leader_epoch, whole=whole, has_state=has_state),
+        _changed(record.start_offset, whole=whole, has_state=has_state),
+        record.delivery_complete_count if has_state else None,
     )
     written = (record.write_timestamp_ms * 1000 or None,)
     for batch in record.state_batches:
@@ -103,6 +103,6 @@ def _rows(place: SharePartition, record: StoredRecord, kind: str) -> Iterator[Ro
         yield (*head, None, None, None, None, *written)
 
 
-def _changed(value: int, *, whole: bool, said: bool) -> int | None:
-    """A delta says -1 of what stays as it is."""
-    return value if whole or (said and value != _NOT_CHANGED) else None
+def _changed(value: int, *, whole: bool, has_state: bool) -> int | None:
+    """Returns None for an unchanged value, which a delta contains as -1."""
+    return value if whole or (has_state and value != _NOT_CHANGED) else None

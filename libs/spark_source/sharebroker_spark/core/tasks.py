@@ -1,4 +1,4 @@
-"""Cutting a batch into tasks, and deciding what a run that ends by itself still has to plan."""
+"""Splits a batch into tasks, and tracks what a run with Trigger.AvailableNow has yet to plan."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from sharebroker_spark.core.offsets import Partition, Range
 from sharebroker_spark.core.options import OptionError
 
 
-def cut(ranges: Sequence[Range], records_per_task: int, min_tasks: int) -> list[list[Range]]:
-    """Tasks of nearly the same number of offsets, none of more than `records_per_task`, in order.
+def split_into_tasks(ranges: Sequence[Range], records_per_task: int, min_tasks: int) -> list[list[Range]]:
+    """Returns tasks of almost equal size, none with more than `records_per_task` offsets, in order.
 
-    At least `min_tasks`, as far as there are offsets; a partition may feed many tasks, and a task read of
-    many partitions.
+    There are at least `min_tasks` tasks if there are enough offsets. A partition may be split over many
+    tasks, and a task may read many partitions.
     """
-    left = sum(one.size for one in ranges)
-    number = min(left, max(min_tasks, -(-left // records_per_task)))
+    remaining = sum(offset_range.size for offset_range in ranges)
+    count = min(remaining, max(min_tasks, -(-remaining // records_per_task)))
     tasks: list[list[Range]] = []
-    waiting = list(reversed(ranges))
-    while number:
-        size = -(-left // number)
-        tasks.append(_take(waiting, size))
-        left, number = left - size, number - 1
+    stack = list(reversed(ranges))
+    while count:
+        size = -(-remaining // count)
+        tasks.append(_pop_offsets(stack, size))
+        remaining, count = remaining - size, count - 1
     return tasks
 
 
-def _take(waiting: list[Range], size: int) -> list[Range]:
-    """The next `size` offsets, off the end of a stack of ranges."""
-    taken = []
+def _pop_offsets(stack: list[Range], size: int) -> list[Range]:
+    """Removes the next `size` offsets from the end of a stack of ranges."""
+    popped = []
     while size:
-        one = waiting.pop()
-        if one.size > size:
-            waiting.append(one._replace(first=one.first + size))
-            one = one._replace(last=one.first + size - 1)
-        taken.append(one)
-        size -= one.size
-    return taken
+        offset_range = stack.pop()
+        if offset_range.size > size:
+            stack.append(offset_range._replace(first=offset_range.first + size))
+            offset_range = offset_range._replace(last=offset_range.first + size - 1)
+        popped.append(offset_range)
+        size -= offset_range.size
+    return popped
 
 
 def snapshot(
@@ -43,34 +43,40 @@ def snapshot(
     starting: Mapping[Partition, int],
     ending: Mapping[Partition, int],
 ) -> list[Range]:
-    """What of logs (first offset, and the one behind the last) a table shows; both ends may be asked for.
+    """Returns the ranges of a table, from logs (first offset, end offset) and the requested bounds.
 
-    What is asked for and was removed is in it, so that whoever reads it finds out. Raises OptionError for a
-    partition that there is not, and for an offset behind the end.
+    Requested offsets that were deleted are included, so that the read detects the loss. Raises OptionError
+    for an unknown partition, and for an offset beyond the log end.
     """
     for part in {**starting, **ending}:
         if part not in spans:
             raise OptionError(
-                f"option startingOffsets or endingOffsets names {part[0]}-{part[1]}; there is none"
+                f"option startingOffsets or endingOffsets names {part[0]}-{part[1]}, which does not exist"
             )
-    asked = {part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()}
-    for (topic, partition), (first, end) in asked.items():
+    bounds = {
+        part: (starting.get(part, first), ending.get(part, end)) for part, (first, end) in spans.items()
+    }
+    for (topic, partition), (first, end) in bounds.items():
         if end > spans[topic, partition][1]:
             raise OptionError(
-                f"option endingOffsets ends {topic}-{partition} at {end}, behind its end, "
+                f"option endingOffsets ends {topic}-{partition} at {end}, beyond its log end "
                 f"{spans[topic, partition][1]}"
             )
         if first > end and (topic, partition) in starting:
             raise OptionError(
-                f"option startingOffsets begins {topic}-{partition} at {first}, behind its end, {end}"
+                f"option startingOffsets starts {topic}-{partition} at {first}, beyond its end {end}"
             )
-    return [Range(*part, first, end - 1) for part, (first, end) in sorted(asked.items()) if first < end]
+    return [Range(*part, first, end - 1) for part, (first, end) in sorted(bounds.items()) if first < end]
 
 
 def unreached(ends: Mapping[Partition, int], ranges: Iterable[Range]) -> dict[Partition, int]:
-    """The partitions whose log, as it was when the run began, may have more than was planned.
+    """Returns the partitions whose log end, as of the start of the run, is not planned yet.
 
-    What is planned of a partition ascends: once a range comes up to its end, nothing before it is to be had.
+    Planned offsets of a partition ascend: once a range reaches the end, no offset before it remains.
     """
-    reached = {(one.topic, one.partition) for one in ranges if one.last >= ends.get(one[:2], 0) - 1}
+    reached = {
+        (offset_range.topic, offset_range.partition)
+        for offset_range in ranges
+        if offset_range.last >= ends.get(offset_range[:2], 0) - 1
+    }
     return {partition: end for partition, end in ends.items() if partition not in reached}

@@ -1,4 +1,4 @@
-"""What a job says of single records: which batch it is about, and runs of offsets for the server."""
+"""Verdicts on single records: the batch they belong to, and ranges of offsets for the server."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import asdict, dataclass
 from typing import Final, NamedTuple
 
 KINDS: Final = {"accept": 1, "release": 2, "reject": 3}
-"""Names of verdicts, and their AcknowledgeType."""
+"""Verdict names and their AcknowledgeType."""
 
 
 _RANGE: Final = "range"
 
 
 class VerdictError(ValueError):
-    """Rows that cannot be verdicts; the text says why."""
+    """Rows that are invalid as verdicts; the text names the reason."""
 
 
 class Span(NamedTuple):
-    """Offsets first..last of a partition, which are of a batch."""
+    """Offsets first..last of a partition in one batch."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchToken:
-    """Which batch of which session, and where its server is."""
+    """Identifies a batch, its session and its server."""
 
     bootstrap: str
     group: str
@@ -41,28 +41,26 @@ class BatchToken:
 
     @property
     def number(self) -> int:
-        """The batch's, which counts up in its session."""
+        """The number of the batch, which increases within its session."""
         return int(self.name.partition("-")[0])
 
     def column(self, span: Span) -> str:
-        """What the column `batch` holds in the rows of a span."""
+        """Returns the value of the column `batch` in the rows of a span."""
         return json.dumps({**asdict(self), _RANGE: span}, separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> tuple[BatchToken, Span]:
-        """From the column. Raises VerdictError."""
+        """Returns token and span of a column value. Raises VerdictError."""
         try:
             fields = json.loads(text)
             span = Span(*fields.pop(_RANGE))
             return cls(**fields), span
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise VerdictError(
-                f"column batch holds {text!r}: it must be handed on as the stream gave it"
-            ) from error
+            raise VerdictError(f"column batch holds {text!r}: it must be passed on unchanged") from error
 
 
-class Newest:
-    """The newest batch of each session that was spoken of here: once it was, those before are done."""
+class NewestBatches:
+    """The newest batch with verdicts per session: earlier batches of the session are done."""
 
     def __init__(self) -> None:
         self._tokens: dict[tuple[str, str, str], BatchToken] = {}
@@ -73,14 +71,14 @@ class Newest:
         newest = self._tokens.get(key, token)
         if newest.epoch == token.epoch and newest.number > token.number:
             raise VerdictError(
-                f"batch {token.number} is done, verdicts about batch {newest.number} were given since: "
-                "nothing can be said of its records now"
+                f"batch {token.number} is done, since batch {newest.number} already has verdicts: "
+                "its records can no longer be released or rejected"
             )
         self._tokens[key] = token
 
 
 class Row(NamedTuple):
-    """A record and what is said of it."""
+    """A record and its verdict."""
 
     topic: str
     partition: int
@@ -88,8 +86,8 @@ class Row(NamedTuple):
     verdict: str
 
 
-class Said(NamedTuple):
-    """Offsets first..last of a partition, and what is said of them (an AcknowledgeType)."""
+class VerdictRange(NamedTuple):
+    """Offsets first..last of a partition and their verdict (an AcknowledgeType)."""
 
     topic: str
     partition: int
@@ -98,46 +96,46 @@ class Said(NamedTuple):
     kind: int
 
 
-def runs(rows: Iterable[Row]) -> list[Said]:
-    """Neighbours of which the same is said, as one; in order.
+def verdict_ranges(rows: Iterable[Row]) -> list[VerdictRange]:
+    """Returns the verdicts as ranges, in order; adjacent offsets with one verdict share a range.
 
-    Raises VerdictError for a null, a verdict that there is not, and a record of which two things are said.
+    Raises VerdictError for a null, an unknown verdict, and a record with two verdicts.
     """
-    found: list[Said] = []
+    found: list[VerdictRange] = []
     for topic, partition, offset, kind in sorted(set(map(_checked, rows))):
         last = found[-1] if found else None
         if last is not None and last[:2] == (topic, partition):
             if last.last == offset:
-                raise VerdictError(f"two different verdicts about offset {offset} of {topic}-{partition}")
+                raise VerdictError(f"two different verdicts for offset {offset} of {topic}-{partition}")
             if (last.last + 1, last.kind) == (offset, kind):
                 found[-1] = last._replace(last=offset)
                 continue
-        found.append(Said(topic, partition, offset, offset, kind))
+        found.append(VerdictRange(topic, partition, offset, offset, kind))
     return found
 
 
 def check_of_batch(rows: Iterable[Row], spans: Iterable[Span]) -> None:
-    """Raises VerdictError for a row that is in none of these spans of its batch."""
+    """Raises VerdictError for a row outside the spans of its batch."""
     by_partition: dict[tuple[str, int], list[Span]] = {}
     for span in sorted(spans):
         by_partition.setdefault(span[:2], []).append(span)
     for row in rows:
         if not _within(row.offset, by_partition.get(row[:2], ())):
             raise VerdictError(
-                f"offset {row.offset} of {row.topic}-{row.partition} is not of the batch that column "
-                "batch says: topic, partition, offset and batch must be handed on as the stream gave them"
+                f"offset {row.offset} of {row.topic}-{row.partition} is not in the batch of column batch: "
+                "topic, partition, offset and batch must be passed on unchanged"
             )
 
 
 def _within(offset: int, spans: Sequence[Span]) -> bool:
-    """Whether one of these spans of a partition has it, which ascend and lie apart."""
+    """Returns whether a span of a partition contains the offset; spans are ascending and disjoint."""
     index = bisect_right(spans, offset, key=lambda span: span.first)
     return index > 0 and offset <= spans[index - 1].last
 
 
 def _checked(row: Row) -> tuple[str, int, int, int]:
     if None in row:
-        raise VerdictError(f"a null where a verdict needs a value: {row}")
+        raise VerdictError(f"a verdict has a null value: {row}")
     kind = KINDS.get(row.verdict.lower())
     if kind is None:
         raise VerdictError(f"verdict is {row.verdict!r}; it must be {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""One flight as it is published, and what a worker says of it."""
+"""A flight as published, and the decision of a worker."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from enum import StrEnum
 from typing import Final
 
 _MISSING: Final = ("", "NA")
-MOST_TRIES: Final = 2
-"""Deliveries after which a flight without an arrival is given up."""
+MAX_DELIVERIES: Final = 2
+"""The number of deliveries after which a flight without an arrival is rejected."""
 
 
-class Answer(StrEnum):
-    """What a worker says of a record."""
+class Acknowledgement(StrEnum):
+    """The acknowledgement of a record."""
 
     ACCEPT = "accept"
     RELEASE = "release"
@@ -23,7 +23,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A row of the input; delays in minutes, None where the input has no value."""
+    """A row of the input; delays in minutes, None for missing values."""
 
     date: str
     carrier: str
@@ -37,7 +37,7 @@ class Flight:
 
     @staticmethod
     def of_row(row: Mapping[str, str]) -> Flight:
-        """The flight of a row of `flights.csv`."""
+        """Returns the flight of a row of `flights.csv`."""
         return Flight(
             date=f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}",
             carrier=row["carrier"],
@@ -52,7 +52,7 @@ class Flight:
 
     @staticmethod
     def of_payload(payload: bytes) -> Flight:
-        """The flight of a record's value. Raises ValueError when it is not one."""
+        """Returns the flight of a record's value. Raises ValueError if it is invalid."""
         try:
             return Flight(**json.loads(payload))
         except TypeError as failure:
@@ -60,26 +60,26 @@ class Flight:
 
     @property
     def key(self) -> bytes:
-        """The record's key: the aircraft, so that its flights stay in order; unknown ones share a key."""
+        """The record's key: the aircraft, so that its flights stay in order; unknown aircraft share a key."""
         return self.tailnum.encode() or b"unknown"
 
     def payload(self) -> bytes:
-        """The record's value."""
+        """Returns the record's value."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
 
-def judge(flight: Flight, delivery_count: int) -> tuple[Answer, str]:
-    """What to answer, and why.
+def judge(flight: Flight, delivery_count: int) -> tuple[Acknowledgement, str]:
+    """Returns the acknowledgement of a flight, and the reason.
 
-    A flight that never left cannot be processed; one without an arrival is released for another try.
+    A flight that never departed cannot be processed; one without an arrival is released for redelivery.
     """
     if flight.dep_time is None:
-        return Answer.REJECT, "never departed"
+        return Acknowledgement.REJECT, "never departed"
     if flight.arr_delay is not None:
-        return Answer.ACCEPT, ""
-    if delivery_count < MOST_TRIES:
-        return Answer.RELEASE, "no arrival yet"
-    return Answer.REJECT, "no arrival"
+        return Acknowledgement.ACCEPT, ""
+    if delivery_count < MAX_DELIVERIES:
+        return Acknowledgement.RELEASE, "no arrival yet"
+    return Acknowledgement.REJECT, "no arrival"
 
 
 def _number(text: str) -> int | None:

@@ -1,6 +1,6 @@
-"""Who was handed which record, what was answered, and what of it is confirmed: the books of a run.
+"""Records the deliveries and acknowledgements of a run.
 
-Reports of different workers come in any order; what is counted depends on their content alone.
+Reports of different workers may arrive in any order; the counts depend only on their content.
 """
 
 from __future__ import annotations
@@ -9,44 +9,44 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.flight import Acknowledgement
 from sharebroker_server.flights.core.summary import Summary
 
-Place = tuple[int, int]
+RecordId = tuple[int, int]
 """(partition, offset)"""
 Batch = tuple[str, int]
 """(worker, number of its batch)"""
 
 
 class Delivery(NamedTuple):
-    """One record handed to a worker, and what the worker is about to answer."""
+    """A record delivered to a worker, and the worker's acknowledgement."""
 
     partition: int
     offset: int
-    attempt: int
-    answer: Answer
+    delivery_count: int
+    acknowledgement: Acknowledgement
     carrier: str
     route: str
     departure: int
     arrival: int
 
     @property
-    def place(self) -> Place:
-        """Where the record lies."""
+    def record_id(self) -> RecordId:
+        """The partition and offset of the record."""
         return self.partition, self.offset
 
 
 class Final(NamedTuple):
-    """A confirmed accept or reject, by the number of its delivery, and when it was confirmed."""
+    """A confirmed accept or reject, with its delivery count and the time of confirmation."""
 
-    answer: Answer
-    attempt: int
+    acknowledgement: Acknowledgement
+    delivery_count: int
     at: float
 
 
 @dataclass(slots=True)
 class Totals:
-    """Counts for people; `repeats` are deliveries beyond each record's first."""
+    """Counts for display; `repeats` are deliveries beyond the first of each record."""
 
     accepted: int = 0
     released: int = 0
@@ -55,79 +55,89 @@ class Totals:
 
     @property
     def lost(self) -> int:
-        """Locks lost: deliveries that came about because nobody answered in time, not by a release."""
+        """The number of lost locks: redeliveries without a preceding release."""
         return max(0, self.repeats - self.released)
 
 
 class Ledger:
-    """Books one run. `at` is the machine's monotonic clock in seconds, the same for all processes.
+    """The ledger of one run. `at` is the monotonic clock in seconds, which all processes share.
 
-    An answer is orphaned when its worker died or never learnt the outcome: the coordinator knows.
+    An acknowledgement is orphaned if its worker died or did not receive the outcome; the share coordinator's
+    state resolves it.
     """
 
-    __slots__ = ("_attempts", "_holder", "_open", "_orphans", "deliveries", "finals", "summary", "totals")
+    __slots__ = (
+        "_delivery_counts",
+        "_holder",
+        "_open",
+        "_orphans",
+        "deliveries",
+        "finals",
+        "summary",
+        "totals",
+    )
 
     def __init__(self) -> None:
         self.totals = Totals()
         self.summary = Summary()
-        self.finals: dict[Place, Final] = {}
+        self.finals: dict[RecordId, Final] = {}
         self.deliveries: list[tuple[Delivery, float]] = []
         self._open: dict[Batch, list[Delivery]] = {}
-        self._holder: dict[Place, Batch] = {}
-        self._orphans: dict[Place, Delivery] = {}
-        self._attempts: dict[Place, int] = {}
+        self._holder: dict[RecordId, Batch] = {}
+        self._orphans: dict[RecordId, Delivery] = {}
+        self._delivery_counts: dict[RecordId, int] = {}
 
-    def handed_out(self, batch: Batch, at: float, deliveries: Iterable[Delivery]) -> None:
-        """A worker has received records and answers them next."""
+    def delivered(self, batch: Batch, at: float, deliveries: Iterable[Delivery]) -> None:
+        """Records that a worker received records and acknowledges them next."""
         self._open[batch] = list(deliveries)
         for delivery in self._open[batch]:
             self.deliveries.append((delivery, at))
-            self._holder[delivery.place] = batch
-            self._orphans.pop(delivery.place, None)
-            known = self._attempts.get(delivery.place, 1)
-            if delivery.attempt > known:
-                self.totals.repeats += delivery.attempt - known
-                self._attempts[delivery.place] = delivery.attempt
+            self._holder[delivery.record_id] = batch
+            self._orphans.pop(delivery.record_id, None)
+            previous = self._delivery_counts.get(delivery.record_id, 1)
+            if delivery.delivery_count > previous:
+                self.totals.repeats += delivery.delivery_count - previous
+                self._delivery_counts[delivery.record_id] = delivery.delivery_count
 
-    def confirmed(self, batch: Batch, at: float, failed: Mapping[Place, bool]) -> None:
-        """The worker's answers are durable, save those that failed.
+    def confirmed(self, batch: Batch, at: float, failed: Mapping[RecordId, bool]) -> None:
+        """Records that a batch's acknowledgements are durable, except those that failed.
 
-        `failed` says True where the lock was lost: nothing was applied; False where the outcome is unknown.
+        `failed` maps to True if the lock was lost (nothing was applied), to False if the outcome is unknown.
         """
         for delivery in self._open.pop(batch):
-            if delivery.place not in failed:
-                self._book(delivery, at)
-            elif not failed[delivery.place]:
+            if delivery.record_id not in failed:
+                self._count(delivery, at)
+            elif not failed[delivery.record_id]:
                 self._orphan(batch, delivery)
 
     def holding(self, worker: str) -> int:
-        """Records a worker has told of and not yet answered for."""
+        """Returns the number of records that a worker has received and not yet acknowledged."""
         return sum(len(deliveries) for batch, deliveries in self._open.items() if batch[0] == worker)
 
     def died(self, worker: str) -> None:
-        """The worker is gone, and its open answers are orphans."""
+        """Marks the open acknowledgements of a dead worker as orphaned."""
         for batch in [batch for batch in self._open if batch[0] == worker]:
             for delivery in self._open.pop(batch):
                 self._orphan(batch, delivery)
 
-    def settle(self, finished: Collection[Place], at: float) -> None:
-        """Books the orphaned answers that turn out to have counted."""
-        for place, delivery in list(self._orphans.items()):
-            if place in finished and delivery.answer is not Answer.RELEASE:
-                self._book(self._orphans.pop(place), at)
+    def resolve_orphans(self, finished: Collection[RecordId], at: float) -> None:
+        """Counts the orphaned acknowledgements that took effect."""
+        for record_id, delivery in list(self._orphans.items()):
+            if record_id in finished and delivery.acknowledgement is not Acknowledgement.RELEASE:
+                self._count(self._orphans.pop(record_id), at)
 
     def _orphan(self, batch: Batch, delivery: Delivery) -> None:
-        if self._holder[delivery.place] == batch:  # nobody else was handed it since
-            self._orphans[delivery.place] = delivery
+        if self._holder[delivery.record_id] == batch:  # no other worker received it since
+            self._orphans[delivery.record_id] = delivery
 
-    def _book(self, delivery: Delivery, at: float) -> None:
-        if delivery.answer is Answer.RELEASE:
+    def _count(self, delivery: Delivery, at: float) -> None:
+        if delivery.acknowledgement is Acknowledgement.RELEASE:
             self.totals.released += 1
             return
-        self.finals[delivery.place] = Final(delivery.answer, delivery.attempt, at)
-        if delivery.answer is Answer.ACCEPT:
+        self.finals[delivery.record_id] = Final(delivery.acknowledgement, delivery.delivery_count, at)
+        if delivery.acknowledgement is Acknowledgement.ACCEPT:
             self.totals.accepted += 1
         else:
             self.totals.rejected += 1
         minutes = (delivery.departure, delivery.arrival)
-        self.summary.count(delivery.answer, delivery.carrier, delivery.route, minutes)
+        self.summary.count(delivery.acknowledgement, delivery.carrier, delivery.route, minutes)

@@ -1,4 +1,4 @@
-"""Where a run stands, and how people read it."""
+"""The progress of a run, and its text form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Counts of records; `lag` is the group's, None before it is known, `rate` is of the last moments."""
+    """Counts of records; `lag` is the group's, None if unknown, `rate` covers the last seconds."""
 
     published: int = 0
     accepted: int = 0
@@ -29,28 +29,28 @@ class Progress:
     rate: float = 0.0
 
     def cells(self) -> list[tuple[str, str]]:
-        """Names and values for a table."""
+        """Returns names and values for a table."""
         return [(label, _readable(getattr(self, name))) for name, label in LABELS.items()]
 
     def line(self) -> str:
-        """Everything in one line."""
+        """Returns all values in one line."""
         return "  ".join(f"{label} {value}" for label, value in self.cells())
 
 
 class Rate:
-    """Things a second over the last `span` seconds, from totals noted now and then."""
+    """The rate per second over the last `span` seconds, from sampled totals."""
 
-    __slots__ = ("_notes", "_span")
+    __slots__ = ("_samples", "_span")
 
     def __init__(self, span: float = 3.0) -> None:
         self._span = span
-        self._notes: list[tuple[float, int]] = []
+        self._samples: list[tuple[float, int]] = []
 
-    def note(self, total: int, now: float) -> float:
-        """Notes the total at `now` (seconds) and returns the rate."""
-        self._notes = [(at, count) for at, count in self._notes if at > now - self._span]
-        self._notes.append((now, total))
-        first_at, first = self._notes[0]
+    def sample(self, total: int, now: float) -> float:
+        """Samples the total at `now` (seconds) and returns the rate."""
+        self._samples = [(at, count) for at, count in self._samples if at > now - self._span]
+        self._samples.append((now, total))
+        first_at, first = self._samples[0]
         return (total - first) / (now - first_at) if now > first_at else 0.0
 
 

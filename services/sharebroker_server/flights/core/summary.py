@@ -1,4 +1,4 @@
-"""Delays by carrier and by route, summed up record by record; sums of parts can be added."""
+"""Delays by carrier and by route; partial sums can be added."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.flight import Acknowledgement
 
 
 @dataclass(slots=True)
 class Delays:
-    """Sums over flights, in minutes; `rejected` counts those that could not be processed."""
+    """Sums over flights, in minutes; `rejected` counts flights that could not be processed."""
 
     flights: int = 0
     departure: int = 0
@@ -20,12 +20,12 @@ class Delays:
 
     @property
     def mean_departure(self) -> float:
-        """Minutes a flight left late."""
+        """The mean departure delay in minutes."""
         return self.departure / self.flights if self.flights else 0.0
 
     @property
     def mean_arrival(self) -> float:
-        """Minutes a flight arrived late."""
+        """The mean arrival delay in minutes."""
         return self.arrival / self.flights if self.flights else 0.0
 
     def add(self, other: Delays) -> None:
@@ -38,48 +38,50 @@ class Delays:
 
 @dataclass(slots=True)
 class Summary:
-    """What the workers found out; each finished record counts once."""
+    """The result of the workers; each finished record counts once."""
 
     carriers: dict[str, Delays] = field(default_factory=dict)
     routes: dict[str, Delays] = field(default_factory=dict)
 
-    def count(self, answer: Answer, carrier: str, route: str, minutes: tuple[int, int]) -> None:
-        """Counts one finished flight; `minutes` are its delays at (departure, arrival)."""
-        if answer is Answer.REJECT:
-            found = Delays(rejected=1)
+    def count(
+        self, acknowledgement: Acknowledgement, carrier: str, route: str, minutes: tuple[int, int]
+    ) -> None:
+        """Counts one finished flight; `minutes` are its (departure, arrival) delays."""
+        if acknowledgement is Acknowledgement.REJECT:
+            delays = Delays(rejected=1)
         else:
-            found = Delays(flights=1, departure=minutes[0], arrival=minutes[1])
-        self.carriers.setdefault(carrier, Delays()).add(found)
-        self.routes.setdefault(route, Delays()).add(found)
+            delays = Delays(flights=1, departure=minutes[0], arrival=minutes[1])
+        self.carriers.setdefault(carrier, Delays()).add(delays)
+        self.routes.setdefault(route, Delays()).add(delays)
 
     def add(self, other: Summary) -> None:
         """Adds another summary to this one."""
-        for name, found in other.carriers.items():
-            self.carriers.setdefault(name, Delays()).add(found)
-        for name, found in other.routes.items():
-            self.routes.setdefault(name, Delays()).add(found)
+        for name, delays in other.carriers.items():
+            self.carriers.setdefault(name, Delays()).add(delays)
+        for name, delays in other.routes.items():
+            self.routes.setdefault(name, Delays()).add(delays)
 
     @property
     def finished(self) -> int:
-        """Records in it."""
-        return sum(found.flights + found.rejected for found in self.carriers.values())
+        """The number of records."""
+        return sum(delays.flights + delays.rejected for delays in self.carriers.values())
 
     def by_carrier(self) -> list[tuple[str, Delays]]:
-        """Carriers, the latest at arrival first."""
+        """Returns the carriers, highest mean arrival delay first."""
         return sorted(self.carriers.items(), key=lambda item: (-item[1].mean_arrival, item[0]))
 
-    def worst_routes(self, most: int, at_least: int = 50) -> list[tuple[str, Delays]]:
-        """The routes that arrive latest, of those with some flights."""
-        flown = [(name, found) for name, found in self.routes.items() if found.flights >= at_least]
-        return sorted(flown, key=lambda item: (-item[1].mean_arrival, item[0]))[:most]
+    def worst_routes(self, limit: int, at_least: int = 50) -> list[tuple[str, Delays]]:
+        """Returns the routes with the highest mean arrival delay, of those with enough flights."""
+        flown = [(name, delays) for name, delays in self.routes.items() if delays.flights >= at_least]
+        return sorted(flown, key=lambda item: (-item[1].mean_arrival, item[0]))[:limit]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Returns the summary as plain values."""
         return asdict(self)
 
     @staticmethod
     def of_dict(plain: dict[str, Any]) -> Summary:
-        """The inverse of `to_dict`."""
+        """Returns the summary of plain values."""
         return Summary(dict(_read(plain["carriers"])), dict(_read(plain["routes"])))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from sharebroker_server.gateway.core.validation import check_bounds, refused
-from sharebroker_server.offset_spans import parts
+from sharebroker_server.offset_spans import split_by_spans
 
 ACCEPT: Final = 1
 RELEASE: Final = 2
@@ -77,7 +77,7 @@ def with_staged(
         found[partition] = [
             piece._replace(first=first, last=last, kind=piece.kind if index is None else over[index].kind)
             for piece in pieces[partition]
-            for first, last, index in parts(piece.first, piece.last, spans)
+            for first, last, index in split_by_spans(piece.first, piece.last, spans)
             if index is None or not (settled and over[index].kind == RELEASE)
         ]
     return found

@@ -140,7 +140,7 @@ class GroupMachine:
             self.floor = record.epoch
             self._live.put(record.key, position)
         elif isinstance(record, OffsetRecord | PendingRecord | TransactionEndRecord):
-            self._live.pass_by(position)
+            self._live.skip(position)
             for key, counts in self.consumers.apply(record):
                 (self._live.put if counts else self._live.drop)(key, position)
         else:

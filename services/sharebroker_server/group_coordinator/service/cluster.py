@@ -24,7 +24,7 @@ from sharebroker_server.catalog.commands import (
 )
 from sharebroker_server.catalog.decide import CatalogReply
 from sharebroker_server.catalog.machine import SHARD, CatalogMachine
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import CatalogRecord, ConfigResource, ResourceType, Topic
 from sharebroker_server.catalog.topic_ids import new_topic_id
 from sharebroker_server.coordinator_runtime.host import ShardHost
@@ -53,9 +53,7 @@ _NOT_HERE: Final = frozenset(
 """Refusals of the call as a whole; others are about one topic or resource."""
 
 
-def make_catalog_host(
-    log: StreamLog, config: GroupCoordinatorConfig, follower: CatalogFollower
-) -> CatalogHost:
+def make_catalog_host(log: StreamLog, config: GroupCoordinatorConfig, follower: MetadataCache) -> CatalogHost:
     """The catalog's one shard; start it with the process's lease holder."""
     return ShardHost(
         SHARD, None, log, lambda _: CatalogMachine(follower.static), CatalogCodec(), config.runtime
@@ -65,7 +63,7 @@ def make_catalog_host(
 class Cluster(ClusterServiceServicer):
     """Kafka's RPCs that change topics and settings; each topic or resource has its own result."""
 
-    def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: CatalogFollower) -> None:
+    def __init__(self, host: CatalogHost, config: GroupCoordinatorConfig, follower: MetadataCache) -> None:
         self._host = host
         self._timeout = config.write_timeout
         self._cluster_id = config.cluster_id
@@ -158,7 +156,7 @@ class Cluster(ClusterServiceServicer):
             if error.code in _NOT_HERE:
                 raise
             return error
-        self._follower.nudge()
+        self._follower.poll_now()
         return reply
 
 

@@ -1,1 +1,1 @@
-"""Rules of the pipeline: no I/O, no clock, no Spark."""
+"""Rules of the pipeline, without I/O, clock or Spark."""

@@ -1,4 +1,4 @@
-"""Which of several ranges decides about an offset."""
+"""Resolves overlapping ranges of offsets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ W = TypeVar("W")
 
 
 class Piece(NamedTuple, Generic[V]):
-    """Offsets first..last, both inclusive, and what is said of them."""
+    """Offsets first..last, both inclusive, and their value."""
 
     first: int
     last: int
@@ -20,28 +20,31 @@ class Piece(NamedTuple, Generic[V]):
 
 
 def cover(pieces: Sequence[Piece[V]]) -> list[Piece[V]]:
-    """Ascending disjoint pieces: each offset has the value of the first of `pieces` that covers it.
+    """Returns ascending disjoint pieces; each offset has the value of the first of `pieces` that contains it.
 
-    Neighbours of equal value are one. O(n log n): every stretch between two edges is given away once.
+    Adjacent pieces with equal values are merged. Takes O(n log n): each stretch between two edges is assigned
+    once.
     """
     edges = sorted(_edges(pieces))
     number = {edge: index for index, edge in enumerate(edges)}
-    taken: list[Piece[V] | None] = [None] * len(edges)
-    free = list(range(len(edges)))  # from each stretch the next that nobody has, found by halving paths
+    assigned: list[Piece[V] | None] = [None] * len(edges)
+    next_free = list(range(len(edges)))  # the next unassigned stretch from each one, found by path halving
     for piece in pieces:
-        stretch, end = _free(free, number[piece.first]), number[piece.last + 1]
+        stretch, end = _find_free(next_free, number[piece.first]), number[piece.last + 1]
         while stretch < end:
-            taken[stretch], free[stretch] = piece, stretch + 1
-            stretch = _free(free, stretch + 1)
+            assigned[stretch], next_free[stretch] = piece, stretch + 1
+            stretch = _find_free(next_free, stretch + 1)
     covered: list[Piece[V]] = []
-    for index, owner in enumerate(taken):
+    for index, owner in enumerate(assigned):
         if owner is not None:
             _append(covered, Piece(edges[index], edges[index + 1] - 1, owner.value))
     return covered
 
 
-def beside(left: Sequence[Piece[V]], right: Sequence[Piece[W]]) -> list[Piece[tuple[V | None, W | None]]]:
-    """Every stretch with what either side (ascending, disjoint) says of it; None: nothing."""
+def align(left: Sequence[Piece[V]], right: Sequence[Piece[W]]) -> list[Piece[tuple[V | None, W | None]]]:
+    """Returns the stretches with the values of both sides, which are ascending and disjoint
+    (None: no value).
+    """
     edges = sorted({*_edges(left), *_edges(right)})
     stretches = [
         Piece(first, after - 1, (_at(left, first), _at(right, first))) for first, after in pairwise(edges)
@@ -58,10 +61,10 @@ def _at(pieces: Sequence[Piece[V]], offset: int) -> V | None:
     return pieces[index].value if index >= 0 and offset <= pieces[index].last else None
 
 
-def _free(free: list[int], stretch: int) -> int:
-    while free[stretch] != stretch:
-        free[stretch] = free[free[stretch]]
-        stretch = free[stretch]
+def _find_free(next_free: list[int], stretch: int) -> int:
+    while next_free[stretch] != stretch:
+        next_free[stretch] = next_free[next_free[stretch]]
+        stretch = next_free[stretch]
     return stretch
 
 

@@ -1,4 +1,4 @@
-"""What Spark's `spark-pipelines` says while it runs, a line each."""
+"""Parses the output of Spark's `spark-pipelines`."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ _STARTS: Final = {
     "Starting run": "planning",
     "Run is COMPLETED": "done",
 }
-_LONGEST: Final = 300
+_MAX_LENGTH: Final = 300
 
 
 @dataclass(slots=True)
 class Run:
-    """Where a run stands, told line by line."""
+    """The progress of a run, from its output."""
 
     stage: str = "starting Spark"
     flows: dict[str, str] = field(default_factory=dict)
     error: str = ""
 
-    def hear(self, line: str) -> None:
-        """Take a line in."""
+    def parse_line(self, line: str) -> None:
+        """Parses one line."""
         text = line.strip()
         if found := _FLOW.search(text):
             name, state = found.groups()
@@ -42,21 +42,21 @@ class Run:
             if start in text:
                 self.stage = stage
         if failed := _ERROR.match(text):
-            self.error = f"{failed[1]}: {failed[2]}"[:_LONGEST]
+            self.error = f"{failed[1]}: {failed[2]}"[:_MAX_LENGTH]
 
     @property
     def working(self) -> bool:
-        """Whether tables are being made."""
+        """Whether tables are being computed."""
         return any(state not in _WAITING for state in self.flows.values())
 
     @property
     def done(self) -> int:
-        """Tables that are finished."""
+        """The number of finished tables."""
         return sum(state not in _NOT_YET and state != _FAILED for state in self.flows.values())
 
     @property
     def failed(self) -> list[str]:
-        """Tables that could not be made."""
+        """The names of tables that failed."""
         return sorted(name for name, state in self.flows.items() if state == _FAILED)
 
     def _stage(self) -> str:
@@ -65,6 +65,6 @@ class Run:
 
 
 def cause(log: str) -> str:
-    """The last error a log tells of, without what lies around it; empty: none."""
+    """Returns the last error in a log without its stack trace; empty without one."""
     found = _CAUSES.findall(log)
-    return f"{found[-1][1]}".strip()[:_LONGEST] if found else ""
+    return f"{found[-1][1]}".strip()[:_MAX_LENGTH] if found else ""

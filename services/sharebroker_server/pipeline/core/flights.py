@@ -1,7 +1,7 @@
-"""What a flight must be to become a row of silver; the rules are expressions of Spark's SQL.
+"""The rules that reject a flight from silver, as expressions of Spark's SQL.
 
-They read columns `text` (the record's value, None where there is none), `sound` (whether it is UTF-8) and
-`raw` (its JSON fields, each as text). A record is rejected by the first rule that holds.
+They read the columns `text` (the record's value or NULL), `sound` (whether it is UTF-8) and `raw` (its JSON
+fields as text). The first rule that applies rejects the record.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ TEXTS: Final = ("date", "carrier", "flight", "tailnum", "origin", "dest")
 NUMBERS: Final = ("dep_time", "dep_delay", "arr_delay")
 _NEEDED: Final = ("date", "carrier", "origin", "dest")
 _LATEST: Final = 2400
-_SHOWN: Final = 30
-"""Characters of a bad value that the reason repeats."""
+_MAX_QUOTED: Final = 30
+"""The number of characters of an invalid value in the reason."""
 
 RAW_SCHEMA: Final = ", ".join(f"{name} STRING" for name in (*TEXTS, *NUMBERS, "_corrupt"))
-"""All fields as text: what is no number can be told from what is not there."""
+"""All fields as text, to distinguish an invalid number from a missing one."""
 
 
 class Rule(NamedTuple):
-    """Holds for a record that is to be rejected; both are SQL, the reason makes a string."""
+    """Rejects a record if `condition` holds; both are SQL, and `reason` yields a string."""
 
     condition: str
     reason: str
 
 
 def rules() -> list[Rule]:
-    """All rules, in order."""
+    """Returns all rules in order."""
     return [
         Rule("text IS NULL", "'no value'"),
         Rule("NOT sound", "'not UTF-8'"),
@@ -48,13 +48,13 @@ def rules() -> list[Rule]:
 
 
 def reason() -> str:
-    """An expression: why a record is rejected, or NULL."""
+    """Returns an expression for the reason of a rejection, or NULL."""
     cases = " ".join(f"WHEN {rule.condition} THEN {rule.reason}" for rule in rules())
     return f"CASE {cases} END"
 
 
 def typed() -> list[str]:
-    """Expressions of the columns of silver; `hour` is that of departure, 0 to 23."""
+    """Returns expressions of the columns of silver; `hour` is that of departure, 0 to 23."""
     texts = [f"raw.{name} AS {name}" for name in TEXTS if name != "date"]
     numbers = [f"CAST(raw.{name} AS INT) AS {name}" for name in NUMBERS]
     return [
@@ -70,4 +70,4 @@ def _not(name: str, what: str) -> str:
 
 
 def _quoted(expression: str) -> str:
-    return f"left({expression}, {_SHOWN})"
+    return f"left({expression}, {_MAX_QUOTED})"

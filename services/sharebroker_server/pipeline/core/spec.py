@@ -1,4 +1,4 @@
-"""`spark-pipeline.yml` with other answers filled in, the rest as it stands."""
+"""Fills values into `spark-pipeline.yml`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 
 def filled(spec: str, storage: str, configuration: Mapping[str, str]) -> str:
-    """The specification with these values. Raises KeyError for one that it does not have.
+    """Returns the specification with these values. Raises KeyError for an unknown name.
 
-    JSON's strings are YAML's, too.
+    JSON strings are valid YAML strings.
     """
     values = {"storage": storage, **{f"  {name}": value for name, value in configuration.items()}}
     lines = spec.splitlines()

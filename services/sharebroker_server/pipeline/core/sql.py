@@ -1,4 +1,4 @@
-"""Text in Spark's SQL."""
+"""Literals and expressions of Spark's SQL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 
 def literal(text: str) -> str:
-    """A string as an expression, whatever is in it."""
+    """Returns a string literal with any content."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def looked_up(values: Mapping[str, int], key: str, default: int) -> str:
-    """An expression: the value of an expression `key` among `values`, or the default."""
+def lookup(values: Mapping[str, int], key: str, default: int) -> str:
+    """Returns an expression that maps `key` to one of `values`, or to the default."""
     cases = "".join(f" WHEN {literal(name)} THEN {value}" for name, value in sorted(values.items()))
     return f"CASE {key}{cases} ELSE {default} END" if cases else str(default)

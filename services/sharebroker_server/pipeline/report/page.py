@@ -1,4 +1,4 @@
-"""The page: one file, pictures embedded."""
+"""Renders the page as one file with embedded pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TEMPLATE: Final = "page.html.jinja"
 
 
 def page(tables: Mapping[str, list[dict[str, Any]]], pictures: Mapping[str, bytes]) -> str:
-    """The HTML; what comes from records is escaped."""
+    """Returns the HTML; values from records are escaped."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -28,7 +28,7 @@ def page(tables: Mapping[str, list[dict[str, Any]]], pictures: Mapping[str, byte
 
 
 def shown(value: object) -> str:
-    """A value as people read it."""
+    """Returns the text form of a value."""
     if value is None:
         return "–"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,4 +1,4 @@
-"""Plots of the report as PNG."""
+"""Draws the plots of the report as PNG."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _DPI: Final = 110
 
 
 def plots(tables: Mapping[str, Rows]) -> dict[str, bytes]:
-    """Pictures by the table they are of; none of a table without rows."""
+    """Returns pictures by table name, for tables with rows."""
     mpl.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
     return {name: _png(draw(tables[name])) for name, draw in _DRAWN.items() if tables[name]}
 
 
 def _carriers(rows: Rows) -> Figure:
-    return _ranked(rows, "carrier", "Minutes late at arrival, mean and nine in ten below")
+    return _ranked(rows, "carrier", "Arrival delay in minutes, mean and 90th percentile")
 
 
 def _routes(rows: Rows) -> Figure:
-    return _ranked(rows, "route", "Routes of 50 flights or more: minutes late at arrival")
+    return _ranked(rows, "route", "Routes of 50 flights or more: arrival delay in minutes")
 
 
 def _ranked(rows: Rows, key: str, title: str) -> Figure:
-    """Horizontal bars, the latest at the top; a mark where nine in ten flights are below."""
+    """Draws horizontal bars, the longest delay at the top, with a mark at the 90th percentile."""
     figure = Figure(figsize=(_WIDTH, 0.9 + 0.24 * len(rows)), layout="constrained")
     axes = figure.subplots()
     names = [row[key] for row in reversed(rows)]
@@ -46,7 +46,7 @@ def _ranked(rows: Rows, key: str, title: str) -> Figure:
 
 
 def _hours(rows: Rows) -> Figure:
-    """Delays as lines over the day, the number of flights as bars behind them."""
+    """Draws delays by hour as lines, and the number of flights as bars behind them."""
     figure = Figure(figsize=(_WIDTH, 3.2), layout="constrained")
     axes = figure.subplots()
     hours = [row["hour"] for row in rows]
@@ -60,11 +60,11 @@ def _hours(rows: Rows) -> Figure:
     axes.plot(hours, [row["arrival_minutes"] for row in rows], "-o", ms=3, color=_SECOND, label="arrival")
     axes.set_xticks(range(0, 24, 2))
     axes.set_xlabel("hour of departure")
-    return _finished(figure, axes, "Minutes late by the hour of departure", None, None)
+    return _finished(figure, axes, "Delay in minutes by hour of departure", None, None)
 
 
 def _deliveries(rows: Rows) -> Figure:
-    """Records by the number of the delivery in which the pipeline got them."""
+    """Draws the number of records per delivery count."""
     figure = Figure(figsize=(_WIDTH, 2.6), layout="constrained")
     axes = figure.subplots()
     shown = axes.bar(
@@ -77,27 +77,25 @@ def _deliveries(rows: Rows) -> Figure:
     axes.set_ylabel("records")
     axes.set_xlabel("delivery count")
     axes.margins(y=0.2)
-    return _finished(
-        figure, axes, "How often records had been delivered when the pipeline got them", None, "y"
-    )
+    return _finished(figure, axes, "Delivery count of records when the pipeline read them", None, "y")
 
 
 def _health(rows: Rows) -> Figure:
-    """What each group's log still tells of records, side by side."""
+    """Draws the outcomes of each group's records side by side."""
     figure = Figure(figsize=(_WIDTH, 1.1 + 0.5 * len(rows)), layout="constrained")
     axes = figure.subplots()
     left = [0] * len(rows)
     names = [row["group"] for row in rows]
     for key, label, colour in (
         ("accepted", "accepted", _BAR),
-        ("to_try_again", "to be tried again", _SECOND),
+        ("to_try_again", "to be redelivered", _SECOND),
         ("archived", "archived", "#b5403a"),
     ):
         sizes = [int(row[key]) for row in rows]
         axes.barh(names, sizes, left=left, color=colour, label=label, height=0.6)
         left = [before + size for before, size in zip(left, sizes, strict=True)]
     axes.margins(x=0.02)
-    return _finished(figure, axes, "Records behind the start, by fate", "records", "x")
+    return _finished(figure, axes, "Records from the start offset on, by outcome", "records", "x")
 
 
 def _finished(figure: Figure, axes: Any, title: str, label: str | None, grid: str | None) -> Figure:

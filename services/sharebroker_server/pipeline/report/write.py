@@ -1,4 +1,4 @@
-"""Reads what the run left, and writes the page and the summary that the command shows."""
+"""Reads the tables of a run, and writes the page and the summary that the command prints."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sharebroker_server.pipeline.report.plots import plots
 
 PAGE: Final = "index.html"
 SUMMARY: Final = "summary.json"
-_MOST: Final = 200
-"""Rows of a table in the report at most."""
+_MAX_ROWS: Final = 200
+"""The largest number of rows of a table in the report."""
 
 TABLES: Final = {
     "totals": (
@@ -45,18 +45,18 @@ Rows = list[dict[str, Any]]
 
 
 def write_report(spark: Any, folder: Path) -> None:
-    """The page with its plots, and the same numbers as JSON; in the folder at once or not at all."""
+    """Writes the page with its plots, and the same values as JSON; each file is replaced atomically."""
     tables = {name: _rows(spark, query) for name, query in TABLES.items()}
     folder.mkdir(parents=True, exist_ok=True)
-    _put(folder / PAGE, page(tables, plots(tables)))
-    _put(folder / SUMMARY, json.dumps(tables, default=str))
+    _replace_file(folder / PAGE, page(tables, plots(tables)))
+    _replace_file(folder / SUMMARY, json.dumps(tables, default=str))
 
 
 def _rows(spark: Any, query: str) -> Rows:
-    return [row.asDict() for row in spark.sql(query).limit(_MOST).collect()]
+    return [row.asDict() for row in spark.sql(query).limit(_MAX_ROWS).collect()]
 
 
-def _put(path: Path, text: str) -> None:
-    beside = path.with_suffix(".new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
+def _replace_file(path: Path, text: str) -> None:
+    temporary = path.with_suffix(".new")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,4 +1,4 @@
-"""Bronze: the group's records as they came, with the facts of their delivery."""
+"""Bronze: the group's records with their delivery metadata."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ spark: Any = SparkSession.active()
 settings = Settings.of(spark)
 
 
-@dp.table(comment="Every record the group was given, once.")
+@dp.table(comment="Every record that the group received, once.")
 def bronze_flights() -> DataFrame:
-    """`read_at` is when the micro-batch was begun; `lock_deadline` when its first lock would have run out."""
+    """Reads the group; `read_at` is the start of the micro-batch, `lock_deadline` the end of its
+    first lock.
+    """
     return (
         spark.readStream.format("sharegroup")
         .option("bootstrap", settings.server)

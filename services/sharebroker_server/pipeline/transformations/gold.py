@@ -1,4 +1,4 @@
-"""Gold: what flights were delayed by, and how the records came to the pipeline."""
+"""Gold: delays of flights, and deliveries of the records."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ def _delays(*keys: str) -> DataFrame:
 
 @dp.materialized_view(comment="Delays by carrier; late is more than 15 minutes.")
 def gold_delay_by_carrier() -> DataFrame:
-    """A row a carrier."""
+    """One row per carrier."""
     return _delays("carrier")
 
 
 @dp.materialized_view(comment="Delays by route.")
 def gold_delay_by_route() -> DataFrame:
-    """A row for each pair of airports."""
+    """One row per pair of airports."""
     return _delays("origin", "dest")
 
 
 @dp.materialized_view(comment="Delays by the hour of departure.")
 def gold_delay_by_hour() -> DataFrame:
-    """A row an hour, 0 to 23."""
+    """One row per hour, 0 to 23."""
     return _delays("hour")
 
 
 @dp.materialized_view(comment="Rejected records by reason, without the values that reasons repeat.")
 def gold_rejected() -> DataFrame:
-    """A row a kind of reason, with an example."""
+    """One row per kind of reason, with an example."""
     return spark.sql(
         "SELECT split_part(reason, ':', 1) AS reason, count(*) AS records, min(text) AS example "
         "FROM silver_rejected GROUP BY 1"
     )
 
 
-@dp.materialized_view(comment="How often records had been delivered when the pipeline got them.")
+@dp.materialized_view(comment="Delivery counts of records when the pipeline read them.")
 def gold_deliveries() -> DataFrame:
-    """A row a delivery count; seconds from publishing to the micro-batch that read them."""
+    """One row per delivery count; seconds from publishing to the micro-batch that read the records."""
     seconds = "timestampdiff(MILLISECOND, timestamp, read_at) / 1000D"
     return spark.sql(
         "SELECT topic, delivery_count, count(*) AS records, "

@@ -1,4 +1,4 @@
-"""Silver: flights with types; what is none stands apart, with the reason."""
+"""Silver: typed flights, and rejected records with the reason."""
 
 from __future__ import annotations
 
@@ -23,23 +23,22 @@ _JUDGED = f"""
       )
     )
 """
-"""Bronze, with the fields of the value as text and the reason to reject it.
+"""Bronze with the fields of the value as text, and the reason to reject it.
 
-In SQL: what begins with `readStream.table` takes the table as an
-earlier run left it, and does not wait for bronze.
+In SQL, because `readStream.table` reads the table as an earlier run left it and does not wait for bronze.
 """
 
 
 @dp.table(comment="Flights that left and arrived.")
 def silver_flights() -> DataFrame:
-    """A row a flight, delays in minutes."""
+    """One row per flight, delays in minutes."""
     return spark.sql(
         f"SELECT {_DELIVERY}, {', '.join(flights.typed())} FROM ({_JUDGED}) WHERE reason IS NULL"
     )
 
 
-@dp.table(comment="Records that are no such flight, and why.")
+@dp.table(comment="Rejected records with the reason.")
 def silver_rejected() -> DataFrame:
-    """`text` shows what is not UTF-8 as replacement characters."""
+    """One row per rejected record; `text` contains replacement characters for invalid UTF-8."""
     text = "make_valid_utf8(text) AS text"
     return spark.sql(f"SELECT {_DELIVERY}, {text}, reason FROM ({_JUDGED}) WHERE reason IS NOT NULL")

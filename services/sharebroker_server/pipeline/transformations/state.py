@@ -1,4 +1,4 @@
-"""The state log as a table, folded anew and compared; and the health of the queues it is of."""
+"""The state log as tables: replayed, compared with the coordinator, and the health of the queues."""
 
 from __future__ import annotations
 
@@ -8,22 +8,20 @@ from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sharebroker_server.pipeline import folding
-from sharebroker_server.pipeline.core.sql import looked_up
+from sharebroker_server.pipeline import state_replay
+from sharebroker_server.pipeline.core.sql import lookup
 from sharebroker_server.pipeline.settings import DEFAULT_LIMIT, Settings
 
 spark: Any = SparkSession.active()
 settings = Settings.of(spark)
-_PLACE = "`group`, topic, partition"
+_KEY = "`group`, topic, partition"
 
 
-@dp.materialized_view(
-    comment="Each share-partition's state: its log, what that comes to, and the answer beside it."
-)
+@dp.materialized_view(comment="Each share-partition's log, its replayed state, and the coordinator's state.")
 def state_folded() -> DataFrame:
-    """A row a share-partition, as it is once bronze has what there was to read: `read_before` records.
+    """One row per share-partition, as of the end of bronze: `read_before` records.
 
-    `to` tells Spark the columns, which a definition may not ask for.
+    `to` declares the columns to Spark, which a definition must not query.
     """
     log = (
         spark.read.format("sharegroup-state")
@@ -31,38 +29,36 @@ def state_folded() -> DataFrame:
         .option("groups", settings.watch)
         .option("topics", settings.topic)
         .load()
-        .to(from_arrow_schema(folding.LOG))
+        .to(from_arrow_schema(state_replay.LOG))
     )
-    folded = log.groupBy(*folding.PLACE).applyInArrow(folding.folded, from_arrow_schema(folding.FOLDED))
+    folded = log.groupBy(*state_replay.KEY).applyInArrow(
+        state_replay.folded, from_arrow_schema(state_replay.FOLDED)
+    )
     return folded.crossJoin(spark.sql("SELECT count(*) AS read_before FROM bronze_flights"))
 
 
-@dp.materialized_view(comment="Checkpoints and deltas as they lie in the log, and the coordinator's answer.")
+@dp.materialized_view(comment="Checkpoints and deltas in the log, and the coordinator's state.")
 def state_log() -> DataFrame:
-    """A row for each run of offsets that a record tells of."""
-    return spark.sql(f"SELECT {_PLACE}, inline(log) FROM state_folded")
+    """One row per run of offsets in a record."""
+    return spark.sql(f"SELECT {_KEY}, inline(log) FROM state_folded")
 
 
-@dp.materialized_view(comment="Where the log, folded anew, and the coordinator's answer differ.")
+@dp.materialized_view(comment="Differences between the replayed log and the coordinator's state.")
 def state_differences() -> DataFrame:
-    """A row a difference: no rows where all is well."""
-    return spark.sql(f"SELECT {_PLACE}, inline(differences) FROM state_folded")
+    """One row per difference; empty if log and state agree."""
+    return spark.sql(f"SELECT {_KEY}, inline(differences) FROM state_folded")
 
 
-@dp.materialized_view(
-    comment="What the log still tells of offsets: their fate, deliveries, and when they ended."
-)
+@dp.materialized_view(comment="Outcome, deliveries and end of each offset in the log.")
 def state_history() -> DataFrame:
-    """Also of offsets that the start offset has passed since."""
-    return spark.sql(f"SELECT {_PLACE}, inline(history) FROM state_folded")
+    """Includes offsets below the start offset."""
+    return spark.sql(f"SELECT {_KEY}, inline(history) FROM state_folded")
 
 
-@dp.materialized_view(
-    comment="Records set aside, or about to be: archived, or at their group's delivery limit."
-)
+@dp.materialized_view(comment="Records that are archived or have reached their group's delivery limit.")
 def gold_poison() -> DataFrame:
-    """A row for each run of offsets, with the first one's value where the pipeline got it."""
-    limit = looked_up(settings.limits, "h.`group`", DEFAULT_LIMIT)
+    """One row per run of offsets, with the first record's value if the pipeline read it."""
+    limit = lookup(settings.limits, "h.`group`", DEFAULT_LIMIT)
     return spark.sql(f"""
         SELECT h.`group`, h.topic, h.partition, h.first_offset, h.last_offset, h.delivery_count,
                IF(h.fate = 'archived', 'archived', 'at the delivery limit') AS why,
@@ -73,9 +69,9 @@ def gold_poison() -> DataFrame:
     """)
 
 
-@dp.materialized_view(comment="Seconds from publishing to acceptance, of what the log still tells of.")
+@dp.materialized_view(comment="Seconds from publishing to acceptance, for records in the log.")
 def gold_publish_to_accept() -> DataFrame:
-    """A row a group; passed records are those that ended without the log saying how, nearly all accepted."""
+    """One row per group; passed records ended without a recorded outcome, almost all accepted."""
     return spark.sql("""
         WITH ended AS (
           SELECT `group`, topic, partition, finished_at,
@@ -92,9 +88,9 @@ def gold_publish_to_accept() -> DataFrame:
     """)
 
 
-@dp.materialized_view(comment="Each group's work on the topic, by its state log.")
+@dp.materialized_view(comment="Each group's progress on the topic, from its state log.")
 def gold_queue_health() -> DataFrame:
-    """Counts of records; deliveries are of those records that the log counts them of."""
+    """Counts of records; deliveries count the records for which the log contains them."""
     size = "(last_offset - first_offset + 1)"
     return spark.sql(f"""
         WITH ranges AS (

@@ -1,1 +1,1 @@
-"""Rules of the share coordinator: plain values in, records and replies out."""
+"""Rules of the share coordinator, without I/O: commands in, records and replies out."""

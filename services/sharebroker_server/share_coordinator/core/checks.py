@@ -1,4 +1,4 @@
-"""Which requests a share-partition's state accepts (Kafka 4.4: ShareCoordinatorShard)."""
+"""Checks a command against the state of its share-partition (Kafka 4.4: ShareCoordinatorShard)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sharebroker_server.share_coordinator.core.commands import Delete, Initializ
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 DURABLE_STATES: Final = frozenset({0, 2, 3, 4})
-"""Available, acknowledged, archiving (before a dead letter), archived; acquired (1) is never stored."""
+"""Available, acknowledged, archiving (before a dead letter) and archived. Acquired (1) is never stored."""
 
 _INT16_MAX: Final = 2**15 - 1
 
 
 def check_initialize(command: Initialize, state: ShareState | None) -> None:
-    """Raises INVALID_REQUEST, FENCED_STATE_EPOCH."""
+    """Raises INVALID_REQUEST or FENCED_STATE_EPOCH if the command is not permitted."""
     _check_epoch("state_epoch", command.state_epoch)
     _check_at_least("start_offset", command.start_offset, -1)
     if state is not None and state.state_epoch > command.state_epoch:
@@ -24,7 +24,7 @@ def check_initialize(command: Initialize, state: ShareState | None) -> None:
 
 
 def check_read(command: Read, state: ShareState | None) -> ShareState:
-    """The state to read; raises INVALID_REQUEST, FENCED_LEADER_EPOCH."""
+    """Returns the state to read; raises INVALID_REQUEST or FENCED_LEADER_EPOCH."""
     _check_epoch("leader_epoch", command.leader_epoch)
     if state is None:
         raise _not_initialized("Read", command.key)
@@ -34,7 +34,7 @@ def check_read(command: Read, state: ShareState | None) -> ShareState:
 
 
 def check_write(command: Write, state: ShareState | None) -> ShareState:
-    """The state to write to; raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH."""
+    """Returns the state to change; raises INVALID_REQUEST, FENCED_LEADER_EPOCH or FENCED_STATE_EPOCH."""
     key, state_epoch, leader_epoch, start_offset, count, batches = command
     if state_epoch < 0 or leader_epoch < 0 or start_offset < -1 or count < -1:
         _check_epoch("state_epoch", state_epoch)
@@ -53,7 +53,7 @@ def check_write(command: Write, state: ShareState | None) -> ShareState:
 
 
 def check_delete(command: Delete, state: ShareState | None) -> None:
-    """Raises INVALID_REQUEST, FENCED_STATE_EPOCH: a deletion that comes late must not hit newer state."""
+    """Raises INVALID_REQUEST or FENCED_STATE_EPOCH: a delayed deletion must not remove newer state."""
     key, epoch = command
     if epoch is None:
         return
@@ -93,15 +93,15 @@ def _not_initialized(operation: str, key: SharePartitionKey) -> KafkaError:
     )
 
 
-def _fenced_leader(key: SharePartitionKey, stored: int, given: int) -> KafkaError:
+def _fenced_leader(key: SharePartitionKey, stored: int, requested: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_LEADER_EPOCH,
-        metadata={"key": str(key), "stored_leader_epoch": str(stored), "leader_epoch": str(given)},
+        metadata={"key": str(key), "stored_leader_epoch": str(stored), "leader_epoch": str(requested)},
     )
 
 
-def _fenced_state(key: SharePartitionKey, stored: int, given: int) -> KafkaError:
+def _fenced_state(key: SharePartitionKey, stored: int, requested: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_STATE_EPOCH,
-        metadata={"key": str(key), "stored_state_epoch": str(stored), "state_epoch": str(given)},
+        metadata={"key": str(key), "stored_state_epoch": str(stored), "state_epoch": str(requested)},
     )

@@ -1,7 +1,9 @@
-"""Combines state batches into runs: disjoint, ascending, maximal (KIP-932, Kafka's state batch combiner).
+"""Combines state batches into disjoint, ascending runs of maximal length (Kafka:
+PersisterStateBatchCombiner).
 
-Where batches overlap, the higher delivery count wins, then the higher state: not the newer one. So the
-value of an offset is a maximum, and the order in which batches arrive is of no account.
+Where batches overlap, the higher delivery count wins, and with equal counts the higher state. The newer batch
+does not win because it is newer. The value of an offset is therefore a maximum, and the order in which
+batches arrive has no effect.
 """
 
 from __future__ import annotations
@@ -14,24 +16,25 @@ from sharebroker_protocol.model import StateBatch
 
 
 def combine(runs: Sequence[StateBatch], added: Sequence[StateBatch], start_offset: int) -> list[StateBatch]:
-    """`runs` and `added` (in any order, overlapping or not) as runs, nothing below `start_offset`.
+    """Returns the runs of `runs` and `added` together, without offsets below `start_offset`.
 
-    O((n + m) log m) steps for n runs and m batches added; -1 as start offset keeps everything.
+    `added` may be unordered and may overlap. A start offset of -1 keeps all offsets. Takes O((n + m) log m)
+    steps for n runs and m added batches.
     """
     combined = list(runs)
-    fold(combined, added, start_offset)
+    combine_into(combined, added, start_offset)
     return combined
 
 
-def fold(runs: list[StateBatch], added: Sequence[StateBatch], start_offset: int) -> None:
-    """`combine` in place: costs what `added` touches, not what `runs` holds."""
+def combine_into(runs: list[StateBatch], added: Sequence[StateBatch], start_offset: int) -> None:
+    """Combines `added` into `runs` in place; the cost depends on the runs that `added` touches."""
     for batch in added if len(added) < 2 else _disjoint(added):
-        _lay(runs, batch)
-    prune(runs, start_offset)
+        _insert(runs, batch)
+    drop_below(runs, start_offset)
 
 
-def prune(runs: list[StateBatch], start_offset: int) -> None:
-    """Drops what lies below `start_offset` and clips the run that straddles it."""
+def drop_below(runs: list[StateBatch], start_offset: int) -> None:
+    """Removes the offsets below `start_offset`, and shortens the run that contains it."""
     below = count_below(runs, start_offset)
     if below:
         del runs[:below]
@@ -40,25 +43,28 @@ def prune(runs: list[StateBatch], start_offset: int) -> None:
 
 
 def count_below(runs: Sequence[StateBatch], start_offset: int) -> int:
-    """How many of the leading runs lie wholly below `start_offset`."""
+    """Returns how many of the first runs lie entirely below `start_offset`."""
     index = bisect_left(runs, (start_offset,))
     return index - 1 if index and runs[index - 1][1] >= start_offset else index
 
 
 def _disjoint(batches: Sequence[StateBatch]) -> Sequence[StateBatch]:
-    """The batches as ascending disjoint ones, by halves, so that hostile overlaps cost no square."""
-    if all(left[1] < right[0] for left, right in pairwise(batches)):
+    """Returns the batches as ascending disjoint ones.
+
+    Divides and merges, so that adversarial overlaps do not cost quadratic time.
+    """
+    if all(lower[1] < upper[0] for lower, upper in pairwise(batches)):
         return batches
     middle = len(batches) // 2
     runs: list[StateBatch] = []
     for half in (batches[:middle], batches[middle:]):
         for batch in _disjoint(half):
-            _lay(runs, batch)
+            _insert(runs, batch)
     return runs
 
 
-def _lay(runs: list[StateBatch], batch: StateBatch) -> None:
-    """Lays one batch over the runs it overlaps or touches."""
+def _insert(runs: list[StateBatch], batch: StateBatch) -> None:
+    """Merges one batch into the runs that it overlaps or touches."""
     if not runs or runs[-1][1] + 1 < batch[0]:
         runs.append(batch)
         return
@@ -67,37 +73,39 @@ def _lay(runs: list[StateBatch], batch: StateBatch) -> None:
     if low and runs[low - 1][1] + 1 >= first:
         low -= 1
     high = bisect_left(runs, (last + 2,), low)
-    runs[low:high] = _overlay(runs[low:high], batch)
+    runs[low:high] = _merge(runs[low:high], batch)
 
 
-def _overlay(window: list[StateBatch], batch: StateBatch) -> list[StateBatch]:
-    """The window with the batch on top: left of it, holes filled, overlaps decided, right of it."""
+def _merge(window: list[StateBatch], batch: StateBatch) -> list[StateBatch]:
+    """Returns the runs of a window after a merge: before the batch, in gaps, where they overlap, and after
+    it.
+    """
     first, last, state, count = batch
-    pieces: list[StateBatch] = []
+    merged: list[StateBatch] = []
     position = first
     for run in window:
         run_first, run_last, run_state, run_count = run
         if run_first < first:
-            _push(pieces, run_first, min(run_last, first - 1), run_state, run_count)
+            _append(merged, run_first, min(run_last, first - 1), run_state, run_count)
         if position < run_first:
-            _push(pieces, position, min(last, run_first - 1), state, count)
+            _append(merged, position, min(last, run_first - 1), state, count)
         low, high = max(run_first, first), min(run_last, last)
         if low <= high:
             wins = (count, state) > (run_count, run_state)
-            _push(pieces, low, high, state if wins else run_state, count if wins else run_count)
+            _append(merged, low, high, state if wins else run_state, count if wins else run_count)
         if run_last > last:
-            _push(pieces, max(run_first, last + 1), run_last, run_state, run_count)
+            _append(merged, max(run_first, last + 1), run_last, run_state, run_count)
         position = max(position, run_last + 1)
     if position <= last:
-        _push(pieces, position, last, state, count)
-    return pieces
+        _append(merged, position, last, state, count)
+    return merged
 
 
-def _push(pieces: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
-    """Appends a piece, or lengthens the one before when it touches and is the same."""
-    if pieces:
-        before = pieces[-1]
+def _append(merged: list[StateBatch], first: int, last: int, state: int, count: int) -> None:
+    """Appends a range, or extends the previous one if it is adjacent and has the same state and count."""
+    if merged:
+        before = merged[-1]
         if before[1] + 1 == first and before[2] == state and before[3] == count:
-            pieces[-1] = StateBatch(before[0], last, state, count)
+            merged[-1] = StateBatch(before[0], last, state, count)
             return
-    pieces.append(StateBatch(first, last, state, count))
+    merged.append(StateBatch(first, last, state, count))

@@ -1,4 +1,4 @@
-"""What callers ask of a shard, and what they get (Kafka RPCs 83 to 87, without the wire)."""
+"""Commands and replies of a shard (Kafka RPCs 83 to 87, without their wire format)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from sharebroker_server.share_coordinator.core.state import ShareState
 
 
 class Initialize(NamedTuple):
-    """Start the state anew; `state_epoch` is the group epoch, `start_offset` -1 leaves it to the leader.
+    """Create the state at group epoch `state_epoch`.
 
-    `keep_existing`, and a start offset of -1, leave what is there: only its state epoch rises. At the epoch
-    of the state the same start was asked for before, and nothing changes; with `start_has_epoch` any start.
-    What is older than `since_epoch` was deleted, and a late request brought it back: it never stays.
+    A start offset of -1 means that the leader chooses it. With `keep_existing`, or a start offset of -1,
+    existing state remains and only its state epoch rises. A command with the epoch of the stored state is a
+    repetition and changes nothing; without `start_has_epoch` its start offset must be the same, too. State
+    older than `since_epoch` belongs to a deleted group, restored by a delayed request; it never remains.
     """
 
     key: SharePartitionKey
@@ -25,19 +26,22 @@ class Initialize(NamedTuple):
     since_epoch: int = 0
 
     def keeps(self, state: ShareState) -> bool:
-        """Whether state that is there stays."""
+        """Returns whether existing state remains."""
         return (self.keep_existing or self.start_offset == -1) and state.state_epoch >= self.since_epoch
 
 
 class Read(NamedTuple):
-    """Read the state and fence leaders of earlier epochs."""
+    """Read the state, and fence leaders with an older epoch."""
 
     key: SharePartitionKey
     leader_epoch: int
 
 
 class Write(NamedTuple):
-    """Combine the batches of a state write with the stored state; the fields of StateWrite follow the key."""
+    """Combine batches with the state; the fields of StateWrite follow the key.
+
+    Start offset -1 means unchanged, delivery complete count -1 unknown.
+    """
 
     key: SharePartitionKey
     state_epoch: int
@@ -48,20 +52,20 @@ class Write(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """Remove the state, unless it is of a higher epoch (None: of any); success also where there is none."""
+    """Remove the state unless its epoch is higher (None: remove any). Succeeds if there is no state."""
 
     key: SharePartitionKey
     state_epoch: int | None = None
 
 
 class DeleteTopic(NamedTuple):
-    """Remove the state of every share-partition of a topic that this shard holds."""
+    """Remove the state of every share-partition of a topic in this shard."""
 
     topic_id: str
 
 
 class ListTopics(NamedTuple):
-    """Ask for the ids of the topics that this shard holds state of."""
+    """Return the ids of the topics for which this shard stores state."""
 
 
 class Summarize(NamedTuple):
@@ -71,7 +75,7 @@ class Summarize(NamedTuple):
 
 
 class Inspect(NamedTuple):
-    """Read the value as it is in memory, with the positions needed to find its records in the log."""
+    """Return the state in memory, with the positions needed to find its records in the log."""
 
     key: SharePartitionKey
 
@@ -81,7 +85,7 @@ Command = Initialize | Read | Write | Delete | DeleteTopic | ListTopics | Summar
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """What a leader starts from."""
+    """The state that a leader loads."""
 
     state_epoch: int
     start_offset: int
@@ -90,7 +94,7 @@ class ReadReply:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the group coordinator computes lag from; the defaults say that there is no state."""
+    """The fields from which the group coordinator computes lag; the defaults mean that there is no state."""
 
     state_epoch: int = 0
     leader_epoch: int = 0
@@ -100,7 +104,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A copy of the live value (None: no state) after the record at `last_position`."""
+    """A copy of the state in memory (None: no state) after the record at `last_position`."""
 
     state: ShareState | None
     last_position: int

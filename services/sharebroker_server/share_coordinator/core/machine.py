@@ -1,7 +1,45 @@
-"""The rules of a share coordinator's shard: commands become records, records become state (seed 004).
+"""The state machine of a share-coordinator shard (seed 004; Kafka: ShareCoordinatorShard).
 
-Knows no log, no clock and no wire. A write becomes a delta, or a checkpoint where that is no larger or the
-deltas since the last one reach the limit. Everything that happens, happens by `apply`.
+Theory of operation.
+
+A shard stores the state of many share-partitions in one log. For each share-partition the memory holds a
+`ShareState`: the start offset, the runs of finished and released records above it, two epochs, and the
+position of the latest checkpoint. The coordinator runtime calls `decide` with a command, appends the returned
+records, and calls `apply` once they are durable. `decide` changes nothing; `apply` is the only method that
+changes memory. Replay calls `apply` for the records of the log in order, and so rebuilds the same state.
+
+Checkpoint or delta. A *checkpoint* (Kafka: ShareSnapshot) contains the complete state; a *delta* (Kafka:
+ShareUpdate) contains one change. A write becomes a delta, except in three cases, in which it becomes a
+checkpoint:
+
+* the number of deltas since the latest checkpoint has reached the limit of `CheckpointRules`;
+* the start offset moved, and a checkpoint would contain no more runs than the delta;
+* the next delta index is still in use by a delta of this checkpoint (the range was reduced).
+
+Each delta has a *delta index*, which is part of its key as in a compacted topic: 0..511 by default, 0..255 if
+at most 256 deltas may follow a checkpoint. The index continues across checkpoints and wraps at the end of its
+range.
+
+Three numbers order the records:
+
+* The *checkpoint epoch* counts checkpoints. A delta carries the epoch of its checkpoint, and is ignored
+  unless that is the latest one. The number wraps; only equality counts.
+* The *state epoch* is the group epoch of the initialisation. A write or delete with a lower one is fenced.
+* The *leader epoch* is the lease epoch of the partition's leader. A read raises it, and a read or write with
+  a lower one is fenced. It survives a new initialisation, so that an old leader stays fenced.
+
+Replay needs, for each share-partition, its latest checkpoint and the records after it. `trim_before` is
+therefore the position of the oldest of these checkpoints. `_states` is ordered by that position, so its first
+entry gives the answer. One unused share-partition would keep the whole log. A *cold checkpoint* therefore
+repeats the state of a share-partition without a checkpoint for `cold_after` seconds, at the end of the log.
+Its creation time stays that of the checkpoint it repeats, which is how a cold checkpoint is recognised. When
+all checkpoints are cold, no deadline is due: writing them again would gain nothing.
+
+Deletion writes the tombstone of the checkpoint first, then one for each delta since that checkpoint. After
+the first, the state is deleted, and `_deletions` holds the delta indices that still need a tombstone. The
+order matters: if the owner dies between the two, its successor finds the checkpoint's tombstone during replay
+and writes the remaining ones at its next deadline. A new initialisation writes them first, so that they
+cannot delete deltas of the new state.
 """
 
 from __future__ import annotations
@@ -35,7 +73,7 @@ from sharebroker_server.share_coordinator.core.commands import (
     Write,
 )
 from sharebroker_server.share_coordinator.core.recording import (
-    Rules,
+    CheckpointRules,
     change,
     cold_checkpoint,
     first_checkpoint,
@@ -49,20 +87,21 @@ from sharebroker_server.share_coordinator.core.records import (
 )
 from sharebroker_server.share_coordinator.core.state import Deletion, ShareState, States
 
-RECORDS_A_DEADLINE: Final = 256
-"""At most so many records does one deadline make; the next one is due at once while more are wanted."""
+MAX_RECORDS_PER_DEADLINE: Final = 256
+"""The largest number of records that one deadline produces; the next deadline is due at once if more remain.
+"""
 
 _Decision = Decision[ShareRecord, Reply]
 
 
 class ShareCoordinatorMachine:
-    """All share-partitions of one shard."""
+    """The share-partitions of one shard."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CheckpointRules) -> None:
         self._rules = rules
         self._states: States = States()
         self._deletions: dict[SharePartitionKey, Deletion] = {}
-        self._warm = 0  # keys whose latest checkpoint is not a cold one
+        self._warm = 0  # number of keys whose latest checkpoint is not a cold one
         self._last_position = 0
         self._deciders: dict[type, Callable[[Any, float], _Decision]] = {
             Write: self._write,
@@ -82,18 +121,23 @@ class ShareCoordinatorMachine:
         }
 
     def decide(self, command: Command, now: float) -> _Decision:
-        """Raises INVALID_REQUEST, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH."""
+        """Returns the records and the reply of a command.
+
+        Raises:
+            KafkaError: INVALID_REQUEST, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
+        """
         return self._deciders[type(command)](command, now)
 
     def apply(self, record: ShareRecord, position: int) -> None:
-        """Folds a record in; what belongs to no checkpoint still in force is passed over."""
+        """Applies a record; ignores a record that belongs to no current checkpoint."""
         self._appliers[type(record)](record, position)
         self._last_position = position
 
     def next_deadline(self) -> float | None:
-        """At once while a delete is unfinished; else when the oldest checkpoint of all has become cold.
+        """Returns 0 while a deletion is unfinished, else the time at which the oldest checkpoint becomes
+        cold.
 
-        Nothing is due while every checkpoint is a cold one: another round would gain nothing.
+        Returns None while every checkpoint is a cold one.
         """
         if self._deletions:
             return 0.0
@@ -102,12 +146,12 @@ class ShareCoordinatorMachine:
         return next(iter(self._states.values())).write_timestamp_ms / 1000 + self._rules.cold_after
 
     def on_deadline(self, now: float) -> tuple[ShareRecord, ...]:
-        """The rest of unfinished deletes, else new checkpoints of keys that went quiet."""
+        """Returns the remaining tombstones of unfinished deletions, else cold checkpoints."""
         due = self._unfinished_tombstones(now) if self._deletions else self._cold_checkpoints(now)
-        return tuple(islice(due, RECORDS_A_DEADLINE))
+        return tuple(islice(due, MAX_RECORDS_PER_DEADLINE))
 
     def trim_before(self) -> int:
-        """The oldest of the latest checkpoints; whatever lies before belongs to nothing."""
+        """Returns the position of the oldest current checkpoint; no record before it is needed."""
         positions = [deletion.checkpoint_position for deletion in self._deletions.values()]
         if self._states:
             positions.append(next(iter(self._states.values())).checkpoint_position)
@@ -118,11 +162,11 @@ class ShareCoordinatorMachine:
     def _initialize(self, command: Initialize, now: float) -> _Decision:
         state = self._states.get(command.key)
         check_initialize(command, state)
-        if state is not None and _asked_again(command, state):
+        if state is not None and _is_repetition(command, state):
             return Decision((), None)
-        # a delete that was interrupted is finished first: its tombstones must not hit deltas still to come
+        # An interrupted deletion is completed first: its tombstones must not delete deltas of the new state.
         return Decision(
-            (*self._rest_of_delete(command.key, now), first_checkpoint(command, state, now)), None
+            (*self._remaining_tombstones(command.key, now), first_checkpoint(command, state, now)), None
         )
 
     def _read(self, command: Read, now: float) -> _Decision:
@@ -130,8 +174,8 @@ class ShareCoordinatorMachine:
         reply = ReadReply(state.state_epoch, state.start_offset, tuple(state.runs))
         if state.leader_epoch == command.leader_epoch:
             return Decision((), reply)
-        nothing = Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
-        return Decision((change(state, nothing, command.leader_epoch, self._rules, now),), reply)
+        unchanged = Write(command.key, state.state_epoch, command.leader_epoch, -1, -1, ())
+        return Decision((change(state, unchanged, command.leader_epoch, self._rules, now),), reply)
 
     def _write(self, command: Write, now: float) -> _Decision:
         state = check_write(command, self._states.get(command.key))
@@ -161,15 +205,15 @@ class ShareCoordinatorMachine:
     def _tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         state = self._states.get(key)
         if state is None:
-            return self._rest_of_delete(key, now)
-        # the checkpoint's first: it alone says that the delete has begun
+            return self._remaining_tombstones(key, now)
+        # The checkpoint's tombstone comes first: it is the record that starts the deletion.
         return (CheckpointTombstone(key, int(now * 1000)), *_tombstones(key, state.delta_indices, now))
 
-    def _rest_of_delete(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
+    def _remaining_tombstones(self, key: SharePartitionKey, now: float) -> tuple[ShareRecord, ...]:
         deletion = self._deletions.get(key)
         return () if deletion is None else tuple(_tombstones(key, deletion.delta_indices, now))
 
-    # What time makes due
+    # Deadlines
 
     def _unfinished_tombstones(self, now: float) -> Iterator[ShareRecord]:
         for key, deletion in self._deletions.items():
@@ -195,7 +239,7 @@ class ShareCoordinatorMachine:
     def _apply_delta(self, record: ShareDelta, _: int) -> None:
         state = self._states.get(record.key)
         if state is not None and state.checkpoint_epoch == record.checkpoint_epoch:
-            state.fold(record)
+            state.apply(record)
 
     def _apply_checkpoint_tombstone(self, record: CheckpointTombstone, _: int) -> None:
         state = self._states.pop(record.key, None)
@@ -218,10 +262,11 @@ def _tombstones(key: SharePartitionKey, delta_indices: Iterable[int], now: float
     return (DeltaTombstone(key, index, int(now * 1000)) for index in delta_indices)
 
 
-def _asked_again(command: Initialize, state: ShareState) -> bool:
-    """Whether this is an Initialize whose answer was lost: then the state must not be (Kafka #23190).
+def _is_repetition(command: Initialize, state: ShareState) -> bool:
+    """Returns whether this repeats an Initialize whose response was lost (Kafka #23190).
 
-    Where each start has an epoch of its own, the state's may have moved on since.
+    Then the state must not change. If each start offset has an epoch of its own, the state's start offset may
+    have moved since.
     """
     same = command.keeps(state) or command.start_has_epoch or command.start_offset == state.start_offset
     return same and state.state_epoch == command.state_epoch

@@ -1,4 +1,4 @@
-"""As which record a change of a share-partition's state is written: a delta or a checkpoint (seed 004)."""
+"""Chooses the record of a state change: a delta or a checkpoint (seed 004)."""
 
 from __future__ import annotations
 
@@ -14,35 +14,37 @@ from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, S
 from sharebroker_server.share_coordinator.core.state import ShareState
 
 DELTA_RANGE: Final = 256
-"""Delta indices run from 0 to 255 and roll over."""
+"""Delta indices 0..255: the range if at most 256 deltas may follow a checkpoint."""
 
 EXTENDED_DELTA_RANGE: Final = 512
-"""The range where 256 are too few for the deltas that may lie between two checkpoints (at most 500)."""
+"""Delta indices 0..511: the range if more may follow (500 by default, which is also the maximum)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Deltas between checkpoints (0: every write is a checkpoint), and seconds until a key is cold."""
+class CheckpointRules:
+    """The largest number of deltas per checkpoint (0: every write is a checkpoint), and the seconds until a
+    key is cold.
+    """
 
     deltas_per_checkpoint: int = 500
     cold_after: float = 300.0
 
     @property
     def delta_range(self) -> int:
-        """How many delta indices there are before they roll over."""
+        """Returns the number of delta indices before the index wraps."""
         return DELTA_RANGE if self.deltas_per_checkpoint <= DELTA_RANGE else EXTENDED_DELTA_RANGE
 
 
 def first_checkpoint(command: Initialize, state: ShareState | None, now: float) -> ShareCheckpoint:
-    """The checkpoint that starts a state anew; `state` is what was there before.
+    """Returns the checkpoint of a new initialisation; `state` is the existing state.
 
-    One that keeps only raises the state epoch of what is there: the answer to an earlier one was lost, and
-    records may have been acknowledged since.
+    If the command keeps existing state, only the state epoch rises: the response to an earlier Initialize was
+    lost, and records may have been acknowledged since.
     """
     if state is not None and command.keeps(state):
         kept = cold_checkpoint(command.key, state, now)
         return kept._replace(state_epoch=command.state_epoch, create_timestamp_ms=kept.write_timestamp_ms)
-    # the leader epoch outlives the state it was seen with: a leader from before stays fenced
+    # The leader epoch survives the state, so that a leader of the earlier state stays fenced.
     leader_epoch = 0 if state is None else state.leader_epoch
     start_offset, now_ms = command.start_offset, int(now * 1000)
     return ShareCheckpoint(
@@ -59,7 +61,7 @@ def first_checkpoint(command: Initialize, state: ShareState | None, now: float) 
 
 
 def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> ShareCheckpoint:
-    """The same state again, nearer to the end of the log; it keeps the time it was created."""
+    """Returns a checkpoint with the same state and creation time, to be written at the end of the log."""
     return ShareCheckpoint(
         key,
         _next_epoch(state),
@@ -74,9 +76,9 @@ def cold_checkpoint(key: SharePartitionKey, state: ShareState, now: float) -> Sh
 
 
 def change(
-    state: ShareState, write: Write, leader_epoch: int, rules: Rules, now: float
+    state: ShareState, write: Write, leader_epoch: int, rules: CheckpointRules, now: float
 ) -> ShareDelta | ShareCheckpoint:
-    """The record of a write; `leader_epoch` is the one to remember from now on."""
+    """Returns the record of a write; `leader_epoch` is the one to store."""
     start_offset, count = _advance(state, write)
     index = _next_delta_index(state, rules)
     runs = _runs_to_checkpoint(state, write.state_batches, start_offset, index, rules)
@@ -106,7 +108,7 @@ def change(
 
 
 def _advance(state: ShareState, write: Write) -> tuple[int, int]:
-    """Start offset and delivery complete count: neither goes back because a write came late (Kafka 4.4)."""
+    """Returns start offset and delivery complete count; a delayed write lowers neither (Kafka 4.4)."""
     start_offset, count = write.start_offset, write.delivery_complete_count
     if start_offset > state.start_offset:
         return start_offset, count
@@ -116,13 +118,13 @@ def _advance(state: ShareState, write: Write) -> tuple[int, int]:
 
 
 def _runs_to_checkpoint(
-    state: ShareState, batches: tuple[StateBatch, ...], start_offset: int, index: int, rules: Rules
+    state: ShareState, batches: tuple[StateBatch, ...], start_offset: int, index: int, rules: CheckpointRules
 ) -> Sequence[StateBatch] | None:
-    """The runs of a checkpoint; None where a delta is to be written."""
+    """Returns the runs of a checkpoint, or None if a delta is to be written."""
     written = state.delta_indices
     if len(written) >= rules.deltas_per_checkpoint:
         return combine(state.runs, batches, start_offset)
-    if written and index == written[0]:  # come round to a delta that still counts: the range was changed
+    if written and index == written[0]:  # in use by a delta of this checkpoint: the range shrank
         return combine(state.runs, batches, start_offset)
     if start_offset == state.start_offset:
         return None
@@ -132,24 +134,24 @@ def _runs_to_checkpoint(
 def _few_runs(
     runs: list[StateBatch], batches: tuple[StateBatch, ...], start_offset: int
 ) -> Sequence[StateBatch] | None:
-    """The runs, where the start offset moved and left no more of them than a delta would carry.
+    """Returns the runs if the start offset moved and they are no more than the batches of a delta, else None.
 
-    Only runs grow; the rest of both records is a handful of numbers. Looks at runs only where few are left.
+    Only the number of runs differs much between the two records. Combines runs only if few remain.
     """
     below = count_below(runs, start_offset)
     if len(runs) - below > len(batches):
         return None
     if not batches:
         return ()
-    left = combine(runs[below:], batches, start_offset)
-    return left if len(left) <= len(batches) else None
+    remaining = combine(runs[below:], batches, start_offset)
+    return remaining if len(remaining) <= len(batches) else None
 
 
-def _next_delta_index(state: ShareState, rules: Rules) -> int:
+def _next_delta_index(state: ShareState, rules: CheckpointRules) -> int:
     index = state.last_delta_index + 1
     return index if index < rules.delta_range else 0
 
 
 def _next_epoch(state: ShareState | None) -> int:
-    """Checkpoint epochs start at 0 and wrap: only equality with the latest one counts."""
+    """Returns the next checkpoint epoch. Epochs start at 0 and wrap: only equality with the latest counts."""
     return 0 if state is None else (state.checkpoint_epoch + 1) & INT32_MAX

@@ -1,6 +1,6 @@
-"""Durable records of a share-partition's state (seed 004: checkpoints, deltas and their tombstones).
+"""Durable records of a share-partition's state: checkpoints, deltas and their tombstones (seed 004).
 
-Times are milliseconds since the Unix epoch; 0 where a record was written before its kind kept one.
+Times are milliseconds since the Unix epoch; 0 in records written before their kind had a time.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sharebroker_protocol.model import SharePartitionKey, StateBatch
 
 
 class ShareCheckpoint(NamedTuple):
-    """The whole state; its two times differ after a cold checkpoint."""
+    """The complete state; the two times differ in a cold checkpoint."""
 
     key: SharePartitionKey
     checkpoint_epoch: int
@@ -25,10 +25,10 @@ class ShareCheckpoint(NamedTuple):
 
 
 class ShareDelta(NamedTuple):
-    """A change on top of the checkpoint of the same epoch.
+    """A change to the checkpoint of the same epoch.
 
-    `delta_index` belongs to the key. -1 as leader epoch or start offset means not changed; the delivery
-    complete count always replaces the one before.
+    `delta_index` is part of the key. A leader epoch or start offset of -1 means unchanged. The delivery
+    complete count always replaces the previous one.
     """
 
     key: SharePartitionKey
@@ -42,14 +42,14 @@ class ShareDelta(NamedTuple):
 
 
 class CheckpointTombstone(NamedTuple):
-    """The share-partition is being deleted; its deltas count no more, their tombstones follow."""
+    """The share-partition is being deleted; its deltas no longer count, and their tombstones follow."""
 
     key: SharePartitionKey
     write_timestamp_ms: int = 0
 
 
 class DeltaTombstone(NamedTuple):
-    """A delta's key holds nothing from here on."""
+    """Deletes the delta of this key and index."""
 
     key: SharePartitionKey
     delta_index: int

@@ -1,4 +1,4 @@
-"""What the coordinator remembers of one share-partition: one value a key."""
+"""The state of one share-partition in the coordinator's memory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.share_coordinator.core.combine import fold
+from sharebroker_server.share_coordinator.core.combine import combine_into
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta
 
 
 @dataclass(slots=True)
 class ShareState:
-    """The folded state of a share-partition and where its latest checkpoint lies in the shard's log.
+    """The replayed state of a share-partition, and the position of its latest checkpoint in the shard's log.
 
-    `delta_indices` are those written since that checkpoint: each needs a tombstone when the state is deleted.
-    `last_delta_index` says where the sequence goes on, and is no part of the value: once deltas of earlier
-    checkpoints are trimmed, it may start anew.
+    `delta_indices` are the indices written since that checkpoint; each needs a tombstone when the state is
+    deleted. `last_delta_index` is where the sequence continues. It is not compared: once the deltas of
+    earlier checkpoints are trimmed, the sequence may restart.
     """
 
     state_epoch: int
@@ -33,7 +33,7 @@ class ShareState:
 
     @classmethod
     def of(cls, checkpoint: ShareCheckpoint, position: int, last_delta_index: int) -> ShareState:
-        """The state that a checkpoint at `position` holds; the delta index goes on from the one before."""
+        """Returns the state of a checkpoint at `position`; indices continue after `last_delta_index`."""
         return cls(
             checkpoint.state_epoch,
             checkpoint.leader_epoch,
@@ -49,10 +49,10 @@ class ShareState:
 
     @property
     def cold(self) -> bool:
-        """Whether the latest checkpoint was written because the key had gone quiet."""
+        """Returns whether the latest checkpoint is a cold one."""
         return self.create_timestamp_ms != self.write_timestamp_ms
 
-    def fold(self, delta: ShareDelta) -> None:
+    def apply(self, delta: ShareDelta) -> None:
         """Applies a delta of this checkpoint epoch."""
         if delta.leader_epoch >= 0:
             self.leader_epoch = delta.leader_epoch
@@ -61,16 +61,16 @@ class ShareState:
         self.delivery_complete_count = delta.delivery_complete_count
         self.last_delta_index = delta.delta_index
         self.delta_indices.append(delta.delta_index)
-        fold(self.runs, delta.state_batches, self.start_offset)
+        combine_into(self.runs, delta.state_batches, self.start_offset)
 
 
 @dataclass(slots=True)
 class Deletion:
-    """A delete whose delta tombstones are still to be written; the deltas follow `checkpoint_position`."""
+    """A deletion with unwritten delta tombstones; the deltas follow `checkpoint_position`."""
 
     checkpoint_position: int
     delta_indices: list[int]
 
 
 States = OrderedDict[SharePartitionKey, ShareState]
-"""All keys of a shard, ordered by the position of their latest checkpoint (oldest first)."""
+"""All keys of a shard, ordered by the position of their latest checkpoint, oldest first."""

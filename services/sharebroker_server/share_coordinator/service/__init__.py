@@ -1,1 +1,1 @@
-"""The share coordinator's gRPC edge."""
+"""The share coordinator's gRPC services."""

@@ -1,4 +1,4 @@
-"""Between RPC messages and the core's values (protos/sharebroker/share_coordinator/v1)."""
+"""Converts between RPC messages and the core's values (protos/sharebroker/share_coordinator/v1)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LogRecord = pb.InspectShareGroupStateResponse.LogRecord
 
 
 def batches_in(batches: Iterable[pb.StateBatch]) -> tuple[StateBatch, ...]:
-    """State batches of a request."""
+    """Returns the state batches of a request."""
     return tuple(
         StateBatch(b.first_offset, b.last_offset, b.delivery_state, b.delivery_count) for b in batches
     )
 
 
 def batches_out(batches: Iterable[StateBatch]) -> list[pb.StateBatch]:
-    """State batches of an answer."""
+    """Returns the state batches of a response."""
     return [
         pb.StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
         for first, last, state, count in batches
@@ -36,7 +36,7 @@ def batches_out(batches: Iterable[StateBatch]) -> list[pb.StateBatch]:
 
 
 def read_fields(reply: ReadReply) -> dict[str, Any]:
-    """The fields of a partition in the answer to Read."""
+    """Returns the partition fields of a Read response."""
     return {
         "state_epoch": reply.state_epoch,
         "start_offset": reply.start_offset,
@@ -45,7 +45,7 @@ def read_fields(reply: ReadReply) -> dict[str, Any]:
 
 
 def summary_fields(reply: Summary) -> dict[str, Any]:
-    """The fields of a partition in the answer to ReadSummary."""
+    """Returns the partition fields of a ReadSummary response."""
     return {
         "state_epoch": reply.state_epoch,
         "leader_epoch": reply.leader_epoch,
@@ -63,15 +63,15 @@ _KINDS: Final[Mapping[type, str]] = {
 
 
 def log_record(position: int, record: ShareRecord) -> LogRecord:
-    """A record as it lies in the log."""
+    """Returns the description of a record in the log."""
     fields = record._asdict()
-    del fields["key"]  # the request names it
+    del fields["key"]  # the request contains it
     fields["state_batches"] = batches_out(fields.get("state_batches", ()))
     return LogRecord(position=position, kind=_KINDS[type(record)], **fields)
 
 
-def folded_record(state: ShareState) -> LogRecord:
-    """A folded value, in the shape of the checkpoint it would make."""
+def state_record(state: ShareState) -> LogRecord:
+    """Returns a state in the form of the checkpoint that would contain it."""
     return LogRecord(
         position=state.checkpoint_position,
         kind="checkpoint",

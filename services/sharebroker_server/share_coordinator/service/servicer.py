@@ -1,4 +1,4 @@
-"""The share coordinator's RPCs: each partition's command goes to its shard, each gets its own result."""
+"""The share coordinator's RPCs: sends each partition's command to its shard, with one result each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sharebroker_server.share_coordinator.core.machine import ShareCoordinatorMa
 from sharebroker_server.share_coordinator.core.records import ShareRecord
 from sharebroker_server.share_coordinator.service.inspection import inspect
 from sharebroker_server.share_coordinator.service.messages import batches_in, read_fields, summary_fields
-from sharebroker_server.share_coordinator.service.tracing import tell_of_write
+from sharebroker_server.share_coordinator.service.tracing import trace_write
 from sharebroker_server.share_coordinator.store.codec import ShareRecordCodec
 from sharebroker_server.share_coordinator.store.kafka_format import kafka_record
 from sharebroker_server.stream_log.port import StreamLog
@@ -43,11 +43,11 @@ from sharebroker_server.stream_log.port import StreamLog
 Host = ShardHost[Command, ShareRecord, Reply]
 Fields = Callable[[Any], dict[str, Any]]
 
-_KEYS_REMEMBERED = 65_536
+_KEY_CACHE_SIZE = 65_536
 
 
 def make_host(log: StreamLog, config: ShareCoordinatorConfig) -> Host:
-    """The share coordinator's shards; start it with the process's lease holder."""
+    """Returns the share coordinator's shards; start the host with the process's lease holder."""
     return ShardHost(
         "share-coordinator",
         config.shards,
@@ -59,8 +59,10 @@ def make_host(log: StreamLog, config: ShareCoordinatorConfig) -> Host:
 
 
 class ShareCoordinator(ShareCoordinatorServiceServicer):
-    """Kafka's share coordinator RPCs. `partition_exists(topic_id, partition)` asks the cluster's metadata,
-    `stream_of(resource)` names a shard's stream for those who inspect it.
+    """Kafka's share coordinator RPCs.
+
+    `partition_exists(topic_id, partition)` looks a partition up in the metadata cache; `stream_of(resource)`
+    returns the name of a shard's stream, for inspection.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self._partition_exists = partition_exists
         self._stream_of = stream_of
 
-        @lru_cache(_KEYS_REMEMBERED)
+        @lru_cache(_KEY_CACHE_SIZE)
         def route(group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
             key = make_key(group_id, topic_id, partition)
             return key, shard_of(str(key), config.shards)
@@ -83,11 +85,11 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
         self._route = route
 
     def write(self, key: SharePartitionKey, change: StateWrite) -> asyncio.Future[Reply]:
-        """A leader's write from this very process (sharebroker_server.persister.port.LocalStates)."""
+        """Starts a state write of a leader in this process (see `LocalStates` in persister.port)."""
         return self._submit(*key, lambda own: Write(own, *change))
 
     def write_all(self, shard: int, changes: Changes) -> Begun:
-        """Leaders' writes to a shard, as above; one that cannot be asked for refuses all."""
+        """Starts state writes of leaders in this process to one shard; an invalid key rejects all."""
         commands = [Write(self._existing(*key)[0], *change) for key, change in changes]
         return self._host.shard(shard).submit_all(commands, timeout=self._timeout)
 
@@ -139,7 +141,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     async def InspectShareGroupState(
         self, request: pb.InspectShareGroupStateRequest, _context: Any
     ) -> pb.InspectShareGroupStateResponse:
-        """What lies in the log beside what is in memory; raises as the others refuse in band."""
+        """Compares the state in the log with the state in memory; reports errors as RPC status."""
         key, index = self._route(request.group_id, request.topic_id, request.partition)
         shard = self._host.shard(index)
         response = await inspect(shard, key, self._timeout)
@@ -150,7 +152,7 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     async def DeleteTopicState(
         self, request: pb.DeleteTopicStateRequest, _context: Any
     ) -> pb.DeleteTopicStateResponse:
-        """Removes a deleted topic from every shard held here; raises if one cannot yet: ask again."""
+        """Removes a deleted topic from every shard held here; raises if a shard is unavailable: retry."""
         command = DeleteTopic(request.topic_id)
         shards = self._host.indices()
         futures = [self._host.shard(index).submit(command, timeout=self._timeout) for index in shards]
@@ -162,55 +164,55 @@ class ShareCoordinator(ShareCoordinatorServiceServicer):
     async def FetchShareGroupState(
         self, request: pb.FetchShareGroupStateRequest, _context: Any
     ) -> pb.FetchShareGroupStateResponse:
-        """Records of a shard's log in Kafka's form; raises, among others, OFFSET_OUT_OF_RANGE."""
+        """Returns records of a shard's log in Kafka's format; raises OFFSET_OUT_OF_RANGE and others."""
         return await fetch(self._host, kafka_record, request)
 
     async def FindShareGroupStateOffset(
         self, request: pb.FindShareGroupStateOffsetRequest, _context: Any
     ) -> pb.FindShareGroupStateOffsetResponse:
-        """An offset of a shard's log by time; raises as the others refuse in band."""
+        """Returns the offset of a shard's log for a timestamp; reports errors as RPC status."""
         return await find_offset(self._host, kafka_record, request)
 
     async def _each(
         self, request: Any, command: Callable[[SharePartitionKey, Any], Command], shape: Any, fields: Fields
     ) -> Iterable[Any]:
-        """One result a partition, in the order asked; all are under way before the first is waited for."""
+        """Returns one result per partition, in request order; starts all before it awaits the first."""
         if not request.group_id:
             return []
-        asked = [
+        started = [
             (
                 topic.topic_id,
-                [self._ask(request.group_id, topic.topic_id, p, command) for p in topic.partitions],
+                [self._start(request.group_id, topic.topic_id, p, command) for p in topic.partitions],
             )
             for topic in request.topics
         ]
         return [
-            shape(topic_id=topic_id, partitions=[await _result(*one, fields) for one in partitions])
-            for topic_id, partitions in asked
+            shape(topic_id=topic_id, partitions=[await _result(*pair, fields) for pair in partitions])
+            for topic_id, partitions in started
         ]
 
-    def _ask(
-        self, group_id: str, topic_id: str, asked: Any, command: Callable[[SharePartitionKey, Any], Command]
+    def _start(
+        self, group_id: str, topic_id: str, item: Any, command: Callable[[SharePartitionKey, Any], Command]
     ) -> tuple[int, asyncio.Future[Reply] | KafkaError]:
-        partition: int = asked if isinstance(asked, int) else asked.partition
+        partition: int = item if isinstance(item, int) else item.partition
         try:
-            made = self._submit(group_id, topic_id, partition, lambda key: command(key, asked))
+            outcome = self._submit(group_id, topic_id, partition, lambda key: command(key, item))
         except KafkaError as error:
             return partition, error
-        return partition, made
+        return partition, outcome
 
     def _submit(
         self, group_id: str, topic_id: str, partition: int, command: Callable[[SharePartitionKey], Command]
     ) -> asyncio.Future[Reply]:
         key, index = self._existing(group_id, topic_id, partition)
-        asked = command(key)
-        made = self._host.shard(index).submit(asked, timeout=self._timeout)
-        if enabled.on is not None and isinstance(asked, Write):
-            tell_of_write(enabled.on, made, asked)
-        return made
+        request = command(key)
+        written = self._host.shard(index).submit(request, timeout=self._timeout)
+        if enabled.on is not None and isinstance(request, Write):
+            trace_write(enabled.on, written, request)
+        return written
 
     def _existing(self, group_id: str, topic_id: str, partition: int) -> tuple[SharePartitionKey, int]:
-        """The key of a partition that there is, and its shard."""
+        """Returns the key of an existing partition and its shard."""
         key, index = self._route(group_id, topic_id, partition)
         if not self._partition_exists(topic_id, partition):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, metadata={"key": str(key)})
@@ -228,14 +230,14 @@ async def _result(
         return {"partition": partition, **refusal(error)}
 
 
-def _write(key: SharePartitionKey, asked: pb.WriteShareGroupStateRequest.PartitionData) -> Write:
+def _write(key: SharePartitionKey, data: pb.WriteShareGroupStateRequest.PartitionData) -> Write:
     return Write(
         key,
-        asked.state_epoch,
-        asked.leader_epoch,
-        asked.start_offset,
-        asked.delivery_complete_count,
-        batches_in(asked.state_batches),
+        data.state_epoch,
+        data.leader_epoch,
+        data.start_offset,
+        data.delivery_complete_count,
+        batches_in(data.state_batches),
     )
 
 

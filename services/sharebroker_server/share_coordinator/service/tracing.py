@@ -1,4 +1,4 @@
-"""What the share coordinator tells of writes that belong to a trace."""
+"""Spans of state writes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from sharebroker_protocol.tracing.tracer import Tracer
 
 
-def tell_of_write(tracer: Tracer, written: asyncio.Future[Any], asked: Write) -> None:
-    """A span until the record is in the shard's log, where the call is part of a trace that is kept."""
+def trace_write(tracer: Tracer, written: asyncio.Future[Any], write: Write) -> None:
+    """Records a span from the request to the append, if the request belongs to a sampled trace."""
     parent = tracer.current()
     if parent is None:
         return
-    told: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         names.SYSTEM: names.SHAREBROKER,
         names.OPERATION: "append state",
-        names.GROUP: asked.key.group_id,
-        names.PARTITION: str(asked.key.partition),
-        "messaging.sharebroker.start_offset": asked.start_offset,
-        "messaging.sharebroker.leader_epoch": asked.leader_epoch,
+        names.GROUP: write.key.group_id,
+        names.PARTITION: str(write.key.partition),
+        "messaging.sharebroker.start_offset": write.start_offset,
+        "messaging.sharebroker.leader_epoch": write.leader_epoch,
     }
-    span = tracer.inner("append state", parent, told)
+    span = tracer.inner("append state", parent, attributes)
     if span is None:
         return
 

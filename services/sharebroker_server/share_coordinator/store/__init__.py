@@ -1,1 +1,1 @@
-"""Durable records as bytes."""
+"""Encodings of durable records."""

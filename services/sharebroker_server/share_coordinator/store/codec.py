@@ -1,4 +1,4 @@
-"""Records of share-partition state as the bytes of a log entry (sharebroker/storage/v1/share_state.proto)."""
+"""Encodes records of share-partition state as log entries (sharebroker/storage/v1/share_state.proto)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from sharebroker_server.share_coordinator.core.records import (
 )
 
 NOT_CHANGED: Final = -1
-"""A delta's leader epoch or start offset that stays as it is; left out, which spares ten bytes each."""
+"""An unchanged leader epoch or start offset in a delta. It is not written, which saves ten bytes each."""
 
 
-_KEYS_REMEMBERED: Final = 65_536
+_KEY_CACHE_SIZE: Final = 65_536
 
 
 class ShareRecordCodec:
-    """Protocol buffers; a record says of which kind it is."""
+    """Encodes with protocol buffers; each record names its kind."""
 
     def encode(self, record: ShareRecord) -> bytes:
-        """The payload of a record."""
+        """Returns the payload of a record."""
         message = pb.ShareStateRecord()
         _WRITERS[type(record)](message, record)
         return _key(record.key) + message.SerializeToString()
 
     def decode(self, payload: bytes) -> ShareRecord:
-        """Raises ValueError for what is no record, or one of a kind that this version does not know."""
+        """Returns the record of a payload; raises ValueError if it is invalid or of an unknown kind."""
         try:
             message = pb.ShareStateRecord.FromString(payload)
         except DecodeError as error:
@@ -47,9 +47,13 @@ class ShareRecordCodec:
         return _READERS[kind](key, getattr(message, kind))
 
 
-@lru_cache(_KEYS_REMEMBERED)
+@lru_cache(_KEY_CACHE_SIZE)
 def _key(key: SharePartitionKey) -> bytes:
-    """A record's first field: the bytes of fields one after the other are those of a message of them all."""
+    """Returns the encoded key field.
+
+    Concatenated encodings of single fields are the encoding of a message with all of them, so the key's bytes
+    can be cached.
+    """
     group_id, topic_id, partition = key
     return pb.ShareStateRecord(
         key=pb.SharePartitionKey(group_id=group_id, topic_id=topic_id, partition=partition)

@@ -1,9 +1,9 @@
-"""Records of share-partition state in Kafka's own form, as its topic __share_group_state shows them.
+"""Encodes records of share-partition state in Kafka's format, as in its topic `__share_group_state`.
 
-A checkpoint is Kafka's ShareSnapshot (record type 0), a delta its ShareUpdate (1). Keys and values begin with
-two bytes: the key's say which type it is, the value's of which version it is. Values are of the flexible
-kind: compact arrays, tagged fields. Kafka knows no delta index and deletes by one tombstone; here each delta
-has its own (source: ShareSnapshotKey.json and its three neighbours, Kafka 4.3).
+A checkpoint is Kafka's ShareSnapshot (record type 0), a delta its ShareUpdate (1). Keys and values start with
+two bytes: the record type in a key, the version in a value. Values use the flexible encoding: compact arrays
+and tagged fields. Kafka has no delta index and deletes with one tombstone; here each delta has its own
+(source: ShareSnapshotKey.json and its three siblings, Kafka 4.3).
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _NO_TAGS: Final = b"\x00"
 _SNAPSHOT: Final = struct.Struct(">hiiiqqq")
 _UPDATE: Final = struct.Struct(">hiiq")
 _BATCH: Final = struct.Struct(">qqbhx")  # the last byte: no tagged fields
-_COUNT_TAG: Final = struct.Struct(">BBBi")  # one tagged field, tag 0, 4 bytes long
+_COUNT_TAG: Final = struct.Struct(">BBBi")  # one tagged field with tag 0 and 4 bytes
 _PARTITION: Final = struct.Struct(">i")
 _INT16: Final = struct.Struct(">h")
 
 
 def kafka_record(record: ShareRecord) -> KafkaRecord:
-    """A record of the shard's log in Kafka's form."""
+    """Returns a record of the shard's log in Kafka's format."""
     record_type, value = _VALUES[type(record)]
     return KafkaRecord(record.write_timestamp_ms, _key(record_type, record.key), value(record))
 
@@ -77,7 +77,7 @@ def _update(record: ShareDelta) -> bytes:
 
 
 def _tail(batches: Iterable[StateBatch], delivery_complete_count: int) -> bytes:
-    """State batches, then the delivery complete count as tagged field 0 where it is known."""
+    """Returns the state batches, then the delivery complete count as tagged field 0 if it is known."""
     packed = [_BATCH.pack(*batch) for batch in batches]
     known = delivery_complete_count != _COUNT_UNKNOWN
     count = _COUNT_TAG.pack(1, 0, 4, delivery_complete_count) if known else _NO_TAGS

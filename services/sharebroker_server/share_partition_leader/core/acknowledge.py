@@ -17,7 +17,7 @@ from sharebroker_server.share_partition_leader.core.in_flight import (
     ACQUIRED,
     ARCHIVED,
     AVAILABLE,
-    NOBODY,
+    DELAYED_RELEASE,
     InFlight,
     Lock,
     Run,
@@ -98,7 +98,7 @@ def _fault(batch: AckBatch, previous_last: int, renew_allowed: bool) -> tuple[st
         return "acknowledge_types", "is empty"
     if len(types) > 1 and len(types) != last - first + 1:
         return "acknowledge_types", "must hold one type, or one for each offset"
-    if min(types) < 0 or max(types) > _RENEW:
+    if (not 0 <= types[0] <= _RENEW) if len(types) == 1 else (min(types) < 0 or max(types) > _RENEW):
         return "acknowledge_types", "holds an unknown type"
     if not renew_allowed and _RENEW in types:
         return "acknowledge_types", "holds a renewal in a request that is not a renewal"
@@ -132,19 +132,25 @@ class Acknowledgement:
             raise _refused(first, Refusal.NOT_IN_FLIGHT)
         if last < start:
             return
-        self._check_range(first, last)
         if len(types) == 1:
-            self._mark(first if first > start else start, last, types[0], token)
+            first = max(first, start)
+            index = in_flight.locate(first)
+            runs = in_flight.runs
+            if index == len(runs) or not runs[index].first <= last <= runs[index].last:
+                self._check_range(batch.first, last)
+            self._mark(index, first, last, types[0], token)
             return
+        self._check_range(first, last)
         for first, last, kind in _segments(batch):
             if last >= start:
-                self._mark(max(first, start), last, kind, token)
+                first = max(first, start)
+                self._mark(in_flight.locate(first), first, last, kind, token)
 
     def undo(self) -> None:
         """Take back every mark."""
         for run in self._transition.runs:
             run.pending = None
-        self._in_flight.rejoin(self._transition.runs)
+        self._in_flight.coalesce(self._transition.runs)
 
     def _check_range(self, first: int, last: int) -> None:
         in_flight = self._in_flight
@@ -158,11 +164,11 @@ class Acknowledgement:
                 metadata={"offset": str(last), "last_acquired": str(in_flight.after_end - 1)},
             )
 
-    def _mark(self, first: int, last: int, kind: int, token: int | None) -> None:
+    def _mark(self, index: int, first: int, last: int, kind: int, token: int | None) -> None:
+        """Marks the runs of first..last; `index` is that of the first of them."""
         in_flight, transition, runs = self._in_flight, self._transition, self._in_flight.runs
         event = EVENT_OF_ACK[kind]
         target = TRANSITIONS[ACQUIRED, event]
-        index = in_flight.locate(first)
         while index < len(runs) and (run := runs[index]).first <= last:
             lock = run.lock
             if (
@@ -173,14 +179,14 @@ class Acknowledgement:
             ):
                 raise _refused(max(first, run.first), _why(run, self._member))
             if run.first < first or run.last > last:
-                index = in_flight.carve(index, first, last)
+                index = in_flight.split_at(index, first, last)
                 run = runs[index]
             index += 1
             if target is ACQUIRED:
                 self._renew(run, lock)
                 continue
             if target is ARCHIVED:
-                _tell_why(transition, event, run)
+                _count_archived(transition, event, run)
             run.target = target if target is not AVAILABLE else self._after_release(run)
             run.pending = transition
             transition.runs.append(run)
@@ -194,7 +200,7 @@ class Acknowledgement:
         self.renewed.append((run, lock))
 
 
-def _tell_why(transition: Transition, event: Event, run: Run) -> None:
+def _count_archived(transition: Transition, event: Event, run: Run) -> None:
     if event is Event.REJECT:
         transition.rejected += run.size
     else:
@@ -218,7 +224,7 @@ def _why(run: Run, member: str) -> Refusal:
         return Refusal.ALREADY_ACKNOWLEDGED
     if run.lock is None:
         return Refusal.LOCK_LOST if run.delivery_count else Refusal.NEVER_ACQUIRED
-    if run.lock.member == NOBODY:
+    if run.lock.member == DELAYED_RELEASE:
         return Refusal.LOCK_LOST
     if run.lock.member != member:
         return Refusal.HELD_BY_ANOTHER_MEMBER

@@ -1,6 +1,6 @@
 """Acquisition: which fetched records a member gets, in what portions, and what waits beside them.
 
-Reference: SharePartition.acquire of Kafka 4.2. The caller has read the log from the next fetch offset; the
+Reference: RecordStates.acquire of Kafka 4.2. The caller has read the log from the next fetch offset; the
 result is what it may send from what it has read.
 """
 
@@ -15,6 +15,8 @@ from sharebroker_server.share_partition_leader.core.in_flight import ACQUIRED, A
 from sharebroker_server.share_partition_leader.core.locks import Locks
 from sharebroker_server.share_partition_leader.core.states import TRANSITIONS, Event
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
+
+_RECORD_LIMIT = AcquireMode.RECORD_LIMIT
 
 LogBatch = tuple[int, int]
 """Base offset and last offset of a record batch in the log."""
@@ -37,6 +39,7 @@ class Acquisition:
     """One acquire call under way."""
 
     __slots__ = (
+        "_acquired",
         "_base",
         "_in_flight",
         "_last",
@@ -45,7 +48,6 @@ class Acquisition:
         "_request",
         "_room",
         "_settings",
-        "_taken",
         "count",
     )
 
@@ -61,7 +63,7 @@ class Acquisition:
         self._settings = settings
         self._request = request
         self._log = log_batches
-        self._taken: list[AcquiredRange] = []
+        self._acquired: list[AcquiredRange] = []
         self.count = 0
         # What the log skipped between the asked offset and the first batch is gone from it.
         if log_batches[0][0] > fetch_offset:
@@ -77,10 +79,11 @@ class Acquisition:
             return []
         request, deadline = self._request, now + self._settings.lock_duration
         self._lock = locks.issue(request.member, deadline, request.session)
-        self._walk()
+        if self._in_flight.runs:
+            self._walk()
         if self.count < self._room and self._last >= self._in_flight.after_end:
             self._extend()
-        return self._taken
+        return self._acquired
 
     def _walk(self) -> None:
         """Go through what is in flight already, in order."""
@@ -99,16 +102,16 @@ class Acquisition:
         """Acquire from a batch in flight; return the index behind it."""
         worst = self._highest_delivery_count(index, batch)
         if worst < self._settings.throttle_limit:
-            return self._take(index, batch, self._quota())
+            return self._acquire_batch(index, batch, self._quota())
         # A record that failed often goes out neither with what was acquired before nor with anything after.
         if not self.count:
-            self._take_isolated(index, batch)
+            self._acquire_isolated(index, batch)
         self._room = 0
         return index
 
     def _quota(self) -> int:
         """Most offsets to take from a batch in flight; only a strict limit cuts a batch."""
-        if self._request.mode is AcquireMode.RECORD_LIMIT:
+        if self._request.mode is _RECORD_LIMIT:
             return self._room - self.count
         return self._last - self._base + 1
 
@@ -125,7 +128,7 @@ class Acquisition:
             index += 1
         return worst
 
-    def _take_isolated(self, index: int, batch: Batch) -> None:
+    def _acquire_isolated(self, index: int, batch: Batch) -> None:
         """Acquire from the first batch a portion that halves with each failure; a last attempt goes alone."""
         settings, runs = self._settings, self._in_flight.runs
         quota = self._quota()
@@ -141,19 +144,19 @@ class Acquisition:
                     throttled = True
                 if self.count >= quota:
                     return
-                index = self._take_run(index, quota - self.count)
+                index = self._acquire_run(index, quota - self.count)
             index += 1
 
-    def _take(self, index: int, batch: Batch, quota: int) -> int:
+    def _acquire_batch(self, index: int, batch: Batch, quota: int) -> int:
         runs = self._in_flight.runs
         start, end = index, self.count + quota
         while self._inside(index, batch):
             if runs[index].state is AVAILABLE and self.count < end:
-                index = self._take_run(index, end - self.count)
+                index = self._acquire_run(index, end - self.count)
             index += 1
-        return index if index - start == 1 else self._rejoin(start, index)
+        return index if index - start == 1 else self._coalesce(start, index)
 
-    def _rejoin(self, start: int, end: int) -> int:
+    def _coalesce(self, start: int, end: int) -> int:
         """Unite what an acquisition made alike again, so that records given back one by one are one run."""
         runs = self._in_flight.runs
         joined = [runs[start]]
@@ -166,20 +169,20 @@ class Acquisition:
         self._in_flight.firsts[start:end] = [run.first for run in joined]
         return start + len(joined)
 
-    def _take_run(self, index: int, quota: int) -> int:
+    def _acquire_run(self, index: int, quota: int) -> int:
         """Acquire at most `quota` offsets of an AVAILABLE run inside what was fetched; return its index."""
         first = max(self._in_flight.runs[index].first, self._base)
-        index = self._in_flight.carve(index, first, min(self._last, first + quota - 1))
+        index = self._in_flight.split_at(index, first, min(self._last, first + quota - 1))
         run = self._in_flight.runs[index]
         run.state = TRANSITIONS[run.state, Event.ACQUIRE]
         run.delivery_count += 1
         run.lock = self._lock
-        self._hand_out(run)
+        self._add_range(run)
         return index
 
-    def _hand_out(self, run: Run) -> None:
+    def _add_range(self, run: Run) -> None:
         """Add a run to the result, as part of the last range where it continues it in the same batch."""
-        previous = self._taken[-1] if self._taken else None
+        previous = self._acquired[-1] if self._acquired else None
         first = run.first
         if (
             previous is not None
@@ -187,9 +190,9 @@ class Acquisition:
             and previous.last + 1 == first > run.batch.first
             and previous.delivery_count == run.delivery_count
         ):
-            self._taken.pop()
+            self._acquired.pop()
             first = previous.first
-        self._taken.append(
+        self._acquired.append(
             AcquiredRange(first, run.last, run.delivery_count, self._lock.token, self._lock.deadline)
         )
         self.count += run.size
@@ -198,14 +201,20 @@ class Acquisition:
         """Acquire from a hole in the loaded state as if its records were new; return the index behind it."""
         hole = self._in_flight.runs[index]
         units = self._new_runs(max(hole.first, self._base), min(hole.last, self._last))
-        index = self._in_flight.carve(index, units[0].first, units[-1].last)
+        index = self._in_flight.split_at(index, units[0].first, units[-1].last)
         self._in_flight.replace(index, units)
         return index + len(units)
 
     def _extend(self) -> None:
         """Acquire records that were never fetched before, over a gap in the log if one comes first."""
         first = max(self._base, self._in_flight.after_end)
-        first = max(first, next(base for base, last in self._log if last >= first))
+        base = (
+            next(base for base, last in self._log if last >= first)
+            if self._log[0][1] < first
+            else self._log[0][0]
+        )
+        if base > first:
+            first = base
         for run in self._new_runs(first, self._last):
             self._in_flight.append(run)
 
@@ -214,12 +223,12 @@ class Acquisition:
         wanted = self._room - self.count
         if wanted <= last - first:
             last = min(last, self._batch_end(first, first + wanted - 1))
-        if self._request.mode is AcquireMode.RECORD_LIMIT:
+        if self._request.mode is _RECORD_LIMIT:
             return self._new_limited(Batch(first, last), wanted)
         units = self._units(first, last)
         runs = [Run(unit.first, unit.last, ACQUIRED, 1, unit, self._lock) for unit in units]
         for run in runs:
-            self._hand_out(run)
+            self._add_range(run)
         return runs
 
     def _batch_end(self, first: int, offset: int) -> int:
@@ -246,10 +255,10 @@ class Acquisition:
         """Acquire the first offsets of a batch; the rest of it waits in the window, never delivered yet."""
         cut = min(batch.last, batch.first + wanted - 1)
         taken = Run(batch.first, cut, ACQUIRED, 1, batch, self._lock)
-        self._hand_out(taken)
+        self._add_range(taken)
         if cut == batch.last:
             return [taken]
-        self._in_flight.note_available(cut + 1)
+        self._in_flight.mark_available(cut + 1)
         return [taken, Run(cut + 1, batch.last, AVAILABLE, 0, batch)]
 
 

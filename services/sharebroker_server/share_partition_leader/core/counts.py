@@ -7,41 +7,41 @@ from typing import Final
 
 from sharebroker_protocol.model import AckBatch, AckType, AcquiredRange, RecordState
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.values import Freed, LostLock
+from sharebroker_server.share_partition_leader.core.values import Completed, LostLock
 
-SAID: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
+_COUNTED_TYPES: Final = (AckType.ACCEPT, AckType.RELEASE, AckType.REJECT, AckType.RENEW)
 
 
 class Counts:
-    """Shared by the share-partitions of a group and a topic.
+    """Counters that the share-partitions of a group and a topic share.
 
-    `said` counts acknowledgements by AckType; what was archived was rejected, had used up its attempts, or
-    is not there to be delivered: a gap in the log, or of an aborted transaction, or its marker.
-    `asked` is how often a fetch asked one of them, `found` how often it got records there.
+    `acknowledged` counts acknowledgements by AckType. Archived offsets were rejected, reached the delivery
+    limit, or have no record for consumers (gap, aborted transaction, marker). `fetches` counts fetches of one
+    of the share-partitions, `fetches_with_records` those that returned records.
     """
 
     __slots__ = (
         "aborted",
+        "acknowledged",
         "acquired",
-        "asked",
         "exhausted",
-        "found",
+        "fetches",
+        "fetches_with_records",
         "gaps",
         "lost",
         "redelivered",
         "rejected",
-        "said",
         "unseen",
     )
 
     def __init__(self) -> None:
-        self.asked = 0
-        self.found = 0
+        self.fetches = 0
+        self.fetches_with_records = 0
         self.acquired = 0
         self.redelivered = 0
         self.unseen = 0
         self.lost = 0
-        self.said = [0] * len(AckType)
+        self.acknowledged = [0] * len(AckType)
         self.rejected = 0
         self.exhausted = 0
         self.gaps = 0
@@ -57,17 +57,17 @@ class Counts:
 
     def acknowledge(self, batches: Sequence[AckBatch]) -> None:
         """Acknowledgements were taken."""
-        said = self.said
+        acknowledged = self.acknowledged
         for first, last, types, _ in batches:
             if len(types) == 1:
-                said[types[0]] += last - first + 1
+                acknowledged[types[0]] += last - first + 1
             else:
-                for kind in SAID:
-                    said[kind] += types.count(kind)
+                for kind in _COUNTED_TYPES:
+                    acknowledged[kind] += types.count(kind)
 
-    def complete(self, transitions: Collection[Transition], freed: Freed) -> None:
+    def complete(self, transitions: Collection[Transition], completed: Completed) -> None:
         """Transitions took effect. What the log dropped meanwhile was not archived by them."""
-        exhausted = freed.archived
+        exhausted = completed.archived
         for transition in transitions:
             self.rejected += transition.rejected
             self.gaps += transition.gaps
@@ -82,9 +82,11 @@ class Counts:
             if lock.state is RecordState.ARCHIVED:
                 self.exhausted += size
 
-    def take_in(self, other: Counts) -> None:
+    def merge(self, other: Counts) -> None:
         """Count what another counted, which nobody goes on with."""
-        self.said = [mine + its for mine, its in zip(self.said, other.said, strict=True)]
+        self.acknowledged = [
+            mine + its for mine, its in zip(self.acknowledged, other.acknowledged, strict=True)
+        ]
         for name in self.__slots__:
-            if name != "said":
+            if name != "acknowledged":
                 setattr(self, name, getattr(self, name) + getattr(other, name))

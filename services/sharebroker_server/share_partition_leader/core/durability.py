@@ -11,18 +11,17 @@ from collections.abc import Collection, Iterable
 from sharebroker_protocol.model import StateBatch, StateWrite
 from sharebroker_server.share_partition_leader.core.in_flight import (
     ACKNOWLEDGED,
-    ARCHIVED,
     AVAILABLE,
-    NOBODY,
+    DELAYED_RELEASE,
     InFlight,
     Lock,
     Run,
     Transition,
 )
-from sharebroker_server.share_partition_leader.core.values import Freed, LoadedState, LostLock
+from sharebroker_server.share_partition_leader.core.values import Completed, LoadedState, LostLock
 
 
-def batches_of(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
+def state_batches(changes: Iterable[Run | LostLock], to_target: bool) -> list[StateBatch]:
     """State batches of ascending changes; neighbours of equal state and delivery count are one."""
     batches: list[StateBatch] = []
     for change in changes:
@@ -45,9 +44,9 @@ def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
     batches.append(batch)
 
 
-def write_of(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
+def build_write(in_flight: InFlight, loaded: LoadedState, transitions: Collection[Transition]) -> StateWrite:
     """Build the write that makes `transitions` durable: SPSO after them, without what it passed."""
-    start, passed = _start_after(in_flight, set(transitions))
+    start, passed = _start_offset_after(in_flight, set(transitions))
     finished = sum(
         run.size
         for transition in transitions
@@ -67,7 +66,7 @@ def write_of(in_flight: InFlight, loaded: LoadedState, transitions: Collection[T
     )
 
 
-def _start_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int, int]:
+def _start_offset_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int, int]:
     """SPSO once `transitions` are durable, and how many terminal offsets it passes on its way."""
     passed = 0
     for run in in_flight.runs:
@@ -80,28 +79,31 @@ def _start_after(in_flight: InFlight, transitions: set[Transition]) -> tuple[int
     return in_flight.after_end, passed
 
 
-def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Freed:
-    """Let written transitions take effect."""
-    counts = {AVAILABLE: 0, ACKNOWLEDGED: 0, ARCHIVED: 0}
+def commit(in_flight: InFlight, transitions: Iterable[Transition]) -> Completed:
+    """Lets written transitions take effect."""
+    acknowledged = released = archived = 0
     for transition in transitions:
-        later = None if transition.until is None else Lock(NOBODY, 0, transition.until)
+        later = None if transition.until is None else Lock(DELAYED_RELEASE, 0, transition.until)
         for run in transition.runs:
             if run.pending is not transition:
                 continue
-            if later is not None and run.target is AVAILABLE:
-                run.pending, run.lock = None, later
-                continue
-            run.settle(run.target)
-            counts[run.state] += run.size
-            if run.state is AVAILABLE:
-                in_flight.note_available(run.first)
+            target = run.target
+            if target is AVAILABLE:
+                if later is not None:
+                    run.pending, run.lock = None, later
+                    continue
+                in_flight.mark_available(run.first)
+                released += run.size
+            elif target is ACKNOWLEDGED:
+                acknowledged += run.size
             else:
-                in_flight.complete_count += run.size
+                archived += run.size
+            run.unlock(target)
+    in_flight.complete_count += acknowledged + archived
     moved = in_flight.advance()
     for transition in transitions:
-        in_flight.rejoin(transition.runs)
-    released = counts[AVAILABLE]
-    return Freed(moved or released > 0, counts[ACKNOWLEDGED], released, counts[ARCHIVED])
+        in_flight.coalesce(transition.runs)
+    return Completed(moved or released > 0, acknowledged, released, archived)
 
 
 def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[float]:
@@ -115,5 +117,5 @@ def roll_back(in_flight: InFlight, transitions: Iterable[Transition]) -> list[fl
         for run in undone:
             run.pending = None
         deadlines += [run.lock.deadline for run in undone if run.lock is not None]
-        in_flight.rejoin(undone)
+        in_flight.coalesce(undone)
     return deadlines

@@ -18,7 +18,7 @@ ACKNOWLEDGED = RecordState.ACKNOWLEDGED
 ARCHIVED = RecordState.ARCHIVED
 
 
-NOBODY: Final = ""
+DELAYED_RELEASE: Final = ""
 """The member that holds what was released for later."""
 
 
@@ -96,7 +96,7 @@ class Run:
         """Number of offsets."""
         return self.last - self.first + 1
 
-    def settle(self, state: RecordState) -> None:
+    def unlock(self, state: RecordState) -> None:
         """Put the run into an unlocked state."""
         self.state = state
         self.lock = None
@@ -160,7 +160,7 @@ class InFlight:
         self._available_from = None
         return None
 
-    def note_available(self, offset: int) -> None:
+    def mark_available(self, offset: int) -> None:
         """Remember that a run at this offset became AVAILABLE."""
         if self._available_from is None or offset < self._available_from:
             self._available_from = offset
@@ -178,7 +178,7 @@ class InFlight:
         self.runs[index : index + 1] = runs
         self.firsts[index : index + 1] = [run.first for run in runs]
 
-    def carve(self, index: int, first: int, last: int) -> int:
+    def split_at(self, index: int, first: int, last: int) -> int:
         """Cut a run so that first..last, clipped to it, is a run of its own; return its index.
 
         The run must not be pending: transitions hold their runs by identity.
@@ -191,7 +191,7 @@ class InFlight:
             return index + 1
         return index
 
-    def join(self, index: int) -> None:
+    def coalesce_at(self, index: int) -> None:
         """Unite a run with the neighbours that differ from it in nothing."""
         runs = self.runs
         if index + 1 < len(runs) and runs[index].continues_as(runs[index + 1]):
@@ -199,20 +199,20 @@ class InFlight:
         if index > 0 and runs[index - 1].continues_as(runs[index]):
             self._absorb_next(index - 1)
 
-    def rejoin(self, runs: list[Run]) -> None:
+    def coalesce(self, runs: list[Run]) -> None:
         """Unite runs that changed with their neighbours; those no longer in the window are left out."""
         for run in runs:
             index = bisect_left(self.firsts, run.first)
             if index < len(self.runs) and self.runs[index] is run:
-                self.join(index)
+                self.coalesce_at(index)
 
     def undo(self, runs: list[Run]) -> None:
         """Make acquired runs available again as if they had not been delivered."""
         for run in runs:
             run.delivery_count -= 1
-            run.settle(TRANSITIONS[run.state, Event.UNDO])
-            self.note_available(run.first)
-        self.rejoin(runs)
+            run.unlock(TRANSITIONS[run.state, Event.UNDO])
+            self.mark_available(run.first)
+        self.coalesce(runs)
 
     def archive(self, first: int, last: int, event: Event) -> None:
         """Archive in memory what `event` may archive in first..last; the SPSO advances."""
@@ -220,9 +220,9 @@ class InFlight:
         while index < len(self.runs) and self.runs[index].first <= last:
             run = self.runs[index]
             if run.pending is None and (run.state, event) in TRANSITIONS:
-                index = self.carve(index, first, last)
+                index = self.split_at(index, first, last)
                 run = self.runs[index]
-                run.settle(TRANSITIONS[run.state, event])
+                run.unlock(TRANSITIONS[run.state, event])
                 self.complete_count += run.size
             index += 1
         self.advance()
@@ -249,7 +249,7 @@ class InFlight:
             if run.last >= offset:
                 run.first = self.firsts[passed] = offset
                 break
-            run.settle(ARCHIVED)
+            run.unlock(ARCHIVED)
             passed += 1
         self._drop(passed)
         if not self.runs:

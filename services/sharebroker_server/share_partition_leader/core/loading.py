@@ -29,6 +29,6 @@ def load(loaded: LoadedState) -> InFlight:
         if state is not AVAILABLE:
             in_flight.complete_count += batch.last - batch.first + 1
         expected = batch.last + 1
-    in_flight.note_available(loaded.start_offset)
+    in_flight.mark_available(loaded.start_offset)
     in_flight.advance()
     return in_flight

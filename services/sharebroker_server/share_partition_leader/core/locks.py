@@ -27,11 +27,11 @@ class Locks:
     `tokens` goes on for as long as the leader epoch does.
     """
 
-    __slots__ = ("_bound", "_tokens")
+    __slots__ = ("_tokens", "bound")
 
     def __init__(self, tokens: Iterator[int]) -> None:
         self._tokens = tokens
-        self._bound: float | None = None
+        self.bound: float | None = None
 
     def issue(self, member: str, deadline: float, session: str = "") -> Lock:
         """Make the lock of a new acquisition."""
@@ -45,20 +45,16 @@ class Locks:
 
     def watch(self, deadline: float) -> None:
         """Have `next_deadline` be no later than this."""
-        if self._bound is None or deadline < self._bound:
-            self._bound = deadline
-
-    def next_deadline(self) -> float | None:
-        """When to call `expire` next; None while there can be nothing to end."""
-        return self._bound
+        if self.bound is None or deadline < self.bound:
+            self.bound = deadline
 
     def expire(self, in_flight: InFlight, delivery_count_limit: int, now: float) -> list[LostLock]:
         """End the locks whose deadline is reached; a run with a pending transition waits for its outcome."""
-        if self._bound is None or now < self._bound:
+        if self.bound is None or now < self.bound:
             return []
-        self._bound = None
+        self.bound = None
         return [
-            _lose(in_flight, run, run.lock, delivery_count_limit)
+            _time_out(in_flight, run, run.lock, delivery_count_limit)
             for run in in_flight.runs
             if run.lock is not None and run.pending is None and not self._still_held(run.lock, now)
         ]
@@ -70,11 +66,11 @@ class Locks:
         return True
 
 
-def _lose(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
+def _time_out(in_flight: InFlight, run: Run, lock: Lock, delivery_count_limit: int) -> LostLock:
     state = after_failed_delivery(Event.LOCK_TIMEOUT, run.delivery_count, delivery_count_limit)
-    run.settle(state)
+    run.unlock(state)
     if state is RecordState.AVAILABLE:
-        in_flight.note_available(run.first)
+        in_flight.mark_available(run.first)
     else:
         in_flight.complete_count += run.size
     return LostLock(lock.member, lock.token, run.first, run.last, run.delivery_count, state)

@@ -1,71 +1,107 @@
-"""One share-partition: the records of a topic partition as one share group sees them, on their leader.
+"""The share-partition: the records of one topic partition as one share group sees them, on their leader.
 
-Holds the window SPSO..SPEO in memory and says what has to be persisted; it reads no log, sends nothing and
-has no clock. Source: SharePartition of Kafka 4.2 (KIP-932, KIP-1206, KIP-1222).
+Source: SharePartition of Kafka 4.2 (KIP-932, KIP-1206, KIP-1222).
 
-How a caller drives it: acquire what was read from the log at `next_fetch_offset`; acknowledge, release or
-expire; send `write` of the transitions that came out of that, and answer once it is durable and `complete`.
-Transitions that wait while a write is under way go together into the next one.
+Theory of operation
+-------------------
+
+*Records and runs.* The leader tracks every record from the start offset (SPSO) to the end offset (SPEO). It
+does not store one object per record: a `Run` is a range of consecutive offsets that have the same state,
+delivery count and lock. Runs are ordered and disjoint; what lies between two of them does not exist in the
+log. A run is split when an event concerns a part of it, and coalesced with its neighbours when they become
+equal again. `core.in_flight` keeps the runs, `core.states` has the table of legal transitions.
+
+*Batches.* A run belongs to a `Batch`: the records that were acquired together for the first time. Batches are
+redelivered whole. If a batch fails often, one of its records may be the cause, so the batch is *isolated*: no
+other records go out with it, in portions that halve with each failure, and the last attempt of a record is
+made alone. A member that crashes then costs one record its last attempt, not its neighbours (`core.acquire`).
+
+*Pending transitions.* An acknowledgement takes effect once the share coordinator has stored it. Until then
+the run stays ACQUIRED, with a `pending` transition and a `target`. Nobody can acquire it, its lock does not
+time out, and a rollback only has to forget the transition. Acquisition itself is never stored: after a
+fail-over the records are available again, and their delivery counts are those of the last stored state.
+
+*Writes.* At most one state write is in flight (`core.write_queue`). It is built when it is sent. Its start
+offset passes only records whose final state is durable, or is part of this write.
+
+*Three kinds of change are not acknowledgements and still have to be stored:*
+
+1. A lock timeout takes effect at once. If its write fails, it is retried.
+2. The start offset can move over records that no acknowledgement names: markers and aborted transactions. Lag
+   is computed from the stored start offset, so it is written again when nothing in flight will carry it.
+3. An acknowledgement may name records below the start offset, which are ignored (Kafka). If that start offset
+   is not stored yet, the reply waits for a write: the next leader could deliver the records again.
+
+*Order of calls.* `handle` applies one event and returns its effects; the shell performs them in the order of
+`Effects`. To acquire: `fetch_offset`, read the log there, then `Acquire`. To write: after `write_due`, one
+`next_write` at the end of the turn of the event loop, then `WriteCompleted`; `next_write` returns None if the
+changes were rejected meanwhile. `TimerFired` may come early: it then returns the next deadline. After `Stop`
+and `Retire` requests are rejected with NOT_LEADER_OR_FOLLOWER, and members release what they hold as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice, takewhile
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, StateWrite
-from sharebroker_server.share_partition_leader.core.acknowledge import (
-    Acknowledgement,
-    validate_batches,
-    validate_delay,
-    validate_releases,
-)
-from sharebroker_server.share_partition_leader.core.acquire import Acquisition, LogBatch, exclude
+from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
 from sharebroker_server.share_partition_leader.core.counts import Counts
-from sharebroker_server.share_partition_leader.core.durability import batches_of, commit, roll_back, write_of
-from sharebroker_server.share_partition_leader.core.in_flight import (
-    AVAILABLE,
-    Lock,
-    Run,
-    Transition,
+from sharebroker_server.share_partition_leader.core.effects import (
+    Acknowledge,
+    Acquire,
+    Configure,
+    Effects,
+    Event,
+    Loaded,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    Reply,
+    Retire,
+    Stop,
+    TimerFired,
+    UndoAcquire,
+    WriteCompleted,
 )
-from sharebroker_server.share_partition_leader.core.loading import load
-from sharebroker_server.share_partition_leader.core.locks import Locks, tokens_of
-from sharebroker_server.share_partition_leader.core.reconcile import (
-    Settled,
-    Settlement,
-    held_by,
-    validate_settlement,
-)
-from sharebroker_server.share_partition_leader.core.states import Event, after_failed_delivery
+from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
-    AcquireRequest,
-    Freed,
     LoadedState,
     LostLock,
     SharePartitionSettings,
 )
+from sharebroker_server.share_partition_leader.core.write_queue import WriteQueue
 
-
-class Expired(NamedTuple):
-    """Locks that ran out and what to write of it; in effect already, whatever becomes of the write."""
-
-    lost: tuple[LostLock, ...]
-    transition: Transition | None
+STATE_LOST: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a state write after which the state has to be loaded again: somebody else changed it."""
 
 
 class SharePartition:
-    """The state machine of one share-partition; constructed from the state the share coordinator has.
+    """One share-partition, without I/O, clock or log: `handle` takes an event and a time and returns effects.
 
-    `tokens` is shared by all that are made of a partition under one leader epoch, one after the other or for
-    several groups: a token of an earlier one must never fit a later one's lock.
-    `counts` are for others to read.
-    Raises: KafkaError UNKNOWN_SERVER_ERROR when the loaded state contradicts itself.
+    `tokens` is shared by all share-partitions of a partition under one leader epoch, of any group and after
+    any reload: the token of an earlier acquisition must never fit a later lock. `settings` are the limits in
+    effect, `counts` what happened to the records, `stopping`: requests are rejected. Raises: KafkaError
+    UNKNOWN_SERVER_ERROR if the loaded state contradicts itself.
     """
 
-    __slots__ = ("_in_flight", "_loaded", "_locks", "_transitions", "counts", "settings")
+    __slots__ = (
+        "_abandoned",
+        "_persisted_start",
+        "_records",
+        "_sent_start",
+        "_writes",
+        "counts",
+        "settings",
+        "stopping",
+    )
 
     def __init__(
         self,
@@ -76,314 +112,240 @@ class SharePartition:
     ) -> None:
         self.settings = settings
         self.counts = counts or Counts()
-        self._loaded = loaded
-        self._in_flight = load(loaded)
-        self._locks = Locks(tokens or tokens_of(loaded.leader_epoch))
-        self._transitions = 0
+        self.stopping = False
+        self._records = RecordStates(settings, loaded, tokens, self.counts)
+        self._writes = WriteQueue()
+        self._sent_start = self._persisted_start = loaded.start_offset
+        self._abandoned = False
+
+    def handle(self, event: Event, now: float) -> Effects:
+        """Applies an event; `now` in seconds. Returns what the shell has to do.
+
+        Raises KafkaError for a request that is rejected; then nothing has changed. INVALID_REQUEST,
+        INVALID_RECORD_STATE (see `core.acknowledge.Refusal`), NOT_LEADER_OR_FOLLOWER once it stops.
+        """
+        effects = Effects()
+        _HANDLERS[type(event)](self, event, now, effects)
+        return effects
+
+    def next_write(self) -> StateWrite | None:
+        """Builds the state write of everything that waits; None if it was rejected since `write_due`."""
+        transitions = self._writes.take()
+        if not transitions:
+            return None
+        write = self._records.write(transitions)
+        self._sent_start = write.start_offset
+        return write
+
+    # Queries
 
     @property
     def loaded_under(self) -> tuple[int, int]:
         """The state epoch and the leader epoch under which the state was loaded."""
-        return self._loaded.state_epoch, self._loaded.leader_epoch
-
-    @property
-    def loaded_start(self) -> int:
-        """SPSO as it was written when the state was loaded."""
-        return self._loaded.start_offset
+        return self._records.loaded_under
 
     @property
     def start_offset(self) -> int:
-        """SPSO: every record before it is finished."""
-        return self._in_flight.start
+        """The share-partition start offset (SPSO) in memory."""
+        return self._records.start_offset
 
     @property
-    def end_offset(self) -> int:
-        """SPEO: last offset ever fetched, inclusive; with nothing in flight the next offset to fetch."""
-        return self._in_flight.end
+    def writing(self) -> bool:
+        """Whether a state write waits or is in flight."""
+        return self._writes.busy
 
     @property
-    def in_flight_count(self) -> int:
-        """Width of the window SPSO..SPEO, finished records and gaps in the log included."""
-        return self._in_flight.count
+    def unused(self) -> bool:
+        """Whether no lock is held and nothing has to be written."""
+        return self._writes.idle and not self._records.any_locked()
 
-    @property
-    def delivery_complete_count(self) -> int:
-        """Finished records between SPSO and SPEO: lag = log end - SPSO - this."""
-        return self._in_flight.complete_count
+    def fetch_offset(self, log_start: int, log_end: int) -> int | None:
+        """Returns the offset to read the log from; None if nothing can be acquired below `log_end`.
 
-    def next_fetch_offset(self) -> int:
-        """Offset to read the log from: the first available record, else the first never fetched."""
-        available = self._in_flight.first_available()
-        return self._in_flight.after_end if available is None else available
-
-    def can_acquire(self) -> bool:
-        """Whether a fetch could acquire anything, provided the log has it."""
-        in_flight = self._in_flight
-        return in_flight.first_available() is not None or in_flight.count < self.settings.max_record_locks
+        Follows the log start offset first: records below it are deleted (retention, DeleteRecords).
+        Raises NOT_LEADER_OR_FOLLOWER once it stops.
+        """
+        if self.stopping:
+            raise relinquished()
+        self._records.move_log_start(log_start)
+        offset = self._records.acquirable_offset()
+        return offset if offset is not None and offset < log_end else None
 
     def next_deadline(self) -> float | None:
-        """When to call `expire`; may be early, never late. None: no lock can run out."""
-        return self._locks.next_deadline()
+        """The time of the next `TimerFired`; it may be early, never late. None: nothing waits for a time."""
+        lock, retry = self._records.next_deadline(), self._writes.retry_at
+        if lock is None or retry is None:
+            return retry if lock is None else lock
+        return min(lock, retry)
 
-    def acquire(
-        self, request: AcquireRequest, fetch_offset: int, log_batches: Sequence[LogBatch], now: float
-    ) -> list[AcquiredRange]:
-        """Hand records to a member under a lock of `settings.lock_duration`.
-
-        `log_batches` is what the log gave for `fetch_offset`: (base, last) of record batches, ascending.
-        Ranges of the result ascend; offsets in them that the log does not have are acknowledged as gaps.
-        """
-        if not log_batches:
-            return []
-        acquisition = Acquisition(self._in_flight, self.settings, request, fetch_offset, log_batches)
-        acquired = acquisition.run(self._locks, now)
-        self.counts.acquire(acquired)
-        return acquired
-
-    def archive_aborted(
-        self, acquired: Sequence[AcquiredRange], aborted: Sequence[LogBatch]
-    ) -> list[AcquiredRange]:
-        """Take markers, and records of aborted transactions (read_committed), out of what was just acquired.
-
-        `aborted` holds (first, last) of their batches, ascending. What remains is returned. In memory until a
-        later write: see `untold`.
-        """
-        for piece in acquired:
-            for first, last in aborted:
-                if first <= piece.last and last >= piece.first:
-                    self._in_flight.archive(max(first, piece.first), min(last, piece.last), Event.ABORT)
-        left = exclude(acquired, aborted)
-        self.counts.aborted += _offsets(acquired) - _offsets(left)
-        return left
-
-    def untold(self, start_offset: int) -> Transition | None:
-        """A change to write where the SPSO has passed `start_offset` and nothing in flight will ever tell.
-
-        Lag is counted from what is written: it would never become 0.
-        """
-        told = self._in_flight.runs or self._in_flight.start <= start_offset
-        return None if told else self._transition()
-
-    def passed(self, batches: Sequence[AckBatch], start_offset: int) -> Transition | None:
-        """A change to write where `batches` name what the SPSO has passed, which is stored at `start_offset`.
-
-        Whoever accepts a record too late that is archived by then must not hear that all is well before it is
-        so: the next leader would deliver it again.
-        """
-        in_memory_only = self._in_flight.start > start_offset
-        late = in_memory_only and any(batch.first < self._in_flight.start for batch in batches)
-        return self._transition() if late else None
-
-    def acknowledge(
-        self, member: str, batches: Sequence[AckBatch], now: float, delay: float = 0.0
-    ) -> Transition | None:
-        """Take a member's word on records it holds; None when there is nothing to persist.
-
-        Renewals take effect at once. The records of a transition are neither fetchable nor acknowledgeable
-        until it is completed; with a `delay` (seconds, for releases only), not before that has passed.
-
-        Raises: KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; then nothing of it has happened.
-        """
-        validate_batches(batches)
-        if delay:
-            validate_delay(batches, delay)
-        transition = self._transition(now + delay if delay else None)
-        renewed = self._mark(member, batches, transition)
-        self.counts.acknowledge(batches)
-        if renewed:
-            self._renew(renewed, now + self.settings.lock_duration)
-        return self._pending(transition)
-
-    def settle(self, member: str, batches: Sequence[AckBatch], end: int, now: float) -> Settled:
-        """Take a member's word on records it was given once, of this leader or of another; see core.settle.
-
-        What nobody holds is acquired for the member first, as one more delivery; the log ends before `end`.
-        What is archived is written once more: it may be so in memory alone.
-        Raises: KafkaError INVALID_REQUEST; then nothing of it has happened.
-        """
-        validate_settlement(batches)
-        transition = self._transition()
-        deadline = now + self.settings.lock_duration
-        settlement = Settlement(
-            self._in_flight,
-            self.settings.delivery_count_limit,
-            self._locks.issue(member, deadline),
-            transition,
-        )
-        for batch in batches:
-            settlement.add(batch, end)
-        self.counts.acknowledge(batches)
-        if settlement.renewed and self.settings.renew_enabled:
-            self._renew(settlement.renewed, deadline)
-        pending = self._pending(transition)
-        if settlement.archived:
-            pending, transition.batches = transition, [*transition.batches, *settlement.archived]
-        return Settled(pending, tuple(settlement.left))
-
-    def renew_all(self, member: str, now: float) -> None:
-        """Renew every lock of a member, where renewing is allowed."""
-        runs = self._in_flight.runs
-        held = [(run, run.lock) for run in runs if run.lock is not None and run.lock.member == member]
-        if held and self.settings.renew_enabled:
-            self._renew(held, now + self.settings.lock_duration)
-
-    def held_by(self, member: str) -> list[AcquiredRange]:
-        """What a member holds and has not answered for, in order."""
-        return held_by(self._in_flight, member)
-
-    def give_back(self, member: str, batches: Sequence[AckBatch]) -> None:
-        """Undo the acquisition of records that a member holds and never looked at; `batches` release.
-
-        In effect at once and not written, as the acquisition was not: a new leader does not know of either.
-        Raises: KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; then nothing of it has happened.
-        """
-        validate_batches(batches)
-        validate_releases(batches, "unseen")
-        transition = self._transition()
-        self._mark(member, batches, transition)
-        self.counts.unseen += sum(run.size for run in transition.runs)
-        self._in_flight.undo(transition.runs)
-
-    def pieces(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Cut first..last into what fares alike in an acknowledgement: what the SPSO passed, each run."""
-        in_flight = self._in_flight
-        starts = [first]
-        if first < in_flight.start <= last:
-            starts.append(in_flight.start)
-        for run in in_flight.runs[in_flight.locate(first) :]:
-            if run.last >= last:
-                break
-            starts.append(run.last + 1)
-        return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
-
-    def give_back_all(self, member: str) -> None:
-        """`give_back` all that a member holds."""
-        held = (run for run in self._in_flight.runs if run.lock is not None and run.lock.member == member)
-        undone = [run for run in held if run.pending is None]
-        self.counts.unseen += sum(run.size for run in undone)
-        self._in_flight.undo(undone)
-
-    def release_member(self, member: str, session: str = "") -> Transition | None:
-        """Give back all a member holds, or one `session` of it acquired; None when that is nothing."""
-        transition = self._transition()
-        limit = self.settings.delivery_count_limit
-        for run in self._in_flight.runs:
-            lock = run.lock
-            if lock is None or run.pending is not None or lock.member != member:
-                continue
-            if session in ("", lock.session):
-                run.target = after_failed_delivery(Event.RELEASE, run.delivery_count, limit)
-                run.pending = transition
-                transition.runs.append(run)
-        return self._pending(transition)
-
-    def locked(self) -> tuple[int, int, int]:
-        """How many offsets are locked, of how many runs the window is made, and how many these have."""
-        runs = self._in_flight.runs
-        held = sum(run.size for run in runs if run.lock is not None)
-        return held, len(runs), sum(run.size for run in runs)
-
-    def held(self) -> list[LostLock]:
-        """Every lock, as it would be lost with this object."""
-        return [
-            LostLock(run.lock.member, run.lock.token, run.first, run.last, run.delivery_count, run.state)
-            for run in self._in_flight.runs
-            if run.lock is not None
-        ]
+    def next_is_throttled(self) -> bool:
+        """Whether the next records failed so often that they are acquired alone and few at a time."""
+        return self._records.next_is_throttled()
 
     def holds(self, member: str) -> bool:
         """Whether a member holds records; what it acknowledged counts until that is durable."""
-        return any(run.lock is not None and run.lock.member == member for run in self._in_flight.runs)
+        return self._records.holds(member)
 
-    def isolates_next(self) -> bool:
-        """Whether the next records failed so often that `acquire` gives them alone and few at a time."""
-        in_flight = self._in_flight
-        available = in_flight.first_available()
-        if available is None:
-            return False
-        index = in_flight.locate(available)
-        batch = in_flight.runs[index].batch
-        of_batch = takewhile(lambda run: run.batch is batch, islice(in_flight.runs, index, None))
-        limit = self.settings.throttle_limit
-        return any(run.state is AVAILABLE and run.delivery_count >= limit for run in of_batch)
+    def held_by(self, member: str) -> list[AcquiredRange]:
+        """What a member holds and has not acknowledged, in order."""
+        return self._records.held_by(member)
 
-    def expire(self, now: float) -> Expired:
-        """End the locks that have run out; records with a pending transition wait for its outcome."""
-        lost = self._locks.expire(self._in_flight, self.settings.delivery_count_limit, now)
-        if not lost:
-            return Expired((), None)
-        self._in_flight.advance()
-        self.counts.lose(lost)
-        transition = self._transition()
-        transition.batches = batches_of(lost, to_target=False)
-        return Expired(tuple(lost), transition)
+    def held(self) -> list[LostLock]:
+        """Every lock, as it would be lost if this object retired."""
+        return self._records.held()
 
-    def write(self, transitions: Collection[Transition] = ()) -> StateWrite:
-        """Build the write for transitions, as late as possible: SPSO as it will be once it is durable.
+    def split_by_run(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Splits first..last into parts of which an acknowledgement succeeds or fails as a whole."""
+        return self._records.split_by_run(first, last)
 
-        Writes of a partition must reach the share coordinator in the order in which they were built.
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Offsets from start to end offset, runs, offsets in these runs, offsets that are locked."""
+        return self._records.sizes()
+
+    # Events
+
+    def _loaded(self, event: Loaded, now: float, effects: Effects) -> None:
+        self._persist_start_offset(effects)
+
+    def _acquire(self, event: Acquire, now: float, effects: Effects) -> None:
+        if self.stopping:
+            raise relinquished()
+        request, offset, log_batches, hidden = event
+        records = self._records
+        if hidden and hidden[0] == log_batches[0]:
+            # The whole batch goes, whatever the request's limit: the caller reads on behind it.
+            first, last = hidden[0]
+            whole = request._replace(max_records=last - first + 1, mode=AcquireMode.BATCH_OPTIMIZED)
+            records.archive_aborted(records.acquire(whole, offset, hidden[:1], now), hidden[:1])
+            self._persist_start_offset(effects)
+            return
+        acquired = records.acquire(request, offset, log_batches, now)
+        if hidden:
+            acquired = records.archive_aborted(acquired, hidden)
+        if acquired:
+            self._abandoned = False
+            effects.acquired = acquired
+            effects.deadline = self.next_deadline()
+
+    def _acknowledge(self, event: Acknowledge, now: float, effects: Effects) -> None:
+        if self.stopping:
+            raise relinquished()
+        member, batches, reply, delay = event
+        transition = self._records.acknowledge(member, batches, now, delay)
+        if transition is None:
+            self._reply_when_durable(transition, batches, reply, effects)
+        else:
+            self._writes.add(transition, reply, effects)
+
+    def _reconcile(self, event: Reconcile, now: float, effects: Effects) -> None:
+        if self.stopping:
+            raise relinquished()
+        member, batches, log_start, log_end, reply = event
+        self._records.move_log_start(log_start)
+        transition, effects.left = self._records.reconcile(member, batches, log_end, now)
+        self._abandoned = False
+        effects.deadline = self.next_deadline()
+        self._reply_when_durable(transition, batches, reply, effects)
+
+    def _renew_all(self, event: RenewAll, now: float, effects: Effects) -> None:
+        self._records.renew_all(event.member, now)
+
+    def _undo_acquire(self, event: UndoAcquire, now: float, effects: Effects) -> None:
+        if self.stopping:
+            raise relinquished()
+        self._records.undo_acquire(event.member, event.batches)
+        effects.wake = True
+
+    def _members_left(self, event: MembersLeft, now: float, effects: Effects) -> None:
+        for member in event.members:
+            if event.undo:
+                self._records.undo_all(member)
+            else:
+                transition = self._records.release_member(member, event.session)
+                if transition is not None:
+                    self._writes.add(transition, None, effects)
+        effects.wake = event.undo
+        self._abandoned = True
+        effects.unused = self.unused
+
+    def _configure(self, event: Configure, now: float, effects: Effects) -> None:
+        self.settings = self._records.settings = event.settings
+        effects.wake = True
+
+    def _timer_fired(self, event: TimerFired, now: float, effects: Effects) -> None:
+        lost, transition = self._records.expire(now)
+        if transition is not None:
+            effects.lost, effects.wake = lost, True
+            self._writes.add(transition, None, effects)
+        if self._writes.retry_at is not None and self._writes.retry_at <= now:
+            self._writes.flush_retries(effects)
+        effects.deadline = self.next_deadline()
+
+    def _write_completed(self, event: WriteCompleted, now: float, effects: Effects) -> None:
+        """The one place that decides what a failed write means.
+
+        The transitions are rolled back and their requests rejected. If somebody else changed the stored
+        state, the share-partition retires; else what could not be rolled back is written again later.
         """
-        return write_of(self._in_flight, self._loaded, transitions)
+        error = event.error
+        transitions = self._writes.complete(error, effects)
+        if error is None:
+            self._persisted_start = self._sent_start
+        effects.wake = self._records.complete(transitions, error.code if error else None).fetchable
+        if error is not None and error.code in STATE_LOST:
+            effects.retire = True
+            return
+        if error is not None and not self.stopping:
+            self._writes.add_retries(transitions, now)
+        self._persist_start_offset(effects)
+        effects.deadline = self.next_deadline()
+        effects.unused = self._abandoned and self.unused
 
-    def complete(self, transitions: Collection[Transition], error: ErrorCode | None = None) -> Freed:
-        """Commit transitions whose write is durable, or roll them back when it failed.
+    def _stop(self, event: Stop, now: float, effects: Effects) -> None:
+        self.stopping = True
+        self._writes.flush_retries(effects)
 
-        A lock that ran out meanwhile is ended by the next `expire`: look at `next_deadline` again.
-        """
-        if not error:
-            for transition in transitions:
-                if transition.until is not None:
-                    self._locks.watch(transition.until)
-            freed = commit(self._in_flight, transitions)
-            if freed.archived:
-                self.counts.complete(transitions, freed)
-            return freed
-        for deadline in roll_back(self._in_flight, transitions):
-            self._locks.watch(deadline)
-        return Freed(False, 0, 0, 0)
+    def _retire(self, event: Retire, now: float, effects: Effects) -> None:
+        self.stopping = True
+        self._writes.reject_waiting(relinquished(), effects)
+        effects.lost = self._records.held()
 
-    def move_log_start(self, offset: int) -> bool:
-        """Follow the log's start (retention, delete-records); False if the SPSO is there already.
+    # Rules of writing
 
-        What lies before it is gone; an acknowledgement of it is ignored. Persisted by the next write.
-        """
-        if offset <= self._in_flight.start:
-            return False
-        self._in_flight.drop_before(offset)
-        return True
+    def _reply_when_durable(
+        self, transition: Transition | None, batches: Sequence[AckBatch], reply: Reply, effects: Effects
+    ) -> None:
+        """Queues the transition. Without one replies now, unless the start offset must be stored first."""
+        if transition is None:
+            transition = self._records.late_ack_write(batches, self._persisted_start)
+        if transition is None:
+            effects.replies = ((reply, None),)
+        else:
+            self._writes.add(transition, reply, effects)
 
-    def _mark(
-        self, member: str, batches: Sequence[AckBatch], transition: Transition
-    ) -> list[tuple[Run, Lock]]:
-        """Mark all that `batches` name with the transition, or nothing; what they renew."""
-        acknowledgement = Acknowledgement(self._in_flight, self.settings, member, transition)
-        try:
-            for batch in batches:
-                acknowledgement.add(batch)
-        except KafkaError:
-            acknowledgement.undo()
-            raise
-        return acknowledgement.renewed
-
-    def _transition(self, until: float | None = None) -> Transition:
-        self._transitions += 1
-        return Transition(self._transitions, until)
-
-    def _pending(self, transition: Transition) -> Transition | None:
-        if not transition.runs:
-            return None
-        transition.batches = batches_of(transition.runs, to_target=True)
-        return transition
-
-    def _renew(self, renewed: Sequence[tuple[Run, Lock]], deadline: float) -> None:
-        old = renewed[0][1]
-        new = self._locks.renew(old, deadline)
-        for run, lock in renewed:
-            if lock is not old:
-                old, new = lock, self._locks.renew(lock, deadline)
-            run.lock = new
-        self._in_flight.rejoin([run for run, _ in renewed])
+    def _persist_start_offset(self, effects: Effects) -> None:
+        """Writes the start offset where no acknowledgement will carry it (see theory of operation, 2)."""
+        transition = self._records.start_offset_to_persist(self._sent_start)
+        if transition is not None and not self.stopping:
+            self._writes.add(transition, None, effects)
 
 
-def _offsets(acquired: Sequence[AcquiredRange]) -> int:
-    return sum(piece.last - piece.first + 1 for piece in acquired)
+def relinquished() -> KafkaError:
+    """The error of requests to a share-partition that another leader serves, or will."""
+    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The leader no longer serves this share-partition.")
+
+
+_HANDLERS: Final[Mapping[type, Callable[[SharePartition, Any, float, Effects], None]]] = {
+    Loaded: SharePartition._loaded,
+    Acquire: SharePartition._acquire,
+    Acknowledge: SharePartition._acknowledge,
+    Reconcile: SharePartition._reconcile,
+    RenewAll: SharePartition._renew_all,
+    UndoAcquire: SharePartition._undo_acquire,
+    MembersLeft: SharePartition._members_left,
+    Configure: SharePartition._configure,
+    TimerFired: SharePartition._timer_fired,
+    WriteCompleted: SharePartition._write_completed,
+    Stop: SharePartition._stop,
+    Retire: SharePartition._retire,
+}

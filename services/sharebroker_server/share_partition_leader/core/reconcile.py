@@ -1,8 +1,9 @@
 """Settling: a member that keeps a record of its own of what it was given names offsets, held or not.
 
 A lock is a promise of the leader's memory; a planned micro-batch outlives it. So a record that is available
-again, or that a new leader has not looked at yet, is acquired for whoever names it, and settled in the same
-step: nobody else can get it between. What somebody else has, or what is finished, is left as it is and told.
+again, or that a new leader has not looked at yet, is acquired for whoever names it, and reconciled in the
+same step: nobody else can get it between. What somebody else has, or what is finished, is left as it is and
+told.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _RELEASE: Final = int(AckType.RELEASE)
 _RENEW: Final = int(AckType.RENEW)
 
 
-class Settled(NamedTuple):
-    """What a settlement wants written (None: nothing), and what it left."""
+class Reconciled(NamedTuple):
+    """What a reconciliation wants written (None: nothing), and what it left."""
 
     transition: Transition | None
     left: tuple[Left, ...]
 
 
-def validate_settlement(batches: Sequence[AckBatch]) -> None:
+def validate_reconciliation(batches: Sequence[AckBatch]) -> None:
     """Check the form: ascending runs, each accepted, released, rejected or renewed as a whole.
 
     Raises: KafkaError INVALID_REQUEST.
@@ -57,7 +58,7 @@ def validate_settlement(batches: Sequence[AckBatch]) -> None:
             )
 
 
-class Settlement:
+class Reconciliation:
     """One settle call under way; `lock` is for what it acquires, and for what it renews.
 
     `archived` are offsets that it found so and left. They may be so in memory alone, after their last lock
@@ -76,7 +77,7 @@ class Settlement:
         self.archived: list[StateBatch] = []
 
     def add(self, batch: AckBatch, end: int) -> None:
-        """Settle what can be settled of a run; the log ends before offset `end`."""
+        """Settle what can be reconciled of a run; the log ends before offset `end`."""
         in_flight, (first, last, types, _) = self._in_flight, batch
         if first < in_flight.start:
             self._leave(first, min(last, in_flight.start - 1), LeftReason.FINISHED)
@@ -87,15 +88,15 @@ class Settlement:
         if first > last:
             return
         if last >= in_flight.after_end:
-            self._look_ahead(last)
+            self._extend_to(last)
         self._walk(first, last, types[0])
 
-    def _look_ahead(self, last: int) -> None:
+    def _extend_to(self, last: int) -> None:
         """Widen the window by records that this leader has not fetched yet: a hole, as in loaded state."""
         in_flight = self._in_flight
         in_flight.append(Run(in_flight.after_end, last, AVAILABLE, 0, None))
-        in_flight.note_available(in_flight.firsts[-1])
-        in_flight.join(len(in_flight.runs) - 1)
+        in_flight.mark_available(in_flight.firsts[-1])
+        in_flight.coalesce_at(len(in_flight.runs) - 1)
 
     def _walk(self, first: int, last: int, kind: int) -> None:
         runs = self._in_flight.runs
@@ -107,7 +108,7 @@ class Settlement:
                 self._leave(max(first, run.first), min(last, run.last), why)
                 self._note_archived(run, first, last)
             elif run.state is not AVAILABLE or kind != _RELEASE:  # else it is where that would bring it
-                index = self._in_flight.carve(index, first, last)
+                index = self._in_flight.split_at(index, first, last)
                 self._settle(runs[index], kind)
             index += 1
 

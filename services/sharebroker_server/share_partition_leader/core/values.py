@@ -14,7 +14,7 @@ from sharebroker_protocol.model import AcquireMode, RecordState, StateBatch
 
 @dataclass(frozen=True, slots=True)
 class SharePartitionSettings:
-    """Limits of one share-partition; replace `SharePartition.settings` to change them at run time."""
+    """Limits of one share-partition; replace `RecordStates.settings` to change them at run time."""
 
     delivery_count_limit: int = 5
     """`share.delivery.count.limit`: attempts before a record is archived."""
@@ -57,7 +57,7 @@ class AcquireRequest(NamedTuple):
     session: str = ""
 
 
-class Freed(NamedTuple):
+class Completed(NamedTuple):
     """What a completed write changed, in offsets. `fetchable`: waiting fetches should look again."""
 
     fetchable: bool

@@ -14,7 +14,7 @@ import structlog
 from sharebroker_protocol.cancellation import end
 from sharebroker_protocol.clock import monotonic
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.catalog.records import (
     CatalogRecord,
     ConfigRecord,
@@ -31,6 +31,7 @@ from sharebroker_server.leases.holder import LeaseHolder
 from sharebroker_server.leases.ownership import LeaseOwnership
 from sharebroker_server.leases.port import LeasesUnavailable
 from sharebroker_server.persister.port import Persister
+from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.record_log.port import RecordStore
 from sharebroker_server.record_log.settings import LogSettings
@@ -42,17 +43,18 @@ from sharebroker_server.share_partition_leader.config import (
 from sharebroker_server.share_partition_leader.core.locks import tokens_of
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
-from sharebroker_server.share_partition_leader.metrics.counters import Tallies
+from sharebroker_server.share_partition_leader.metrics.counters import CounterRegistry
 from sharebroker_server.share_partition_leader.partition.lock_holders import EndedSessions
 from sharebroker_server.share_partition_leader.partition.persisted_state import (
-    PersistedState,
     is_changed,
     load_state,
     share_key,
 )
-from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
-from sharebroker_server.share_partition_leader.partition.state_writes import Turns
-from sharebroker_server.share_partition_leader.tracing.setup import leader_traces, share_group_partition
+from sharebroker_server.share_partition_leader.partition.share_group_partition import (
+    ShareGroupPartition,
+    Surroundings,
+)
+from sharebroker_server.share_partition_leader.tracing.setup import leader_traces, record_spans
 from sharebroker_server.stream_log.port import LogError
 from sharebroker_server.telemetry.metrics import Histogram
 
@@ -68,7 +70,7 @@ class Ports:
     holder: LeaseHolder
     store: RecordStore
     persister: Persister
-    catalog: CatalogFollower
+    catalog: MetadataCache
 
 
 class Leadership:
@@ -80,9 +82,9 @@ class Leadership:
         self._led: dict[str, LedPartition] = {}
         self._removals: set[asyncio.Task[None]] = set()
         self._room = 0
-        self.tallies = Tallies(lambda: self.broker.metrics_max_share_partitions)
+        self.counters = CounterRegistry(lambda: self.broker.metrics_max_share_partitions)
         self.load_time = Histogram()
-        self._turns = Turns(ports.persister)
+        self._writes = WriteBatcher(ports.persister)
         self._traces = leader_traces()
         ports.holder.watch("partition", tuple, "share-partition-leader", self._acquired, self._lost)
 
@@ -344,17 +346,21 @@ class Leadership:
             state = await load_state(persister, led.log, group_id, catalog.group_config(group_id))
             # The settings as they are now: they may have changed while the state was read.
             settings = share_partition_settings(catalog.group_config(group_id))
-            counts = self.tallies.of(group_id, led.topic.name, self._loaded_everywhere)
+            counts = self.counters.get(group_id, led.topic.name, self._loaded_everywhere)
             core = SharePartition(settings, state, led.tokens, counts)
         except KafkaError:
             raise
         except Exception as error:
             _log.exception("share state cannot be used", group=group_id, log=led.log.partition)
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR) from error
-        stored = PersistedState(persister, self._turns, group_id, led.log)
-        make = share_group_partition(led.traces)
-        made = make(group_id, led.topic.name, led.log, core, stored, partial(self._forget, led))
-        made.tell_start()
+        surroundings = Surroundings(
+            led.log,
+            self._writes,
+            partial(self._forget, led),
+            persister.shard(share_key(group_id, led.log)),
+            record_spans(led.traces, group_id),
+        )
+        made = ShareGroupPartition(group_id, led.topic.name, core, surroundings)
         led.ready[group_id] = made
         self.load_time.add_seconds(monotonic() - begun)
         return made

@@ -1,16 +1,24 @@
-"""What is counted of groups and topics, for as long as there is room for each to be counted by itself."""
+"""Counts per group and topic, with a limit on how many are exported with labels of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sharebroker_server.share_partition_leader.core.counts import Counts
-from sharebroker_server.telemetry.metrics import OTHER
+from sharebroker_server.telemetry.metrics import OTHER as OTHER_LABEL
 
-Pair = tuple[str, str]
-REST: Final[Pair] = (OTHER, OTHER)
+
+class GroupTopic(NamedTuple):
+    """A share group and a topic, by name."""
+
+    group: str
+    topic: str
+
+
+OTHER: Final = GroupTopic(OTHER_LABEL, OTHER_LABEL)
+"""Stands for all groups and topics beyond the cardinality limit."""
 
 
 class InUse(Protocol):
@@ -20,35 +28,37 @@ class InUse(Protocol):
     topic: str
 
 
-class Tallies:
-    """Counts by group and topic name. Over `most` of them those nobody uses are counted together.
+class CounterRegistry:
+    """Counts by group and topic.
 
-    If all are in use, whoever comes then is counted with the rest.
+    Beyond `limit` of them, the counts of pairs without a loaded share-partition are merged into OTHER. If all
+    pairs are in use, new ones are counted as OTHER.
     """
 
-    def __init__(self, most: Callable[[], int]) -> None:
-        self._most = most
-        self._counts: dict[Pair, Counts] = {}
-        self._rest = Counts()
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._counts: dict[GroupTopic, Counts] = {}
+        self._other = Counts()
 
-    def of(self, group_id: str, topic: str, in_use: Callable[[], Iterable[InUse]]) -> Counts:
-        """The counts to go on with."""
-        if (group_id, topic) == REST:
-            return self._rest
-        found = self._counts.get((group_id, topic))
+    def get(self, group_id: str, topic: str, in_use: Callable[[], Iterable[InUse]]) -> Counts:
+        """Returns the counts that a share-partition of this group and topic adds to."""
+        pair = GroupTopic(group_id, topic)
+        if pair == OTHER:
+            return self._other
+        found = self._counts.get(pair)
         if found is not None:
             return found
-        if len(self._counts) >= self._most():
-            self._make_room({(one.group_id, one.topic) for one in in_use()})
-        if len(self._counts) >= self._most():
-            return self._rest
-        made = self._counts[group_id, topic] = Counts()
+        if len(self._counts) >= self._limit():
+            self._merge_unused({(item.group_id, item.topic) for item in in_use()})
+        if len(self._counts) >= self._limit():
+            return self._other
+        made = self._counts[pair] = Counts()
         return made
 
-    def all(self) -> list[tuple[Pair, Counts]]:
-        """By group and topic, the rest last."""
-        return [*sorted(self._counts.items(), key=itemgetter(0)), (REST, self._rest)]
+    def all(self) -> list[tuple[GroupTopic, Counts]]:
+        """Returns all counts, sorted by group and topic, OTHER last."""
+        return [*sorted(self._counts.items(), key=itemgetter(0)), (OTHER, self._other)]
 
-    def _make_room(self, used: set[Pair]) -> None:
+    def _merge_unused(self, used: set[tuple[str, str]]) -> None:
         for pair in [pair for pair in self._counts if pair not in used]:
-            self._rest.take_in(self._counts.pop(pair))
+            self._other.merge(self._counts.pop(pair))

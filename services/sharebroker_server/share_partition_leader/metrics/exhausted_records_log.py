@@ -1,4 +1,4 @@
-"""Tells of records that used up their attempts: nobody will be given them again."""
+"""Logs records that reached the delivery limit: they are archived and not delivered again."""
 
 from __future__ import annotations
 
@@ -10,51 +10,54 @@ import structlog
 
 from sharebroker_protocol.cancellation import end
 from sharebroker_server.share_partition_leader.core.counts import Counts
-from sharebroker_server.share_partition_leader.metrics.counters import REST, Pair, Tallies
+from sharebroker_server.share_partition_leader.metrics.counters import OTHER, CounterRegistry, GroupTopic
 
 _log = structlog.get_logger()
 
-EVERY: Final = 60.0
-"""Seconds between two looks: what happens within them is one line a group and topic."""
+INTERVAL: Final = 60.0
+"""Seconds between two reports, each with at most one line per group and topic."""
 
 
-class SetAside:
-    """Of all that a process counts, from `start` on; what is new when it stops is told, too."""
+class ExhaustedRecordsLogger:
+    """Compares the counters with the last report; reports a last time when it stops."""
 
-    def __init__(self, tallies: Tallies) -> None:
-        self._tallies = tallies
-        self._counted: dict[Pair, Counts] = {}
-        self._told: dict[Pair, int] = {}
+    def __init__(self, counters: CounterRegistry) -> None:
+        self._counters = counters
+        self._counted: dict[GroupTopic, Counts] = {}
+        self._reported: dict[GroupTopic, int] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Goes on until `stop`."""
-        self._task = asyncio.create_task(self._run(), name="set aside")
+        """Starts the periodic report."""
+        self._task = asyncio.create_task(self._run(), name="exhausted records log")
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stops it, after a last report."""
         if self._task is not None:
             await end([self._task])
-            self.look()
+            self.report()
 
-    def look(self) -> None:
-        """Tell what was not told yet."""
-        counted = dict(self._tallies.all())
-        # A pair that made room goes on among the rest, also where it is counted by itself again since.
-        for pair in [pair for pair in self._told if counted.get(pair) is not self._counted[pair]]:
-            self._told[REST] = self._told.get(REST, 0) + self._told.pop(pair)
+    def report(self) -> None:
+        """Logs the records that were exhausted since the last report."""
+        counted = dict(self._counters.all())
+        # Counts that were merged into OTHER continue there, even if the pair is counted separately again.
+        for pair in [pair for pair in self._reported if counted.get(pair) is not self._counted[pair]]:
+            self._reported[OTHER] = self._reported.get(OTHER, 0) + self._reported.pop(pair)
         self._counted = counted
         for pair, counts in counted.items():
-            records = counts.exhausted - self._told.get(pair, 0)
+            records = counts.exhausted - self._reported.get(pair, 0)
             if records:
-                self._told[pair] = counts.exhausted
-                group, topic = pair
-                which = {} if pair == REST else {"which": f"sharebroker verify {join(pair)} --offsets"}
+                self._reported[pair] = counts.exhausted
+                inspect = {} if pair == OTHER else {"inspect": f"sharebroker verify {join(pair)} --offsets"}
                 _log.warning(
-                    "records used up their attempts", group=group, topic=topic, records=records, **which
+                    "records reached the delivery limit",
+                    group=pair.group,
+                    topic=pair.topic,
+                    records=records,
+                    **inspect,
                 )
 
     async def _run(self) -> None:
         while True:
-            await asyncio.sleep(EVERY)
-            self.look()
+            await asyncio.sleep(INTERVAL)
+            self.report()

@@ -31,11 +31,11 @@ _COUNTERS: Final[tuple[tuple[str, str, Callable[[Counts], int]], ...]] = (
     ("records_acquired", "Records handed out to members.", lambda counts: counts.acquired),
     ("records_redelivered", "Of those, not for the first time.", lambda counts: counts.redelivered),
     ("records_unseen", "Records given back that no member had looked at.", lambda counts: counts.unseen),
-    ("fetch_partitions", "Share-partitions that fetches asked.", lambda counts: counts.asked),
+    ("fetch_partitions", "Share-partitions that fetches asked.", lambda counts: counts.fetches),
     (
         "fetch_partitions_with_records",
         "Of those, that gave records (Kafka: RequestTopicPartitionsFetchRatio, of the two).",
-        lambda counts: counts.found,
+        lambda counts: counts.fetches_with_records,
     ),
     ("acquisition_lock_timeouts", "Records whose lock ran out.", lambda counts: counts.lost),
 )
@@ -86,13 +86,13 @@ class LeaderMetrics:
         )
 
     def _counters(self) -> Iterator[Family]:
-        tallies = [(_labels(*pair), counts) for pair, counts in self._leadership.tallies.all()]
+        counted = [(_labels(*pair), counts) for pair, counts in self._leadership.counters.all()]
         yield counter(
             "sharebroker_share_group_record_acknowledgements_total",
             "Records by what members said of them (Kafka: RecordAcknowledgementsPerSec).",
             (
-                ((*labels, "ack_type", name), counts.said[kind])
-                for labels, counts in tallies
+                ((*labels, "ack_type", name), counts.acknowledged[kind])
+                for labels, counts in counted
                 for kind, name in _SAID.items()
             ),
         )
@@ -101,7 +101,7 @@ class LeaderMetrics:
             "Records that no member will be given again though none accepted them, by reason.",
             (
                 ((*labels, "reason", reason), read(counts))
-                for labels, counts in tallies
+                for labels, counts in counted
                 for reason, read in _ARCHIVED.items()
             ),
         )
@@ -109,7 +109,7 @@ class LeaderMetrics:
             yield counter(
                 f"sharebroker_share_group_{name}_total",
                 help_,
-                ((labels, read(counts)) for labels, counts in tallies),
+                ((labels, read(counts)) for labels, counts in counted),
             )
 
     def _share_partitions(self) -> Iterator[Family]:
@@ -164,5 +164,4 @@ def _labels(group_id: str, topic: str) -> tuple[str, ...]:
 
 
 def _row(core: SharePartition) -> Row:
-    locked, runs, batched = core.locked()
-    return Row(core.in_flight_count, runs, batched, locked)
+    return Row(*core.sizes())

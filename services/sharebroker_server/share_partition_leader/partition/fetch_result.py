@@ -1,4 +1,4 @@
-"""What an attempt to acquire records gave."""
+"""Result of an attempt to acquire records."""
 
 from __future__ import annotations
 
@@ -10,41 +10,45 @@ from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.record_log.core.batch import StoredBatch
 
 
-class Taken(NamedTuple):
-    """Runs acquired for a member, and the record batches that hold them."""
+class Fetched(NamedTuple):
+    """Ranges that a member acquired, and the record batches that hold them."""
 
     acquired: Sequence[AcquiredRange]
     records: bytes
 
     @property
     def offsets(self) -> int:
-        """How many offsets were acquired."""
-        return sum(run.last - run.first + 1 for run in self.acquired)
+        """The number of acquired offsets."""
+        return sum(item.last - item.first + 1 for item in self.acquired)
 
 
-class Nothing(Enum):
+class NotFetched(Enum):
     """Why nothing was acquired."""
 
-    EMPTY = auto()
-    """No record is available; `wait` tells when to look again."""
-    COLD = auto()
-    """The records are no longer in memory; `acquire_cold` reads them."""
+    NO_RECORDS = auto()
+    """No record is available; an availability listener is notified when that may have changed."""
+    NOT_CACHED = auto()
+    """The records are not in the hot cache; `acquire_uncached` reads them from the store."""
 
 
 def bytes_of(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> bytes:
-    """The batches that have a record among what was acquired; both ascend."""
-    needed = list(_holding(batches, acquired))
+    """Returns the record batches that have a record in the acquired ranges; both ascend."""
+    if len(acquired) == 1:
+        first, last = acquired[0][:2]
+        needed = [b.data for b in batches if b.last_offset >= first and b.base_offset <= last]
+    else:
+        needed = list(_needed(batches, acquired))
     return needed[0] if len(needed) == 1 else b"".join(needed)
 
 
-def _holding(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> Iterator[bytes]:
-    runs = iter(acquired)
-    run = next(runs)
+def _needed(batches: Sequence[StoredBatch], acquired: Sequence[AcquiredRange]) -> Iterator[bytes]:
+    ranges = iter(acquired)
+    current = next(ranges)
     for batch in batches:
-        while run.last < batch.base_offset:
-            following = next(runs, None)
+        while current.last < batch.base_offset:
+            following = next(ranges, None)
             if following is None:
                 return
-            run = following
-        if run.first <= batch.last_offset:
+            current = following
+        if current.first <= batch.last_offset:
             yield batch.data

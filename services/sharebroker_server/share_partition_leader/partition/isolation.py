@@ -24,9 +24,9 @@ def hidden_spans(
     log: PartitionLog, batches: Sequence[StoredBatch], committed: bool, *, with_markers: bool
 ) -> list[Span]:
     """Of batches below the visible end, those that are not to be handed out, in order."""
-    hidden: list[Span] = []
-    if not with_markers:
-        hidden += [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
+    hidden: list[Span] = (
+        [] if with_markers else [(batch.base_offset, batch.last_offset) for batch in batches if batch.control]
+    )
     if committed and batches:
         hidden += _aborted(log, batches)
         hidden.sort()

@@ -1,363 +1,322 @@
-"""A share group's records of one led partition: the pure share-partition, its durable writes, its timer."""
+"""The shell of a share-partition: reads the log, keeps the timer, and performs the effects of the core."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquireMode
+from sharebroker_protocol.model import AckBatch, SharePartitionKey, StateWrite
 from sharebroker_server.leases import names
+from sharebroker_server.persister.write_batcher import WriteBatcher
 from sharebroker_server.record_log.core.batch import StoredBatch
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_calls.values import Left
 from sharebroker_server.share_partition_leader.config import DELIVERY_BYTES, STOP_TIMEOUT
-from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.effects import (
+    Acknowledge,
+    Acquire,
+    Configure,
+    Effects,
+    Event,
+    Loaded,
+    MembersLeft,
+    Reconcile,
+    RenewAll,
+    Reply,
+    Retire,
+    Stop,
+    TimerFired,
+    UndoAcquire,
+    WriteCompleted,
+)
 from sharebroker_server.share_partition_leader.core.partition import SharePartition
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, SharePartitionSettings
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken, bytes_of
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched, bytes_of
 from sharebroker_server.share_partition_leader.partition.isolation import hidden_spans, visible_end
-from sharebroker_server.share_partition_leader.partition.listeners import Consumer, Waiter
+from sharebroker_server.share_partition_leader.partition.listeners import (
+    AvailabilityListener,
+    LockListener,
+    Observer,
+)
 from sharebroker_server.share_partition_leader.partition.lock_holders import member_of
-from sharebroker_server.share_partition_leader.partition.retry_queue import Owed
-from sharebroker_server.share_partition_leader.partition.state_writes import (
-    Done,
-    StateWriter,
-    Writes,
-    Written,
-)
+from sharebroker_server.share_partition_leader.partition.persisted_state import translated
 
-DROPPING: Final = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.GROUP_ID_NOT_FOUND,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    }
-)
-"""Failures of a state write after which the state is loaded anew: somebody else changed it."""
+_WRITTEN: Final = WriteCompleted(None)
+
+
+class Surroundings(NamedTuple):
+    """Collaborators of a share-partition; `on_retired` is called when it ends."""
+
+    log: PartitionLog
+    writes: WriteBatcher
+    on_retired: Callable[[ShareGroupPartition], None]
+    shard: int = 0
+    observer: Observer | None = None
 
 
 class ShareGroupPartition:
-    """Shell of one share-partition: every change is durable before it is answered.
+    """One group's share-partition on a led partition; a `WriteSource`.
 
-    Once `retired` it refuses everything; whoever looks it up finds another.
+    Once `retired` it rejects requests with NOT_LEADER_OR_FOLLOWER; a lookup then finds its successor.
     """
 
-    def __init__(
-        self,
-        group_id: str,
-        topic: str,
-        log: PartitionLog,
-        core: SharePartition,
-        state: StateWriter,
-        retire: Callable[[ShareGroupPartition], None],
-    ) -> None:
-        self.group_id = group_id
+    def __init__(self, group_id: str, topic: str, core: SharePartition, around: Surroundings) -> None:
+        self.key = SharePartitionKey(group_id, *names.topic_partition(around.log.partition))
+        self.group_id, self.topic_id, self.partition = self.key
         self.topic = topic
-        self.topic_id, self.partition = names.topic_partition(log.partition)
         self.core = core
         self.retired = False
-        self._log = log
-        self._on_retired = retire
-        self._stopping = False
-        self._abandoned = False
+        self.shard = around.shard
+        self.write_span: object = None
+        self._around = around
+        self._log = around.log
+        self._observer = around.observer
         self._reading = False
-        self._consumers: dict[str, Consumer] = {}
-        self._waiting: dict[Waiter, None] = {}
-        self._writes = Writes(core, state, self._written, self._rested)
-        self._owed = Owed(lambda transition: self._persist(transition, None))
+        self._lock_listeners: dict[str, LockListener] = {}
+        self._availability_listeners: dict[AvailabilityListener, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline = 0.0
+        self._written_all: asyncio.Future[None] | None = None
+        self._handle(Loaded())
 
-    # Who is there
+    # Listeners
 
-    def join(self, consumer: Consumer) -> None:
-        """Makes a consumer known, so that it hears of locks it loses."""
-        self._consumers[consumer.holder] = consumer
+    def join(self, listener: LockListener) -> None:
+        """Registers a stream, which is notified of the locks it loses."""
+        self._lock_listeners[listener.holder] = listener
 
-    def leave(self, consumer: Consumer, *, unseen: bool = False) -> None:
-        """A consumer is gone: what it holds is released; as if not delivered where it is `unseen`."""
-        self._consumers.pop(consumer.holder, None)
-        self.wait_no_more(consumer)
-        if unseen:
-            self.core.give_back_all(consumer.holder)
-            self.wake()
-        else:
-            self._release(consumer.holder)
-        self._abandon()
+    def leave(self, listener: LockListener, *, undo: bool = False) -> None:
+        """Ends a stream: releases what it holds; with `undo` this does not count as a delivery."""
+        self._lock_listeners.pop(listener.holder, None)
+        self.remove_listener(listener)
+        self._handle(MembersLeft((listener.holder,), undo=undo))
 
     def release_member(self, member_id: str, session_id: str = "") -> None:
-        """Releases what a member holds, through its streams too; durable soon, but nobody waits for it.
-
-        With `session_id` only what that share session of the member acquired.
-        """
+        """Releases what a member holds, also through its streams, or what one share session acquired."""
         holders = {held.member for held in self.core.held()}
-        for holder in holders:
-            if member_of(holder) == member_id:
-                self._release(holder, session_id)
-        self._abandon()
+        self._handle(MembersLeft([h for h in holders if member_of(h) == member_id], session_id))
 
-    def wait(self, waiter: Waiter) -> None:
-        """Asks for one `look_again` when records may have become available."""
-        self._waiting[waiter] = None
+    def add_listener(self, listener: AvailabilityListener) -> None:
+        """Requests one notification when records may have become available."""
+        self._availability_listeners[listener] = None
 
-    def wait_no_more(self, waiter: Waiter) -> None:
-        """Takes `wait` back."""
-        self._waiting.pop(waiter, None)
+    def remove_listener(self, listener: AvailabilityListener) -> None:
+        """Cancels `add_listener`."""
+        self._availability_listeners.pop(listener, None)
 
     def wake(self) -> None:
-        """Records may have become available: whoever waits looks again, in the order in which they came."""
-        waiting, self._waiting = self._waiting, {}
-        for waiter in waiting:
-            waiter.look_again(self)
-
-    def tell_start(self) -> None:
-        """Has the start offset written where no acknowledgement will bring it along.
-
-        So it is at the end of what transactions hide, and where loading finds more finished than is counted:
-        a write that comes late changes states alone.
-        """
-        transition = self.core.untold(self._writes.told)
-        if transition is not None and not self._stopping:
-            self._persist(transition, None)
+        """Notifies the listeners, in the order in which they registered."""
+        listeners, self._availability_listeners = self._availability_listeners, {}
+        for listener in listeners:
+            listener.records_available(self)
 
     def configure(self, settings: SharePartitionSettings) -> None:
-        """Follows a change of the group's configuration."""
-        self.core.settings = settings
-        self.wake()
+        """Applies a change of the group's configuration."""
+        self._handle(Configure(settings))
 
-    # Records out, acknowledgements in
+    # Requests
 
-    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Taken | Nothing:
-        """Acquires records that are in memory: one batch, and more up to `max_bytes` (0: a delivery's).
+    def acquire(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+        """Acquires records of the hot cache: one batch, and more up to `max_bytes` (0: DELIVERY_BYTES).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
-        self._check_serving()
         while (offset := self._fetch_offset()) is not None:
-            batches = self._log.read_hot(offset, _at_once(max_bytes))
+            batches = self._log.read_hot(offset, _limit(max_bytes))
             if batches is None:
-                return Nothing.COLD
-            acquisition = self._take(request, offset, batches)
-            if acquisition is not None:
-                return acquisition
-            if self.core.next_fetch_offset() == offset:
+                return NotFetched.NOT_CACHED
+            fetched = self._acquire(request, offset, batches)
+            if fetched is not None:
+                return fetched
+            if self._fetch_offset() == offset:
                 break
-        return Nothing.EMPTY
+        return NotFetched.NO_RECORDS
 
-    async def acquire_cold(self, request: AcquireRequest, max_bytes: int = 0) -> Taken | Nothing:
-        """Acquires records, reading them from the store where need be; one read at a time.
+    async def acquire_uncached(self, request: AcquireRequest, max_bytes: int = 0) -> Fetched | NotFetched:
+        """Acquires records, read from the store if necessary; one read at a time.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER.
         """
-        self._check_serving()
         offset = self._fetch_offset()
         if offset is None:
-            return Nothing.EMPTY
+            return NotFetched.NO_RECORDS
         self._reading = True
         try:
-            batches = await self._log.read(offset, _at_once(max_bytes))
+            batches = await self._log.read(offset, _limit(max_bytes))
         finally:
             self._reading = False
             self.wake()
-        self._check_serving()
-        if not batches:
+        if not (batches or self.core.stopping):
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"The store has no records from offset {offset} on."
             )
-        return self._take(request, offset, batches) or self.acquire(request, max_bytes)
+        return self._acquire(request, offset, batches) or self.acquire(request, max_bytes)
 
     def is_quiet(self) -> bool:
-        """Whether nothing can be acquired now; `wait` tells when that may have changed."""
-        return not self._stopping and self._fetch_offset() is None
+        """Whether nothing can be acquired now; a listener is notified when that may have changed."""
+        return not self.core.stopping and self._fetch_offset() is None
 
-    def acknowledge(self, holder: str, batches: Sequence[AckBatch], done: Done, delay: float = 0.0) -> None:
-        """Applies acknowledgements, all or none; `done` is told when they are durable, or why they are not.
+    def acknowledge(self, holder: str, batches: Sequence[AckBatch], reply: Reply, delay: float = 0.0) -> None:
+        """Applies acknowledgements, all or none; `reply` is called once they are durable, or failed.
 
-        Raises KafkaError where they cannot be applied; `done` is not called then.
+        Raises KafkaError if they cannot be applied; then `reply` is not called.
         """
-        self._check_serving()
-        transition = self.core.acknowledge(holder, batches, now(), delay)
-        self._tell_when_durable(transition or self.core.passed(batches, self._writes.stored), done)
+        self._handle(Acknowledge(holder, batches, reply, delay))
 
-    def give_back(self, holder: str, batches: Sequence[AckBatch]) -> None:
-        """Takes back, all or none, what the holder never looked at; in effect at once.
+    def undo_acquire(self, holder: str, batches: Sequence[AckBatch]) -> None:
+        """Undoes, all or none, acquisitions of records that the application never received; at once.
 
-        Raises KafkaError where that cannot be.
+        Raises KafkaError if that is not possible.
         """
-        self._check_serving()
-        self.core.give_back(holder, batches)
-        self.wake()
+        self._handle(UndoAcquire(holder, batches))
 
-    def settle(self, holder: str, batches: Sequence[AckBatch], done: Done) -> Sequence[Left]:
-        """Applies what can be applied of what a member says it was given; what was left as it is.
+    def reconcile(self, holder: str, batches: Sequence[AckBatch], reply: Reply) -> Sequence[Left]:
+        """Applies what can be applied of a planned batch's offsets; returns what was left unchanged.
 
-        `done` is told when it is durable. Raises KafkaError where nothing can be applied.
+        `reply` is called once the rest is durable. Raises KafkaError if nothing can be applied.
         """
-        self._check_serving()
-        self.core.move_log_start(self._log.log_start_offset)
-        end = visible_end(self._log, committed=self._committed)
-        transition, left = self.core.settle(holder, batches, end, now())
-        self._abandoned = False
-        self._arm()
-        self._tell_when_durable(transition or self.core.passed(batches, self._writes.stored), done)
-        return left
+        end = visible_end(self._log, committed=self.core.settings.read_committed)
+        return self._handle(Reconcile(holder, batches, self._log.log_start_offset, end, reply)).left
 
-    def isolates(self, acquisition: Taken) -> bool:
-        """Whether what was acquired has failed so often that nothing else is to be worked on beside it."""
-        return acquisition.acquired[0].delivery_count > self.core.settings.throttle_limit
+    def renew_all(self, holder: str) -> None:
+        """Renews every lock of a holder."""
+        self._handle(RenewAll(holder))
+
+    def is_throttled(self, fetched: Fetched) -> bool:
+        """Whether acquired records failed so often that their member gets no others beside them."""
+        return fetched.acquired[0].delivery_count > self.core.settings.throttle_limit
 
     def renewed_deadline(self) -> float:
-        """When a lock that is renewed now runs out."""
+        """The deadline of a lock that is renewed now."""
         return now() + self.core.settings.lock_duration
+
+    # Writes (WriteSource)
+
+    def next_write(self) -> StateWrite | None:
+        """Returns the state write of everything that waits; None if it was rejected meanwhile."""
+        write = self.core.next_write()
+        if write is None:
+            self._check_written()
+        elif self._observer is not None:
+            self.write_span = self._observer.write_started()
+        return write
+
+    def written(self, error: KafkaError | None) -> None:
+        """The write that `next_write` returned is durable, or failed."""
+        self._handle(_WRITTEN if error is None else WriteCompleted(translated(error)))
+        if self._written_all is not None:
+            self._check_written()
 
     # The end
 
     async def stop(self) -> None:
-        """Ends in good order: takes nothing more, has its time to write what was asked for, then retires."""
-        self._stopping = True
-        self._owed.pay()
-        await self._writes.idle(STOP_TIMEOUT)
+        """Accepts no more requests, waits up to STOP_TIMEOUT seconds for its writes, and retires."""
+        self._handle(Stop())
+        if self.core.writing:
+            self._written_all = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._written_all], timeout=STOP_TIMEOUT)
         self.retire()
 
     def retire(self) -> None:
-        """Ends at once: locks are lost, changes that are not on their way to be durable are refused."""
+        """Ends now: locks are lost, changes whose write was not sent are rejected."""
         if self.retired:
             return
-        self.retired = self._stopping = True
+        self.retired = True
         if self._timer is not None:
             self._timer.cancel()
-        self._owed.forgive()
-        self._on_retired(self)
-        self._writes.refuse(_given_up())
-        consumers, waiting = self._consumers, self._waiting
-        self._consumers, self._waiting = {}, {}
-        for lost in self.core.held():
-            if lost.member in consumers:
-                consumers[lost.member].lock_lost(self, lost)
-        for waiter in dict.fromkeys((*consumers.values(), *waiting)):
-            waiter.retired(self)
+        self._around.on_retired(self)
+        self._handle(Retire())
+        lock_listeners, waiting = self._lock_listeners, self._availability_listeners
+        self._lock_listeners, self._availability_listeners = {}, {}
+        for listener in dict.fromkeys((*lock_listeners.values(), *waiting)):
+            listener.retired(self)
 
     def drop_unused(self) -> None:
-        """Retires when nobody is there, holds anything or waits: the next one loads the state anew.
+        """Retires if nothing is held, waits or is written; the next use loads the state again.
 
-        So an altered start offset counts; groups that are gone take no memory (Kafka: at their last session).
+        So an altered start offset takes effect, and deleted groups use no memory (Kafka: with the last
+        session).
         """
-        busy = self._reading or self._writes.busy or self._owed
-        if not (self._consumers or self._waiting or busy or self.core.held()):
+        listeners = self._lock_listeners or self._availability_listeners
+        if not (listeners or self._reading) and self.core.unused:
             self.retire()
 
-    def _abandon(self) -> None:
-        self._abandoned = True
-        self.drop_unused()
-
-    def _check_serving(self) -> None:
-        if self._stopping:
-            raise _given_up()
+    def _check_written(self) -> None:
+        if self._written_all is not None and not self.core.writing and not self._written_all.done():
+            self._written_all.set_result(None)
 
     # Reading
 
     def _fetch_offset(self) -> int | None:
-        """Where to read on; None when nothing can be acquired now, or somebody is reading already."""
-        self.core.move_log_start(self._log.log_start_offset)
-        if self._reading or not self.core.can_acquire():
+        """Where to read next; None if nothing can be acquired, or a read is in progress."""
+        if self._reading:
             return None
-        offset = self.core.next_fetch_offset()
-        return offset if offset < visible_end(self._log, committed=self._committed) else None
+        end = visible_end(self._log, committed=self.core.settings.read_committed)
+        return self.core.fetch_offset(self._log.log_start_offset, end)
 
-    def _take(self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]) -> Taken | None:
-        if self._committed:
+    def _acquire(
+        self, request: AcquireRequest, offset: int, batches: Sequence[StoredBatch]
+    ) -> Fetched | None:
+        committed = self.core.settings.read_committed
+        if committed:
             batches = [batch for batch in batches if batch.last_offset < self._log.last_stable_offset]
         spans = [(batch.base_offset, batch.last_offset) for batch in batches]
-        hidden = hidden_spans(self._log, batches, self._committed, with_markers=request.with_markers)
-        if hidden and hidden[0] == spans[0]:
-            self._pass(request, offset, hidden[0])
-            return None
-        acquired = self.core.acquire(request, offset, spans, now())
-        if hidden:
-            acquired = self.core.archive_aborted(acquired, hidden)
-        if not acquired:
-            return None
-        self._abandoned = False
-        self._arm()
-        return Taken(acquired, bytes_of(batches, acquired))
+        hidden = hidden_spans(self._log, batches, committed, with_markers=request.with_markers)
+        if self._observer is not None:
+            self._observer.fetched(batches)
+        acquired = self._handle(Acquire(request, offset, spans, hidden)).acquired
+        return Fetched(acquired, bytes_of(batches, acquired)) if acquired else None
 
-    def _pass(self, request: AcquireRequest, offset: int, span: tuple[int, int]) -> None:
-        """Puts a whole batch behind us that nobody is to get, however few records were asked for."""
-        whole = request._replace(max_records=span[1] - span[0] + 1, mode=AcquireMode.BATCH_OPTIMIZED)
-        self.core.archive_aborted(self.core.acquire(whole, offset, [span], now()), [span])
-        self.tell_start()
+    # Effects
 
-    @property
-    def _committed(self) -> bool:
-        return self.core.settings.read_committed
+    def _handle(self, event: Event) -> Effects:
+        """Applies an event and performs its effects. Raises KafkaError if the event is rejected."""
+        try:
+            effects = self.core.handle(event, now())
+        except KafkaError as error:
+            if self._observer is not None:
+                self._observer.rejected(event, error)
+            raise
+        if self._observer is not None:
+            self._observer.observe(event, effects)
+        self._perform(effects)
+        return effects
 
-    # Writing
-
-    def _release(self, holder: str, session_id: str = "") -> None:
-        transition = self.core.release_member(holder, session_id)
-        if transition is not None:
-            self._persist(transition, None)
-
-    def _tell_when_durable(self, transition: Transition | None, done: Done) -> None:
-        if transition is None:
-            done(None)
-        else:
-            self._persist(transition, done)
-
-    def _persist(self, transition: Transition, done: Done | None) -> None:
-        self._writes.add(transition, done)
-
-    def _written(self, written: Written) -> None:
-        transitions, done, error = written
-        freed = self.core.complete(transitions, error.code if error else None)
-        for tell in done:
-            tell(error)
-        if error is not None and error.code in DROPPING:
-            self.retire()
-        elif error is not None and not self.retired:
-            self._owed.note(transitions)
-        self._arm()
-        self.tell_start()
-        if freed.fetchable:
+    def _perform(self, effects: Effects) -> None:
+        if effects.write_due:
+            self._around.writes.add(self)
+        for reply, error in effects.replies:
+            reply(error)
+        for lost in effects.lost:
+            listener = self._lock_listeners.get(lost.member)
+            if listener is not None:
+                listener.lock_lost(self, lost)
+        if effects.deadline is not None:
+            self._arm(effects.deadline)
+        if effects.wake:
             self.wake()
-
-    def _rested(self) -> None:
-        if self._abandoned:
+        if effects.retire:
+            self.retire()
+        elif effects.unused:
             self.drop_unused()
 
-    # Time
-
-    def _arm(self) -> None:
-        """Keeps one timer, for the lock that runs out first; a timer that is too early does no harm."""
-        deadline = self.core.next_deadline()
-        if deadline is None or self.retired:
-            return
+    def _arm(self, deadline: float) -> None:
+        """Keeps one timer, for the next deadline; a timer that fires early does no harm."""
         if self._timer is not None:
             if deadline >= self._timer_deadline:
                 return
             self._timer.cancel()
-        self._timer_deadline = deadline
-        self._timer = asyncio.get_running_loop().call_later(deadline - now(), self._expire)
+        if not self.retired:
+            self._timer_deadline = deadline
+            self._timer = asyncio.get_running_loop().call_later(deadline - now(), self._fire)
 
-    def _expire(self) -> None:
+    def _fire(self) -> None:
         self._timer = None
-        expired = self.core.expire(now())
-        for lost in expired.lost:
-            consumer = self._consumers.get(lost.member)
-            if consumer is not None:
-                consumer.lock_lost(self, lost)
-        if expired.transition is not None:
-            self._persist(expired.transition, None)
-            self.wake()
-        self._arm()
+        self._handle(TimerFired())
 
 
-def _at_once(max_bytes: int) -> int:
+def _limit(max_bytes: int) -> int:
     return min(max_bytes or DELIVERY_BYTES, DELIVERY_BYTES)
-
-
-def _given_up() -> KafkaError:
-    return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition was given up here.")

@@ -22,7 +22,7 @@ from sharebroker_server.share_partition_leader.config import (
 )
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest, LostLock
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import Asked, Group, batches_of, gathered
 from sharebroker_server.share_partition_leader.requests.send_queue import Outbox
@@ -109,12 +109,12 @@ class DeliverySession:
         for task in self._tasks.values():
             task.cancel()
         for share_partition in self._served.values():
-            share_partition.leave(self, unseen=self._rest_unseen)
+            share_partition.leave(self, undo=self._rest_unseen)
         self._served.clear()
 
     # What share-partitions tell
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available in a share-partition that had none."""
         self._go_on(_key(share_partition))
 
@@ -203,38 +203,38 @@ class DeliverySession:
 
     def _deliver_from(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         if self._must_finish_first(key, share_partition):
-            share_partition.wait(self)
+            share_partition.add_listener(self)
             return
         try:
             acquired = share_partition.acquire(self._request._replace(max_records=self._credit))
         except KafkaError as error:
             self._start(key, self._try_later(key, error))
             return
-        if isinstance(acquired, Taken):
+        if isinstance(acquired, Fetched):
             self._ready[key] = None
             self._hand_out(share_partition, acquired)
-        elif acquired is Nothing.COLD:
+        elif acquired is NotFetched.NOT_CACHED:
             self._start(key, self._deliver_cold(key, share_partition))
         else:
-            share_partition.wait(self)
+            share_partition.add_listener(self)
 
     async def _deliver_cold(self, key: TopicIdPartition, share_partition: ShareGroupPartition) -> None:
         request = self._request._replace(max_records=max(self._credit, 1))
         try:
-            acquired = await share_partition.acquire_cold(request)
+            acquired = await share_partition.acquire_uncached(request)
         except KafkaError as error:
             await self._try_later(key, error)
         else:
-            if isinstance(acquired, Taken):
+            if isinstance(acquired, Fetched):
                 self._hand_out(share_partition, acquired)
 
     async def _try_later(self, key: TopicIdPartition, error: KafkaError) -> None:
         self._out.add_problem(*key, error)
         await asyncio.sleep(LONGEST_RETRY_DELAY)
 
-    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Taken) -> None:
+    def _hand_out(self, share_partition: ShareGroupPartition, acquisition: Fetched) -> None:
         self._credit -= acquisition.offsets
-        if share_partition.isolates(acquisition):
+        if share_partition.is_throttled(acquisition):
             self._alone.add(_key(share_partition))
         self._out.add_records(share_partition, acquisition)
 
@@ -245,7 +245,7 @@ class DeliverySession:
         attempt. In Kafka this follows from clients that fetch again only when all is acknowledged.
         """
         core = share_partition.core
-        if (key in self._alone or core.isolates_next()) and core.holds(self.holder):
+        if (key in self._alone or core.next_is_throttled()) and core.holds(self.holder):
             self._alone.add(key)
             return True
         self._alone.discard(key)
@@ -314,7 +314,7 @@ def _give_back(
 ) -> None:
     if group.delay_ms:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "unseen: not together with delay_ms")
-    share_partition.give_back(holder, batches_of(asked))
+    share_partition.undo_acquire(holder, batches_of(asked))
 
 
 def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list[Sequence[Asked]]:
@@ -323,7 +323,7 @@ def _parts(share_partition: ShareGroupPartition, asked: Sequence[Asked]) -> list
         middle = len(asked) // 2
         return [asked[:middle], asked[middle:]]
     (one,) = asked
-    pieces = share_partition.core.pieces(one.first, one.last) if one.first < one.last else ()
+    pieces = share_partition.core.split_by_run(one.first, one.last) if one.first < one.last else ()
     return [[one._replace(first=first, last=last)] for first, last in pieces] or [asked]
 
 

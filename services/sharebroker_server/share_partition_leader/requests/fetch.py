@@ -12,7 +12,7 @@ from sharebroker_server.share_calls.values import AcquireCall, Acquisition
 from sharebroker_server.share_partition_leader.config import DEFAULT_BATCH_SIZE
 from sharebroker_server.share_partition_leader.core.values import AcquireRequest
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.deliver_stream import Partitions
 
@@ -54,7 +54,7 @@ class Fetch:
         self._partitions = partitions
         self._bytes = 0
         self._cold = False
-        self._answers: dict[TopicIdPartition, list[Taken]] = {}
+        self._answers: dict[TopicIdPartition, list[Fetched]] = {}
         self._failed: dict[TopicIdPartition, KafkaError] = {}
         self._found: dict[TopicIdPartition, ShareGroupPartition] = {}
         self._waits: dict[ShareGroupPartition, None] = {}
@@ -72,10 +72,10 @@ class Fetch:
             pass
         finally:
             for share_partition in self._waits:
-                share_partition.wait_no_more(self)
+                share_partition.remove_listener(self)
         return [self._answer(part) for part in self._asked.partitions]
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
         self._again.set()
 
@@ -91,7 +91,7 @@ class Fetch:
             if loaded is None:
                 missing.append(part)
             else:
-                loaded.core.counts.asked += 1
+                loaded.core.counts.fetches += 1
                 self._found[part] = loaded
         self._cold = bool(missing)
         if not missing:
@@ -104,7 +104,7 @@ class Fetch:
             if isinstance(outcome, KafkaError):
                 self._failed[part] = outcome
             elif not isinstance(outcome, BaseException):
-                outcome.core.counts.asked += 1
+                outcome.core.counts.fetches += 1
 
     async def _round(self) -> bool:
         """Asks every partition once; whether the fetch is satisfied."""
@@ -135,22 +135,22 @@ class Fetch:
                 self._found = {}
                 share_partition = await self._partitions.share_partition(group_id, *part)
             taken = share_partition.acquire(self._request, self._room)
-            if taken is Nothing.COLD:
+            if taken is NotFetched.NOT_CACHED:
                 self._found = {}
-                taken = await share_partition.acquire_cold(self._request, self._room)
+                taken = await share_partition.acquire_uncached(self._request, self._room)
         except KafkaError as error:
             self._failed[part] = error  # not asked again
             return
-        if isinstance(taken, Taken):
+        if isinstance(taken, Fetched):
             if part not in self._answers:
-                share_partition.core.counts.found += 1
+                share_partition.core.counts.fetches_with_records += 1
             self._take(part, taken)
         elif self._asked.max_wait > 0:
             self._waits[share_partition] = None
-            share_partition.wait(self)
+            share_partition.add_listener(self)
 
-    def _take(self, part: TopicIdPartition, taken: Taken) -> None:
-        kept = Taken(taken.acquired, b"") if self._asked.without_records else taken
+    def _take(self, part: TopicIdPartition, taken: Fetched) -> None:
+        kept = Fetched(taken.acquired, b"") if self._asked.without_records else taken
         self._answers.setdefault(part, []).append(kept)
         asked = self._request
         self._request = AcquireRequest(asked.member, asked.max_records - taken.offsets, *asked[2:])
@@ -166,7 +166,7 @@ class Fetch:
         return Acquisition(*part) if error is None else Acquisition(*part, error.code, error.message)
 
 
-def _together(part: TopicIdPartition, taken: Sequence[Taken]) -> Acquisition:
+def _together(part: TopicIdPartition, taken: Sequence[Fetched]) -> Acquisition:
     if len(taken) == 1:
         return Acquisition(*part, records=taken[0].records, acquired=taken[0].acquired)
     records = b"".join(one.records for one in taken)

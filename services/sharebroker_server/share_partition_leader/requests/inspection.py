@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sharebroker_protocol.share_partition_leader.v1 import share_partition_leader_pb2 as pb
-from sharebroker_server.record_log.core.batch import holes
+from sharebroker_server.record_log.core.batch import gaps
 from sharebroker_server.record_log.partition_log import PartitionLog
 from sharebroker_server.share_partition_leader.leadership.leadership import Leadership
 from sharebroker_server.share_partition_leader.leadership.led_partition import LedPartition
@@ -36,7 +36,7 @@ async def _read(log: PartitionLog, offset: int, answer: Answer) -> None:
     batches = await log.read(offset, _AT_ONCE) if offset < answer.log_end_offset else []
     answer.markers.extend(_range(batch.base_offset, batch.last_offset) for batch in batches if batch.control)
     answer.next_offset = batches[-1].last_offset + 1 if batches else answer.log_end_offset
-    answer.missing.extend(_range(*hole) for hole in holes(batches, offset, answer.next_offset))
+    answer.missing.extend(_range(*hole) for hole in gaps(batches, offset, answer.next_offset))
 
 
 def _range(first: int, last: int) -> Range:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Set
 from functools import partial
 from typing import Protocol
 
-from sharebroker_protocol.clock import now
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AcquiredRange
 from sharebroker_server.share_calls.values import Left, SettleCall, Settlement
@@ -106,7 +105,7 @@ class _Settling:
             return
         self._waits.add(index)
         try:
-            left = share_partition.settle(self._holder, batches, partial(self._done, index))
+            left = share_partition.reconcile(self._holder, batches, partial(self._done, index))
         except KafkaError as error:
             self._done(index, error)
         else:
@@ -125,7 +124,7 @@ class _Settling:
 
     def _held(self, share_partition: ShareGroupPartition) -> list[AcquiredRange]:
         if self._call.renew_held:
-            share_partition.core.renew_all(self._holder, now())
+            share_partition.renew_all(self._holder)
         return share_partition.core.held_by(self._holder)
 
 

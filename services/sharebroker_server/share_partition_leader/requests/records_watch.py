@@ -17,9 +17,9 @@ class ShareWatch(StandingWatch):
         super().__init__()
         self._share_partitions = share_partitions
         for share_partition in share_partitions:
-            share_partition.wait(self)
+            share_partition.add_listener(self)
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         """Records may have become available."""
         self.end()
 
@@ -29,4 +29,4 @@ class ShareWatch(StandingWatch):
 
     def _leave(self) -> None:
         for share_partition in self._share_partitions:
-            share_partition.wait_no_more(self)
+            share_partition.remove_listener(self)

@@ -11,7 +11,7 @@ from sharebroker_server.rpc.partition_errors import refusal
 from sharebroker_server.share_calls.messages import add_acquired
 from sharebroker_server.share_partition_leader.config import MESSAGE_BYTES, UNSENT_ENTRIES
 from sharebroker_server.share_partition_leader.core.values import LostLock
-from sharebroker_server.share_partition_leader.partition.fetch_result import Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.share_partition_leader.requests.ack_batching import Asked
 
@@ -45,7 +45,7 @@ class Outbox:
         """Waits while a client that does not read leaves too much here."""
         await self._drained.wait()
 
-    def add_records(self, share_partition: ShareGroupPartition, acquisition: Taken) -> None:
+    def add_records(self, share_partition: ShareGroupPartition, acquisition: Fetched) -> None:
         """Records that were acquired for the stream."""
         sent = self._message.deliveries.add(
             topic_id=share_partition.topic_id,

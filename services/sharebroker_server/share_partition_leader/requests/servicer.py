@@ -12,7 +12,7 @@ from sharebroker_protocol.share_partition_leader.v1 import share_partition_leade
 from sharebroker_protocol.share_partition_leader.v1.share_partition_leader_pb2_grpc import (
     SharePartitionLeaderServiceServicer,
 )
-from sharebroker_server.catalog.metadata_cache import CatalogFollower
+from sharebroker_server.catalog.metadata_cache import MetadataCache
 from sharebroker_server.cluster.transaction_check import TransactionCheck
 from sharebroker_server.share_calls.messages import (
     acknowledge_answers,
@@ -44,7 +44,7 @@ class SharePartitionLeaderServicer(SharePartitionLeaderServiceServicer):
 
     STREAMING: Final = ("Deliver",)
 
-    def __init__(self, leadership: Leadership, catalog: CatalogFollower, check: TransactionCheck) -> None:
+    def __init__(self, leadership: Leadership, catalog: MetadataCache, check: TransactionCheck) -> None:
         self._leadership = leadership
         self._catalog = catalog
         self._appends = TransactionalAppends(check)

@@ -21,7 +21,7 @@ from sharebroker_protocol.tracing.limit import SpanLimit
 from sharebroker_protocol.tracing.tracer import Attributes, Tracer
 from sharebroker_server.record_log.appends import Appended
 from sharebroker_server.record_log.core.batch import Buffer, StoredBatch
-from sharebroker_server.record_log.traced_records import LOOKED_INTO, Finder, Traced
+from sharebroker_server.record_log.traced_records import DECODED_BYTES_PER_SECOND, TracedRecord, TraceFinder
 from sharebroker_server.telemetry.tracing.traced_offsets import Remembered, TracedOffsets
 
 
@@ -30,7 +30,9 @@ class LeaderTraces:
 
     def __init__(self, tracer: Tracer, clock: Callable[[], float]) -> None:
         self.tracer = tracer
-        self.finder = Finder(tracer, SpanLimit(LOOKED_INTO, LOOKED_INTO, clock))
+        self.finder = TraceFinder(
+            tracer, SpanLimit(DECODED_BYTES_PER_SECOND, DECODED_BYTES_PER_SECOND, clock)
+        )
         self._remembered = Remembered()
 
     def of(self, topic: str, partition: int, log_end_offset: int) -> PartitionTraces:
@@ -49,18 +51,18 @@ class PartitionTraces:
         self._finder = leader.finder
         self._under_way: set[asyncio.Task[Appended]] = set()
 
-    def find(self, data: Buffer) -> list[Traced]:
+    def find(self, data: Buffer) -> list[TracedRecord]:
         """What is traced of the batches of a produce request."""
         return self._finder.find(data)
 
-    async def told(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+    async def told(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         """The outcome of an append of traced records. It is told also where who asked gives up before."""
         task = asyncio.create_task(self._told(found, append))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
-    async def _told(self, found: Sequence[Traced], append: Coroutine[Any, Any, Appended]) -> Appended:
+    async def _told(self, found: Sequence[TracedRecord], append: Coroutine[Any, Any, Appended]) -> Appended:
         begun = now()
         try:
             appended = await append
@@ -70,7 +72,7 @@ class PartitionTraces:
         self.appended(found, appended, begun)
         return appended
 
-    def appended(self, found: Sequence[Traced], outcome: Appended | KafkaError, begun: float) -> None:
+    def appended(self, found: Sequence[TracedRecord], outcome: Appended | KafkaError, begun: float) -> None:
         """They are durable, or refused. A record that was appended before is told once."""
         error = outcome if isinstance(outcome, KafkaError) else None
         for place, context in found:

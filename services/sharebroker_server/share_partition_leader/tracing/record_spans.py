@@ -1,4 +1,9 @@
-"""What one group does with traced records of a partition, told in spans."""
+"""Makes spans of traced records from the events and effects of a share-partition.
+
+A record's `acquire` span has the span that produced the record as its parent. What ends the delivery (accept,
+release, reject, lost lock) is a child of `acquire`; it starts with the event and ends when the change is
+durable. One `write state` span stands for a state write; the spans that wait for it link to it.
+"""
 
 from __future__ import annotations
 
@@ -8,150 +13,175 @@ from typing import Final, NamedTuple
 from opentelemetry.trace import Span, SpanKind
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_protocol.model import AckBatch, AcquiredRange, RecordState, StateBatch
+from sharebroker_protocol.model import AckBatch, AckType, RecordState, StateBatch
 from sharebroker_protocol.tracing import names
 from sharebroker_protocol.tracing.context import TraceContext
 from sharebroker_protocol.tracing.tracer import context_of, fail, link
 from sharebroker_server.record_log.core.batch import StoredBatch
+from sharebroker_server.share_partition_leader.core.effects import (
+    Acknowledge,
+    Acquire,
+    Effects,
+    Event,
+    Retire,
+    UndoAcquire,
+    WriteCompleted,
+)
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
+from sharebroker_server.share_partition_leader.core.partition import relinquished
 from sharebroker_server.share_partition_leader.core.values import LostLock
 from sharebroker_server.share_partition_leader.partition.lock_holders import member_of
 from sharebroker_server.share_partition_leader.tracing.partition_traces import PartitionTraces
 
 LOST: Final = "lock lost"
-_MOST_HELD: Final = 10_000
-_MOST_LINKS: Final = 128
-_LOST: Final = KafkaError(
-    ErrorCode.INVALID_RECORD_STATE, "The lock ran out.", metadata={"reason": "lock_timeout"}
+_MAX_HELD: Final = 10_000
+_MAX_LINKS: Final = 128
+_RENEW: Final = int(AckType.RENEW)
+_TIMED_OUT: Final = KafkaError(
+    ErrorCode.INVALID_RECORD_STATE, "The lock timed out.", metadata={"reason": "lock_timeout"}
 )
 
 
 class Ending(NamedTuple):
-    """What ended, or is to end, a delivery: its span ends when that is durable."""
+    """A span that ends a delivery once that is durable; `parent` is the span of the acquisition."""
 
     offset: int
     span: Span
-    of: TraceContext
+    parent: TraceContext
 
 
-class Story:
-    """What one group does with traced records of a partition."""
+class RecordSpans:
+    """An `Observer` of one share-partition."""
 
     def __init__(self, traces: PartitionTraces, group_id: str) -> None:
-        self.tracer = traces.tracer
+        self._write_span: Span | None = None
+        self._tracer = traces.tracer
         self._traces = traces
         self._group_id = group_id
-        self._held: dict[int, TraceContext] = {}
-        self._open: dict[Transition, list[Ending]] = {}
+        self._acquired: dict[int, TraceContext] = {}
+        self._waiting: list[Ending] = []
+        self._in_flight: list[Ending] = []
 
-    def acquired(
-        self, holder: str, acquired: Sequence[AcquiredRange], batches: Sequence[StoredBatch]
-    ) -> None:
-        """Records were handed out."""
+    def fetched(self, batches: Sequence[StoredBatch]) -> None:
+        """Finds traced records in batches that were appended before this process led the partition."""
         self._traces.look_into(batches)
-        if not self._traces.offsets:
-            return
-        for run in acquired:
-            for offset, context in self._traces.offsets.within(run.first, run.last):
-                told = self._about("acquire", names.RECEIVE, offset, run.delivery_count)
-                told[names.CLIENT] = member_of(holder)
-                span = self._traces.start("acquire", context, told)
-                if span is not None:
-                    self.tracer.end(span)
-                    self._hold(offset, context_of(span))
 
-    def settling(self, transition: Transition) -> None:
-        """Acknowledgements were taken, or locks ran out: spans that end when that is durable."""
+    def observe(self, event: Event, effects: Effects) -> None:
+        """Makes the spans of an event that was applied."""
+        if isinstance(event, WriteCompleted):
+            self._end_write(event.error)
         if not self._traces.offsets:
             return
-        endings: list[Ending] = []
+        if isinstance(event, Acquire):
+            self._start_deliveries(event.request.member, effects)
+        elif isinstance(event, Retire):
+            self._retire(effects.lost)
+        elif isinstance(event, UndoAcquire):
+            self._instant("undo acquire", event.batches)
+        elif isinstance(event, Acknowledge):
+            renewed = [batch for batch in event.batches if _RENEW in batch.types]
+            self._instant("renew", renewed)
+        for transition in effects.transitions:
+            self._waiting += self._endings(transition)
+
+    def rejected(self, event: Event, error: KafkaError) -> None:
+        """Makes the span of acknowledgements that were rejected."""
+        if isinstance(event, Acknowledge) and self._traces.offsets:
+            self._instant("acknowledge", event.batches, error)
+
+    def write_started(self) -> Span | None:
+        """Starts the span of a state write; the spans that wait for it link to it."""
+        self._in_flight, self._waiting = self._waiting, []
+        if not self._in_flight:
+            return None
+        contexts = [context_of(ending.span) for ending in self._in_flight]
+        attributes = self._traces.about("write state", names.SETTLE) | {
+            names.GROUP: self._group_id,
+            names.COUNT: len(contexts),
+        }
+        name = f"write state {self._traces.topic}"
+        self._write_span = self._tracer.start(
+            name, contexts[0], SpanKind.CLIENT, attributes, contexts[1:_MAX_LINKS]
+        )
+        if self._write_span is not None:
+            for ending in self._in_flight[1:]:
+                link(ending.span, context_of(self._write_span))
+        return self._write_span
+
+    def _end_write(self, error: KafkaError | None) -> None:
+        span, self._write_span = self._write_span, None
+        if span is not None:
+            self._tracer.end(span, error)
+        endings, self._in_flight = self._in_flight, []
+        self._end(endings, error)
+
+    def _end(self, endings: Sequence[Ending], error: KafkaError | None) -> None:
+        for offset, span, parent in endings:
+            # After a lock timeout another member may have acquired the record since: its span stays.
+            if error is None and self._acquired.get(offset) is parent:
+                del self._acquired[offset]
+            self._tracer.end(span, error)
+
+    def _retire(self, lost: Sequence[LostLock]) -> None:
+        """Ends the spans of lost locks and of changes that were not sent."""
+        waiting, self._waiting = self._waiting, []
+        for lock in lost:
+            batch = StateBatch(lock.first, lock.last, RecordState.AVAILABLE, lock.delivery_count)
+            waiting += self._outcome(LOST, batch)
+        self._end(waiting, relinquished())
+
+    def _start_deliveries(self, holder: str, effects: Effects) -> None:
+        for item in effects.acquired:
+            for offset, context in self._traces.offsets.within(item.first, item.last):
+                attributes = self._about("acquire", names.RECEIVE, offset, item.delivery_count)
+                attributes[names.CLIENT] = member_of(holder)
+                span = self._traces.start("acquire", context, attributes)
+                if span is not None:
+                    self._tracer.end(span)
+                    if len(self._acquired) >= _MAX_HELD:
+                        del self._acquired[next(iter(self._acquired))]
+                    self._acquired[offset] = context_of(span)
+
+    def _endings(self, transition: Transition) -> Iterator[Ending]:
         for run in transition.runs:
-            verdict = _verdict(run.target, transition)
-            endings += self._ended(verdict, StateBatch(run.first, run.last, run.target, run.delivery_count))
+            outcome = _outcome_of(run.target, transition)
+            yield from self._outcome(outcome, StateBatch(run.first, run.last, run.target, run.delivery_count))
         if not transition.runs:
             for batch in transition.batches:
-                endings += self._ended(LOST, batch)
-        if endings:
-            self._open[transition] = endings
+                yield from self._outcome(LOST, batch)
 
-    def said(self, what: str, batches: Sequence[AckBatch], error: KafkaError | None = None) -> None:
-        """Something about records that is written nowhere: a refusal, a renewal, what is given back."""
-        if not self._traces.offsets:
-            return
+    def _outcome(self, outcome: str, batch: StateBatch) -> Iterator[Ending]:
+        for offset, context in self._traces.offsets.within(batch.first, batch.last):
+            attributes = self._about(outcome, names.SETTLE, offset, batch.delivery_count)
+            attributes |= {names.SETTLED: outcome, names.STATE: RecordState(batch.state).name.lower()}
+            parent = self._acquired.get(offset, context)
+            span = self._traces.start(outcome, parent, attributes)
+            if span is not None:
+                if outcome is LOST:
+                    fail(span, _TIMED_OUT)
+                yield Ending(offset, span, parent)
+
+    def _instant(self, operation: str, batches: Sequence[AckBatch], error: KafkaError | None = None) -> None:
+        """A span of something that is not written: a rejection, a renewal, an undone acquisition."""
         for first, last, *_ in batches:
             for offset, context in self._traces.offsets.within(first, last):
-                told = self._about(what, names.SETTLE, offset)
-                span = self._traces.start(what, self._held.get(offset, context), told)
+                attributes = self._about(operation, names.SETTLE, offset)
+                span = self._traces.start(operation, self._acquired.get(offset, context), attributes)
                 if span is not None:
-                    self.tracer.end(span, error)
-
-    def writing(self, transitions: Sequence[Transition]) -> list[Ending]:
-        """What waits for these to be durable."""
-        if not self._open:
-            return []
-        return [ending for transition in transitions for ending in self._open.pop(transition, ())]
-
-    def write(self, endings: Sequence[Ending]) -> Span | None:
-        """The span of the write that they wait for; made current by the caller."""
-        contexts = [context_of(ending.span) for ending in endings]
-        told = self._traces.about("write state", names.SETTLE) | {
-            names.GROUP: self._group_id,
-            names.COUNT: len(endings),
-        }
-        made = self.tracer.start(
-            f"write state {self._traces.topic}", contexts[0], SpanKind.CLIENT, told, contexts[1:_MOST_LINKS]
-        )
-        if made is not None:
-            for ending in endings[1:]:
-                link(ending.span, context_of(made))
-        return made
-
-    def written(self, endings: Sequence[Ending], error: KafkaError | None) -> None:
-        """They are durable, or taken back: the records are held as before."""
-        for offset, span, of in endings:
-            # Who loses a lock loses it at once: another may have the record since.
-            if error is None and self._held.get(offset) is of:
-                del self._held[offset]
-            self.tracer.end(span, error)
-
-    def retired(self, held: Sequence[LostLock]) -> None:
-        """Another will lead: what is held is lost, what is not written is refused."""
-        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The share-partition was given up here.")
-        waiting, self._open = self._open, {}
-        for endings in waiting.values():
-            self.written(endings, error)
-        for lock in held:
-            batch = StateBatch(lock.first, lock.last, RecordState.AVAILABLE, lock.delivery_count)
-            self.written(list(self._ended(LOST, batch)), error)
-
-    def _ended(self, verdict: str, batch: StateBatch) -> Iterator[Ending]:
-        for offset, context in self._traces.offsets.within(batch.first, batch.last):
-            told = self._about(verdict, names.SETTLE, offset, batch.delivery_count)
-            told |= {names.SETTLED: verdict, names.STATE: RecordState(batch.state).name.lower()}
-            of = self._held.get(offset, context)
-            span = self._traces.start(verdict, of, told)
-            if span is not None:
-                if verdict is LOST:
-                    fail(span, _LOST)
-                yield Ending(offset, span, of)
-
-    def _hold(self, offset: int, context: TraceContext) -> None:
-        if len(self._held) >= _MOST_HELD:
-            del self._held[next(iter(self._held))]
-        self._held[offset] = context
+                    self._tracer.end(span, error)
 
     def _about(
         self, operation: str, type_: str, offset: int, delivery_count: int = 0
     ) -> dict[str, str | int]:
-        told = self._traces.about(operation, type_)
-        told |= {names.GROUP: self._group_id, names.OFFSET: offset}
+        attributes = self._traces.about(operation, type_)
+        attributes |= {names.GROUP: self._group_id, names.OFFSET: offset}
         if delivery_count:
-            told[names.DELIVERY] = delivery_count
-        return told
+            attributes[names.DELIVERY] = delivery_count
+        return attributes
 
 
-def _verdict(target: RecordState, transition: Transition) -> str:
-    """What was said of a run; one that used up its attempts was released."""
+def _outcome_of(target: RecordState, transition: Transition) -> str:
+    """The acknowledgement that led to a state; a record that reached the delivery limit was released."""
     if target is RecordState.ACKNOWLEDGED:
         return "accept"
     archived = target is RecordState.ARCHIVED and transition.rejected + transition.gaps > 0

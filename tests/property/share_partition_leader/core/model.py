@@ -147,7 +147,7 @@ class Model:
                         self._isolated(free, record.unit, quota)
                     return False
                 for x in free[:quota]:
-                    self._take(x)
+                    self._acquire_batch(x)
                 todo = [x for x in todo if self.records[x].unit != record.unit]
         return True
 
@@ -171,11 +171,11 @@ class Model:
                 portion = max(1, (unit[1] - unit[0] + 1) // 2 ** (count - throttle + 1))
             if len(taken) >= min(quota, portion or quota):
                 return
-            self._take(offset)
+            self._acquire_batch(offset)
             if last_attempt:
                 return
 
-    def _take(self, offset: int) -> None:
+    def _acquire_batch(self, offset: int) -> None:
         request, _, _, now, taken = self._call
         record = self.records[offset]
         record.state, record.count = ACQUIRED, record.count + 1
@@ -201,7 +201,7 @@ class Model:
                 self.records[offset] = Record(AVAILABLE, 0, (start, following - 1))
                 self.after_end = max(self.after_end, offset + 1)
                 if request.mode is AcquireMode.BATCH_OPTIMIZED or offset < first + wanted:
-                    self._take(offset)
+                    self._acquire_batch(offset)
         return last
 
     # --- what members say
@@ -241,12 +241,12 @@ class Model:
             self.records[offset].deadline = now + self.settings.lock_duration
         return self._start_transition(number, changes)
 
-    def give_back(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
+    def undo_acquire(self, number: int, member: str, batches: Sequence[AckBatch]) -> None:
         """As `acknowledge`, and the delivery does not count."""
         self.acknowledge(number, member, batches, 0.0)
         self._undo(record for record in self.records.values() if record.change and record.change[0] == number)
 
-    def give_back_all(self, member: str) -> None:
+    def undo_all(self, member: str) -> None:
         held = (r for r in self.records.values() if r.state == ACQUIRED and r.member == member)
         self._undo(record for record in held if not record.change)
 
@@ -255,7 +255,7 @@ class Model:
             record.put(AVAILABLE)
             record.count -= 1
 
-    def settle(
+    def reconcile(
         self, number: int, member: str, batches: Sequence[AckBatch], end: int, now: float
     ) -> tuple[bool, list[tuple[int, str]]]:
         """Whether there is anything to persist, and (offset, reason) of what was left.

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch, AcquiredRange, AcquireMode, StateWrite
 from sharebroker_server.share_partition_leader.core.in_flight import Transition
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -68,7 +68,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         self._lead(limits, LoadedState(3, 1, start))
 
     def _lead(self, limits: SharePartitionSettings, loaded: LoadedState) -> None:
-        self.share = SharePartition(limits, loaded)
+        self.share = RecordStates(limits, loaded)
         self.model = Model.load(limits, loaded)
         self.number = 0
         self.waiting: list[Transition] = []
@@ -156,19 +156,19 @@ class SharePartitionMachine(RuleBasedStateMachine):
         newest = len(self.handed) - 1
         member, piece = self.handed[data.draw(st.integers(max(0, newest - 3), newest))]
         if everything:
-            self.share.give_back_all(member)
-            self.model.give_back_all(member)
+            self.share.undo_all(member)
+            self.model.undo_all(member)
             return
         first = data.draw(st.integers(piece.first, piece.last))
         batches = [AckBatch(first, data.draw(st.integers(first, piece.last)), (2,), piece.token)]
         self.number += 1
         try:
-            self.model.give_back(self.number, member, batches)
+            self.model.undo_acquire(self.number, member, batches)
         except RefusedError:
             with pytest.raises(KafkaError, match="INVALID_RECORD_STATE"):
-                self.share.give_back(member, batches)
+                self.share.undo_acquire(member, batches)
         else:
-            self.share.give_back(member, batches)
+            self.share.undo_acquire(member, batches)
 
     @rule(
         member=MEMBERS,
@@ -184,10 +184,12 @@ class SharePartitionMachine(RuleBasedStateMachine):
             first += size + back
         end = self.share.end_offset + short
         self.number += 1
-        settled = self.share.settle(member, batches, end, self.now)
-        expected, left = self.model.settle(self.number, member, batches, end, self.now)
-        self._queue(settled.transition, expected)
-        assert [(x, one.reason.name) for one in settled.left for x in range(one.first, one.last + 1)] == left
+        reconciled = self.share.reconcile(member, batches, end, self.now)
+        expected, left = self.model.reconcile(self.number, member, batches, end, self.now)
+        self._queue(reconciled.transition, expected)
+        assert [
+            (x, one.reason.name) for one in reconciled.left for x in range(one.first, one.last + 1)
+        ] == left
 
     def _acknowledge_anything(self, member: str, data: st.DataObject) -> None:
         near = st.integers(max(0, self.share.start_offset - 5), self.share.end_offset + 5)
@@ -273,13 +275,13 @@ class SharePartitionMachine(RuleBasedStateMachine):
             and not self.model.until.get(r.change[0])
         ]
         start = self.share.start_offset
-        freed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        completed = self.share.complete(transitions, None if durable else ErrorCode.COORDINATOR_NOT_AVAILABLE)
         self.model.complete(numbers, durable)
         if durable:
             self.accepted.update(finishing)
-            assert freed.acknowledged + freed.archived == len(finishing)
-            assert freed.released == len(released)
-            assert freed.fetchable is bool(released or self.share.start_offset > start)
+            assert completed.acknowledged + completed.archived == len(finishing)
+            assert completed.released == len(released)
+            assert completed.fetchable is bool(released or self.share.start_offset > start)
 
     @rule(trouble=st.integers(0, 9), member=MEMBERS, data=st.data())
     def trouble(self, trouble: int, member: str, data: st.DataObject) -> None:
@@ -340,7 +342,7 @@ class SharePartitionMachine(RuleBasedStateMachine):
         assert share.in_flight_count == model.width
         assert share.delivery_complete_count == model.complete_count
         assert share.next_fetch_offset() == model.next_fetch_offset()
-        assert share.can_acquire() == model.can_acquire()
+        assert (share.acquirable_offset() is not None) == model.can_acquire()
         for member in ("m1", "m2"):
             held = [
                 (x, run.delivery_count)

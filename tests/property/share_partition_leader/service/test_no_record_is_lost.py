@@ -182,7 +182,7 @@ def _forget(story: Story) -> None:
     """The state is loaded anew, under the same epoch: by then no write may be under way any more."""
     for led in story.world.leadership.partitions():
         for loaded in led.loaded():
-            if not loaded._writes.busy:
+            if not loaded.core.writing:
                 loaded.retire()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import LoadedState, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -183,14 +183,14 @@ def test_a_new_leader_keeps_counts_of_what_was_given_back() -> None:
     share, store = opened(), Store()
     fetch(share, "0-9")
     store.apply(ack(share, "0-4", RELEASE) or share.write())
-    new = SharePartition(SharePartitionSettings(), store.loaded())
+    new = RecordStates(SharePartitionSettings(), store.loaded())
     assert ranges(fetch(new, "0-9")) == "0-4 x2, 5-9 x1"
 
 
 # --- lag
 
 
-def _lag(share: SharePartition, end: int) -> int:
+def _lag(share: RecordStates, end: int) -> int:
     return end - share.start_offset - share.delivery_complete_count
 
 
@@ -214,7 +214,7 @@ def test_lag_falls_by_acknowledging_only() -> None:
 
 def test_lag_after_an_alteration() -> None:
     """testSharePartitionLagAfterAlterShareGroupOffsets: 105 records, altered to 40."""
-    share = SharePartition(SharePartitionSettings(), LoadedState(4, 1, 40))
+    share = RecordStates(SharePartitionSettings(), LoadedState(4, 1, 40))
     assert _lag(share, 105) == 65
     assert ranges(fetch(share, "0-104")) == "40-104 x1"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.flights.core.flight import Answer, Flight, judge
+from sharebroker_server.flights.core.flight import Acknowledgement, Flight, judge
 
 ROW = {
     "year": "2013",
@@ -48,13 +48,13 @@ def test_key_is_the_aircraft() -> None:
 @pytest.mark.parametrize(
     ("changed", "count", "answer"),
     [
-        ({}, 1, Answer.ACCEPT),
-        ({}, 4, Answer.ACCEPT),
-        ({"dep_time": "NA", "dep_delay": "NA", "arr_delay": "NA"}, 1, Answer.REJECT),
-        ({"arr_delay": "NA"}, 1, Answer.RELEASE),
-        ({"arr_delay": "NA"}, 2, Answer.REJECT),
-        ({"arr_delay": "NA"}, 3, Answer.REJECT),
+        ({}, 1, Acknowledgement.ACCEPT),
+        ({}, 4, Acknowledgement.ACCEPT),
+        ({"dep_time": "NA", "dep_delay": "NA", "arr_delay": "NA"}, 1, Acknowledgement.REJECT),
+        ({"arr_delay": "NA"}, 1, Acknowledgement.RELEASE),
+        ({"arr_delay": "NA"}, 2, Acknowledgement.REJECT),
+        ({"arr_delay": "NA"}, 3, Acknowledgement.REJECT),
     ],
 )
-def test_judge(changed: dict[str, str], count: int, answer: Answer) -> None:
+def test_judge(changed: dict[str, str], count: int, answer: Acknowledgement) -> None:
     assert judge(Flight.of_row(ROW | changed), count)[0] is answer

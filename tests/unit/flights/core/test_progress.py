@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.flight import Acknowledgement
 from sharebroker_server.flights.core.progress import Progress, Rate
 from sharebroker_server.flights.core.summary import Summary
 from sharebroker_server.flights.core.verdict import Verdict
@@ -25,10 +25,10 @@ def test_lag_may_be_unknown() -> None:
 
 def test_rate_looks_at_the_last_moments() -> None:
     rate = Rate(span=2.0)
-    assert rate.note(0, 0.0) == 0.0
-    assert rate.note(100, 1.0) == pytest.approx(100.0)
-    assert rate.note(100, 2.5) == pytest.approx(0.0)
-    assert rate.note(100, 9.0) == 0.0
+    assert rate.sample(0, 0.0) == 0.0
+    assert rate.sample(100, 1.0) == pytest.approx(100.0)
+    assert rate.sample(100, 2.5) == pytest.approx(0.0)
+    assert rate.sample(100, 9.0) == 0.0
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_plain_lines_come_now_and_then(console: Console) -> None:
     with Display(console) as display:
         display.show(Progress(published=1), 0.0)
         display.show(Progress(published=2), 1.0)
-        display.note("[worker-3] killed")
+        display.message("[worker-3] killed")
         display.show(Progress(published=3), 2.0)
         display.finish(Progress(published=4))
     lines = written(console).splitlines()
@@ -67,8 +67,8 @@ def test_terminal_shows_the_numbers_live() -> None:
 def test_tables_name_carriers_and_routes(console: Console) -> None:
     summary = Summary()
     for _ in range(50):
-        summary.count(Answer.ACCEPT, "UA", "EWR-IAH", (4, 8))
-    summary.count(Answer.REJECT, "UA", "EWR-IAH", (0, 0))
+        summary.count(Acknowledgement.ACCEPT, "UA", "EWR-IAH", (4, 8))
+    summary.count(Acknowledgement.REJECT, "UA", "EWR-IAH", (0, 0))
     print_summary(console, summary, {"UA": "United Air Lines Inc."})
     shown = written(console)
     assert "United Air Lines Inc." in shown
@@ -93,6 +93,6 @@ def test_bad_verdict_names_the_offsets(console: Console) -> None:
     print_verdict(console, Verdict(3, 0, 1, 0, ((0, 1), (0, 2)), (), scattered))
     shown = written(console)
     assert "partition 0: 1-2" in shown
-    assert "delivered again after they were finished: 30" in shown
+    assert "redelivered after they were finished: 30" in shown
     assert "and 10 more ranges" in shown
-    assert "NOT in order" in shown
+    assert "Verdict: FAILED" in shown

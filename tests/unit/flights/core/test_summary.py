@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import json
 
-from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.flight import Acknowledgement
 from sharebroker_server.flights.core.summary import Delays, Summary
 
 
 def summary(*flights: tuple[str, str, int]) -> Summary:
     found = Summary()
     for carrier, route, late in flights:
-        found.count(Answer.ACCEPT, carrier, route, (late - 1, late))
+        found.count(Acknowledgement.ACCEPT, carrier, route, (late - 1, late))
     return found
 
 
@@ -22,7 +22,7 @@ def test_flights_are_summed_by_carrier_and_route() -> None:
 
 def test_rejected_flights_have_no_delay() -> None:
     found = Summary()
-    found.count(Answer.REJECT, "UA", "EWR-IAH", (5, 5))
+    found.count(Acknowledgement.REJECT, "UA", "EWR-IAH", (5, 5))
     assert found.carriers == {"UA": Delays(rejected=1)}
     assert (found.carriers["UA"].mean_arrival, found.carriers["UA"].mean_departure) == (0.0, 0.0)
 

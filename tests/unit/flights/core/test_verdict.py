@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.flights.core.flight import Answer
+from sharebroker_server.flights.core.flight import Acknowledgement
 from sharebroker_server.flights.core.ledger import Delivery, Ledger
 from sharebroker_server.flights.core.verdict import (
     ACKNOWLEDGED,
     ARCHIVED,
     PartitionState,
     Verdict,
-    finished_places,
+    finished_records,
     judge_run,
     ranges,
 )
@@ -19,19 +19,21 @@ from sharebroker_server.flights.core.verdict import (
 A, B = ("a", 1), ("b", 1)
 
 
-def delivery(offset: int, answer: Answer = Answer.ACCEPT, attempt: int = 1) -> Delivery:
-    return Delivery(0, offset, attempt, answer, "UA", "EWR-IAH", 1, 2)
+def delivery(
+    offset: int, answer: Acknowledgement = Acknowledgement.ACCEPT, delivery_count: int = 1
+) -> Delivery:
+    return Delivery(0, offset, delivery_count, answer, "UA", "EWR-IAH", 1, 2)
 
 
 def judged(ledger: Ledger, finished: set[int], end: int = 3, before: frozenset[int] = frozenset()) -> Verdict:
     places = {(0, offset) for offset in finished}
-    ledger.settle(places, at=99.0)
+    ledger.resolve_orphans(places, at=99.0)
     return judge_run({0: end}, {(0, offset) for offset in before}, places, ledger)
 
 
 def test_everything_finished_once_is_good() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0), delivery(1, Answer.REJECT), delivery(2)])
+    ledger.delivered(A, 1.0, [delivery(0), delivery(1, Acknowledgement.REJECT), delivery(2)])
     ledger.confirmed(A, 2.0, {})
     verdict = judged(ledger, {0, 1, 2})
     assert verdict.good
@@ -41,8 +43,8 @@ def test_everything_finished_once_is_good() -> None:
 
 def test_open_batches_are_held() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0), delivery(1)])
-    ledger.handed_out(B, 1.0, [delivery(2)])
+    ledger.delivered(A, 1.0, [delivery(0), delivery(1)])
+    ledger.delivered(B, 1.0, [delivery(2)])
     assert (ledger.holding("a"), ledger.holding("b"), ledger.holding("c")) == (2, 1, 0)
     ledger.confirmed(A, 2.0, {})
     assert ledger.holding("a") == 0
@@ -50,9 +52,9 @@ def test_open_batches_are_held() -> None:
 
 def test_released_record_comes_back_and_is_finished() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0, Answer.RELEASE)])
+    ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
     ledger.confirmed(A, 2.0, {})
-    ledger.handed_out(B, 3.0, [delivery(0, Answer.REJECT, attempt=2)])
+    ledger.delivered(B, 3.0, [delivery(0, Acknowledgement.REJECT, delivery_count=2)])
     ledger.confirmed(B, 4.0, {})
     assert judged(ledger, {0}, end=1).good
     assert (ledger.totals.released, ledger.totals.rejected, ledger.totals.lost) == (1, 1, 0)
@@ -66,7 +68,7 @@ def test_unfinished_record_is_missing() -> None:
 
 def test_confirmed_record_that_the_coordinator_forgot_is_missing() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {})
     assert judged(ledger, set(), end=1).missing == ((0, 0),)
 
@@ -79,25 +81,25 @@ def test_record_finished_by_nobody_is_unexplained() -> None:
 
 def test_delivery_after_the_accept_is_found() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {})
-    ledger.handed_out(B, 3.0, [delivery(0, attempt=2)])
+    ledger.delivered(B, 3.0, [delivery(0, delivery_count=2)])
     assert judged(ledger, {0}, end=1).redelivered == ((0, 0),)
 
 
 def test_second_delivery_under_the_same_number_is_found() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {})
-    ledger.handed_out(B, 3.0, [delivery(0)])
+    ledger.delivered(B, 3.0, [delivery(0)])
     assert judged(ledger, {0}, end=1).redelivered == ((0, 0),)
 
 
 def test_old_delivery_seen_late_is_no_redelivery() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 2.0, [delivery(0, attempt=2)])
+    ledger.delivered(A, 2.0, [delivery(0, delivery_count=2)])
     ledger.confirmed(A, 3.0, {})
-    ledger.handed_out(B, 4.0, [delivery(0, attempt=1)])
+    ledger.delivered(B, 4.0, [delivery(0, delivery_count=1)])
     ledger.confirmed(B, 5.0, {(0, 0): True})
     assert judged(ledger, {0}, end=1).good
     assert ledger.totals.lost == 1
@@ -105,26 +107,26 @@ def test_old_delivery_seen_late_is_no_redelivery() -> None:
 
 def test_lock_lost_before_anybody_told_of_the_record() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0, attempt=3)])
+    ledger.delivered(A, 1.0, [delivery(0, delivery_count=3)])
     assert ledger.totals.lost == 2
 
 
 def test_what_an_earlier_run_finished_must_not_come_again() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(1)])
+    ledger.delivered(A, 1.0, [delivery(1)])
     ledger.confirmed(A, 2.0, {})
     good = judged(ledger, {0, 1}, end=2, before=frozenset({0}))
     assert good.good
     assert good.earlier == 1
-    ledger.handed_out(B, 3.0, [delivery(0)])
+    ledger.delivered(B, 3.0, [delivery(0)])
     assert judged(ledger, {0, 1}, end=2, before=frozenset({0})).redelivered == ((0, 0),)
 
 
 def test_dead_workers_open_answer_counts_where_the_state_says_so() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0), delivery(1)])
+    ledger.delivered(A, 1.0, [delivery(0), delivery(1)])
     ledger.died("a")
-    ledger.handed_out(B, 2.0, [delivery(1, attempt=2)])
+    ledger.delivered(B, 2.0, [delivery(1, delivery_count=2)])
     ledger.confirmed(B, 3.0, {})
     verdict = judged(ledger, {0, 1}, end=2)
     assert verdict.good
@@ -133,15 +135,15 @@ def test_dead_workers_open_answer_counts_where_the_state_says_so() -> None:
 
 def test_dead_workers_release_explains_nothing() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0, Answer.RELEASE)])
+    ledger.delivered(A, 1.0, [delivery(0, Acknowledgement.RELEASE)])
     ledger.died("a")
     assert judged(ledger, {0}, end=1).unexplained == ((0, 0),)
 
 
 def test_lock_lost_before_the_death_is_known() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0)])
-    ledger.handed_out(B, 2.0, [delivery(0, attempt=2)])
+    ledger.delivered(A, 1.0, [delivery(0)])
+    ledger.delivered(B, 2.0, [delivery(0, delivery_count=2)])
     ledger.confirmed(B, 3.0, {})
     ledger.died("a")
     assert judged(ledger, {0}, end=1).good
@@ -150,7 +152,7 @@ def test_lock_lost_before_the_death_is_known() -> None:
 
 def test_unknown_outcome_is_settled_by_the_state() -> None:
     ledger = Ledger()
-    ledger.handed_out(A, 1.0, [delivery(0)])
+    ledger.delivered(A, 1.0, [delivery(0)])
     ledger.confirmed(A, 2.0, {(0, 0): False})
     assert ledger.totals.accepted == 0
     assert judged(ledger, {0}, end=1).good
@@ -168,7 +170,7 @@ def test_what_the_state_says_of_an_offset(offset: int, finished: bool) -> None:
 
 def test_finished_places() -> None:
     states = {0: PartitionState(1), 1: PartitionState(0, ((1, 1, ARCHIVED),))}
-    assert finished_places({0: 2, 1: 2}, states) == {(0, 0), (1, 1)}
+    assert finished_records({0: 2, 1: 2}, states) == {(0, 0), (1, 1)}
 
 
 def test_ranges_join_runs() -> None:

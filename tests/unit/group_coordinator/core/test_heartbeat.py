@@ -40,7 +40,7 @@ def shard(cluster: Cluster) -> Shard:
         (Heartbeat("g", "", 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("g", "x" * 37, 0, ("a",)), ErrorCode.INVALID_REQUEST, "1 to 36"),
         (Heartbeat("", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "The group id must not be empty."),
-        (Heartbeat("ü" * 2**14, "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "at most 32767 bytes"),
+        (Heartbeat("ü" * 2**14, "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "must not exceed 32767 bytes"),
         (Heartbeat("g", "m", 0, ("a",), rack_id=""), ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
         (Heartbeat("g", "m", 0, ("a",), rack_id=" "), ErrorCode.INVALID_REQUEST, "RackId can't be empty."),
         (Heartbeat(" ", "m", 0, ("a",)), ErrorCode.INVALID_REQUEST, "GroupId can't be empty."),

@@ -16,25 +16,25 @@ SAID = """\
 def test_a_run_goes_through_its_stages() -> None:
     run, stages = Run(), []
     for line in SAID:
-        run.hear(line)
+        run.parse_line(line)
         stages.append(run.stage)
     assert stages == ["starting Spark", "reading the definitions", "planning", "planning", "planning"]
     assert (run.done, sorted(run.flows), run.working) == (0, ["bronze", "gold"], False)
     for name in ("bronze", "silver", "gold"):
-        run.hear(f"[Stage 1:> ] 2026-01-01 08:00:04: Flow spark_catalog.default.{name} is RUNNING.")
+        run.parse_line(f"[Stage 1:> ] 2026-01-01 08:00:04: Flow spark_catalog.default.{name} is RUNNING.")
     assert (run.stage, run.working) == ("gold, bronze …", True)
-    run.hear("2026-01-01 08:00:05: Flow spark_catalog.default.silver has COMPLETED.")
+    run.parse_line("2026-01-01 08:00:05: Flow spark_catalog.default.silver has COMPLETED.")
     assert run.done == 1
-    run.hear("2026-01-01 08:00:05: Flow 'spark_catalog.default.gold' has FAILED more than 2 times.")
-    run.hear("2026-01-01 08:00:06: Flow spark_catalog.default.bronze has COMPLETED.")
+    run.parse_line("2026-01-01 08:00:05: Flow 'spark_catalog.default.gold' has FAILED more than 2 times.")
+    run.parse_line("2026-01-01 08:00:06: Flow spark_catalog.default.bronze has COMPLETED.")
     assert (run.done, run.failed) == (2, ["gold"])
-    run.hear("2026-01-01 08:00:07: Run is COMPLETED.")
+    run.parse_line("2026-01-01 08:00:07: Run is COMPLETED.")
     assert (run.stage, run.error) == ("done", "")
 
 
 def test_an_error_is_kept() -> None:
     run = Run()
-    run.hear("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")
+    run.parse_line("pyspark.errors.exceptions.connect.AnalysisException: [NO_SUCH] There is none.")
     assert run.error == "AnalysisException: [NO_SUCH] There is none."
 
 

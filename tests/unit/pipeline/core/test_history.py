@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.pipeline.core.fold import Entry
-from sharebroker_server.pipeline.core.history import told
+from sharebroker_server.pipeline.core.history import outcomes_of
+from sharebroker_server.pipeline.core.replay import Entry
 from tests.unit.pipeline.logs import ACCEPTED, ARCHIVED, AVAILABLE, answer, checkpoint, delta
 
 CASES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | None]]]] = {
@@ -50,4 +50,4 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int, int, str, int | None, int | 
 @pytest.mark.parametrize("case", CASES)
 def test_told(case: str) -> None:
     entries, expected = CASES[case]
-    assert [tuple(one) for one in told(entries)] == expected
+    assert [tuple(one) for one in outcomes_of(entries)] == expected

@@ -12,7 +12,7 @@ import yaml
 import sharebroker_server.pipeline
 from sharebroker_server.pipeline.core import flights
 from sharebroker_server.pipeline.core.spec import filled
-from sharebroker_server.pipeline.core.sql import looked_up
+from sharebroker_server.pipeline.core.sql import lookup
 from sharebroker_server.pipeline.settings import Settings
 
 FOLDER = Path(sharebroker_server.pipeline.__file__).parent
@@ -72,10 +72,8 @@ def test_tables_of_the_pipeline_are_read_in_sql(file: Path) -> None:
 
 
 def test_names_are_no_sql() -> None:
-    assert looked_up({}, "x", 5) == "5"
-    assert (
-        looked_up({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"
-    )
+    assert lookup({}, "x", 5) == "5"
+    assert lookup({"b": 3, "a'\\": 2}, "x", 5) == "CASE x WHEN 'a\\'\\\\' THEN 2 WHEN 'b' THEN 3 ELSE 5 END"
 
 
 def test_every_field_of_a_flight_has_a_column() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.pipeline.core.fold import Entry
+from sharebroker_server.pipeline.core.replay import Entry
 from sharebroker_server.pipeline.core.verification import check
 from tests.unit.pipeline.logs import ACCEPTED, ARCHIVED, AVAILABLE, answer, bare, checkpoint, delta
 
@@ -15,37 +15,45 @@ CASES: dict[str, tuple[list[Entry], list[tuple[int | None, int | None, str]]]] =
     "nothing": ([], []),
     "the same": ([*LOG, ANSWER], []),
     "deleted": ([checkpoint(), bare("tombstone")], []),
-    "no answer": (LOG, [(None, None, "There is a state by the log, and none by the answer.")]),
-    "no log": ([ANSWER], [(None, None, "There is a state by the answer, and none by the log.")]),
-    "unreadable": ([ANSWER, bare("unreadable")], [(None, None, "The log holds what is no record.")]),
+    "no answer": (LOG, [(None, None, "The log has a state, but the coordinator has none.")]),
+    "no log": ([ANSWER], [(None, None, "The coordinator has a state, but the log has none.")]),
+    "unreadable": ([ANSWER, bare("unreadable")], [(None, None, "The log contains an invalid record.")]),
     "another start": (
         [checkpoint(), answer(start=101)],
-        [(None, None, "The start is 100 by the log; the answer is 101.")],
+        [(None, None, "The start is 100 in the log, but 101 in the coordinator.")],
     ),
     "other epochs": (
         [checkpoint(), answer(leader=4, state=1)],
         [
-            (None, None, "The state epoch is 2 by the log; the answer is 1."),
-            (None, None, "The leader epoch is 5 by the log; the answer is 4."),
+            (None, None, "The state epoch is 2 in the log, but 1 in the coordinator."),
+            (None, None, "The leader epoch is 5 in the log, but 4 in the coordinator."),
         ],
     ),
     "a delta that the answer does not have": (
         [*LOG, delta((102, 105, ARCHIVED, 3), at=3), ANSWER],
         [
-            (102, 103, "By the log archived, delivered 3 times; the answer is acknowledged, delivered once."),
-            (104, 104, "By the log archived, delivered 3 times; the answer is nothing is known of them."),
-            (105, 105, "By the log archived, delivered 3 times; the answer is available, delivered 2 times."),
+            (
+                102,
+                103,
+                "In the log: archived, delivered 3 times; in the coordinator: acknowledged, delivered once.",
+            ),
+            (104, 104, "In the log: archived, delivered 3 times; in the coordinator: no state."),
+            (
+                105,
+                105,
+                "In the log: archived, delivered 3 times; in the coordinator: available, delivered 2 times.",
+            ),
         ],
     ),
     "a state that there is not": (
         [checkpoint((100, 100, 7, 1)), answer()],
-        [(100, 100, "By the log 7, delivered once; the answer is nothing is known of them.")],
+        [(100, 100, "In the log: 7, delivered once; in the coordinator: no state.")],
     ),
     "back again": (
         [checkpoint(), delta(at=2, start=110, leader=6), delta(at=3, start=105, leader=5), answer(start=105)],
         [
-            (None, None, "The start goes back from 110 to 105 at position 3."),
-            (None, None, "The leader epoch goes back from 6 to 5 at position 3."),
+            (None, None, "The start decreases from 110 to 105 at position 3."),
+            (None, None, "The leader epoch decreases from 6 to 5 at position 3."),
         ],
     ),
 }

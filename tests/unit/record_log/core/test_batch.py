@@ -12,8 +12,8 @@ from sharebroker_server.record_log.core.batch import (
     HEADER_SIZE,
     StoredBatch,
     assign,
+    gaps,
     header_of,
-    holes,
     parse_headers,
 )
 from tests.unit.record_log.batches import LIMIT, batch
@@ -157,4 +157,4 @@ def test_holes_are_what_no_batch_has(
     kept: list[tuple[int, int]], start: int, found: list[tuple[int, int]]
 ) -> None:
     batches = [StoredBatch(first, last, b"", 0) for first, last in kept]
-    assert list(holes(batches, start, 10)) == found
+    assert list(gaps(batches, start, 10)) == found

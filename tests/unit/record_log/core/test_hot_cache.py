@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.record_log.core.hot_cache import HotTail, take
+from sharebroker_server.record_log.core.hot_cache import HotCache, select_batches
 from tests.unit.record_log.batches import stored
 
 SIZE = len(stored(0).data)
 
 
-def filled(limit: int = 100 * SIZE, first: int = 10, batches: int = 4) -> HotTail:
+def filled(limit: int = 100 * SIZE, first: int = 10, batches: int = 4) -> HotCache:
     """Batches of three records from offset `first` on."""
-    tail = HotTail(limit, first)
+    tail = HotCache(limit, first)
     for i in range(batches):
         tail.add(stored(first + 3 * i))
     return tail
 
 
-def bases(tail: HotTail, offset: int, max_bytes: int = 10**9) -> list[int] | None:
+def bases(tail: HotCache, offset: int, max_bytes: int = 10**9) -> list[int] | None:
     batches = tail.read(offset, max_bytes)
     return None if batches is None else [batch.base_offset for batch in batches]
 
@@ -57,7 +57,7 @@ def test_newest_batch_stays_even_when_too_large() -> None:
 
 
 def test_read_inside_a_gap_finds_the_next_batch() -> None:
-    tail = HotTail(10**6, 0)
+    tail = HotCache(10**6, 0)
     tail.add(stored(0))
     tail.add(stored(100))
     assert bases(tail, 50) == [100]
@@ -71,7 +71,7 @@ def test_floor_is_the_batch_boundary_below(offset: int, floor: int) -> None:
 
 def test_floor_beyond_the_last_batch_is_the_end() -> None:
     assert filled().floor(30) == 22
-    assert HotTail(1, 7).floor(7) == 7
+    assert HotCache(1, 7).floor(7) == 7
 
 
 @pytest.mark.parametrize(
@@ -88,4 +88,4 @@ def test_drop_before_keeps_the_batch_that_contains_the_offset(offset: int, left:
 
 
 def test_take_of_nothing() -> None:
-    assert take([], 0, 10) == []
+    assert select_batches([], 0, 10) == []

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.record_log.core.log_state import Limits, LogView
+from sharebroker_server.record_log.core.log_state import Limits, LogState
 from sharebroker_server.record_log.core.retention import Retention
 from sharebroker_server.record_log.core.segments import Segment
 from tests.unit.record_log.batches import stored
@@ -12,9 +12,9 @@ SIZE = len(stored(0).data)
 CONSUMED = Retention(-1, -1, consumed=True)
 
 
-def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -> LogView:
+def view(batches: int = 4, *, tail_batches: int = 2, segment_batches: int = 2) -> LogState:
     """A log of batches of three records from 0 on; by default the last two are hot and two make a segment."""
-    log = LogView(0, 0, (), Limits(tail_batches * SIZE, segment_batches * SIZE))
+    log = LogState(0, 0, (), Limits(tail_batches * SIZE, segment_batches * SIZE))
     for i in range(batches):
         log.add(stored(3 * i, time=1000 * i), now_ms=0)
     return log
@@ -30,7 +30,7 @@ def test_log_end_follows_what_is_added() -> None:
 
 def test_what_was_read_from_the_store_is_served_once_in_order() -> None:
     log = view(6)
-    log.keep([stored(3), stored(6), stored(9)])
+    log.cache_read([stored(3), stored(6), stored(9)])
     assert log.read_hot(0, 10**6) is None
     assert [b.base_offset for b in log.read_hot(4, SIZE) or []] == [3]
     assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6, 9]
@@ -40,10 +40,10 @@ def test_what_was_read_from_the_store_is_served_once_in_order() -> None:
 
 def test_log_start_moves_past_what_was_read_from_the_store() -> None:
     log = view(6)
-    log.keep([stored(3), stored(6)])
+    log.cache_read([stored(3), stored(6)])
     log.move_log_start(7)
     assert [b.base_offset for b in log.read_hot(7, 10**6) or []] == [6]
-    log.keep([])
+    log.cache_read([])
     assert log.read_hot(9, 10**6) is None
 
 
@@ -100,7 +100,7 @@ def test_size_frees_whole_segments_before_the_tail_and_batches_within_it(
 def test_a_log_smaller_than_a_segment_shrinks_to_its_limit() -> None:
     log = view(4, tail_batches=100, segment_batches=100)
     log.move_log_start(log.disposable_before(Retention(-1, 2 * SIZE), 0, None))
-    assert (log.log_start_offset, log.tail.size) == (6, 2 * SIZE)
+    assert (log.log_start_offset, log.hot_cache.size) == (6, 2 * SIZE)
     assert log.disposable_before(Retention(-1, 2 * SIZE), 0, None) == 6
 
 
@@ -122,9 +122,9 @@ def test_moving_the_log_start_forgets_what_lies_below() -> None:
 
 
 def test_an_opened_log_counts_on_behind_its_index_rows() -> None:
-    log = LogView(4, 12, [Segment(0, 6, 10, 1)], Limits())
+    log = LogState(4, 12, [Segment(0, 6, 10, 1)], Limits())
     assert log.unread_from == 6
-    assert LogView(4, 4, (), Limits()).unread_from == 4
+    assert LogState(4, 4, (), Limits()).unread_from == 4
 
 
 def test_the_time_of_a_record_is_that_of_its_batch_or_of_the_stretch_around_it() -> None:
@@ -132,4 +132,4 @@ def test_the_time_of_a_record_is_that_of_its_batch_or_of_the_stretch_around_it()
     assert [log.time_of(offset) for offset in (9, 11, 12)] == [3002, 3002, 4002]
     assert [log.time_of(offset) for offset in (0, 5, 6)] == [1002, 1002, 3002]
     assert log.time_of(15) == -1
-    assert LogView(0, 0, (), Limits()).time_of(0) == -1
+    assert LogState(0, 0, (), Limits()).time_of(0) == -1

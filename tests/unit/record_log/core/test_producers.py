@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import BatchHeader, parse_headers
 from sharebroker_server.record_log.core.producers import (
-    RETAINED,
+    RETAINED_BATCHES,
     Marker,
     ProducerState,
     UnverifiedError,
@@ -15,7 +15,7 @@ from sharebroker_server.record_log.core.producers import (
     after_batch,
     after_marker,
     check_batch,
-    repeated,
+    find_repeated,
 )
 from tests.unit.record_log.batches import LIMIT, batch
 
@@ -40,7 +40,7 @@ def sent(*batches: BatchHeader, state: ProducerState | None = None) -> ProducerS
 
 
 def code(state: ProducerState | None, asked: BatchHeader, verified: Verified | None = None) -> ErrorCode:
-    if repeated(state, asked) is not None:
+    if find_repeated(state, asked) is not None:
         return ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     try:
         check_batch(state, asked, verified)
@@ -80,18 +80,18 @@ def test_sequences(state: ProducerState | None, asked: BatchHeader, outcome: Err
 
 def test_each_of_the_last_batches_is_known_again_with_its_offsets() -> None:
     state = sent(*(header(2 * n, 2) for n in range(7)))
-    assert len(state.batches) == RETAINED
+    assert len(state.batches) == RETAINED_BATCHES
     for n in range(2, 7):
-        earlier = repeated(state, header(2 * n, 2))
+        earlier = find_repeated(state, header(2 * n, 2))
         assert earlier is not None
         assert (earlier.base_offset, earlier.last_offset, earlier.timestamp) == (
             2 * n,
             2 * n + 1,
             1000 + 2 * n,
         )
-    assert repeated(state, header(2, 2)) is None
-    assert repeated(state, header(12, 2, epoch=1)) is None
-    assert repeated(None, header(0)) is None
+    assert find_repeated(state, header(2, 2)) is None
+    assert find_repeated(state, header(12, 2, epoch=1)) is None
+    assert find_repeated(None, header(0)) is None
 
 
 def test_a_new_epoch_forgets_the_batches_of_the_old_one() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.hot_cache import HotTail
+from sharebroker_server.record_log.core.hot_cache import HotCache
 from sharebroker_server.record_log.core.retention import (
     Retention,
     disposable_before,
@@ -22,9 +22,9 @@ SEGMENTS = [
 SIZE = len(stored(0).data)
 
 
-def tail(*batches: StoredBatch, start: int = 0, limit: int = 10**9) -> HotTail:
+def tail(*batches: StoredBatch, start: int = 0, limit: int = 10**9) -> HotCache:
     """A tail of these batches, or an empty one at `start`."""
-    hot = HotTail(limit, start)
+    hot = HotCache(limit, start)
     for batch in batches:
         hot.add(batch)
     return hot

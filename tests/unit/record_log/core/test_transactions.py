@@ -99,7 +99,7 @@ def test_what_is_kept_is_what_was_there(partition: Partition) -> None:
 
 
 def test_a_note_of_another_format_is_not_guessed_at() -> None:
-    with pytest.raises(ValueError, match="p7 has format 9"):
+    with pytest.raises(ValueError, match="p7 has unknown format 9"):
         producer_snapshots.load({"p7": b"\x09"})
 
 
@@ -113,7 +113,7 @@ def test_producers_that_are_silent_expire_but_not_in_a_transaction(partition: Pa
     transactions = partition.transactions
     assert transactions.expired(1000) == []
     assert sorted(transactions.expired(1001)) == [1, 3]
-    transactions.forget([1, 3, 99])
+    transactions.remove_producers([1, 3, 99])
     assert transactions.producer(1) is None
     assert list(transactions.producers()) == [2]
 

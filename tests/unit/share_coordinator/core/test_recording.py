@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.model import StateBatch
 from sharebroker_server.share_coordinator.core.commands import Delete, Initialize, Read
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import (
     CheckpointTombstone,
     DeltaTombstone,
@@ -19,7 +19,7 @@ from tests.unit.share_coordinator.harness import KEY, NOW, Shard, batch, write
 NOW_MS = int(NOW * 1000)
 
 
-def shard_at(start: int, *batches: StateBatch, rules: Rules = Rules()) -> Shard:
+def shard_at(start: int, *batches: StateBatch, rules: CheckpointRules = CheckpointRules()) -> Shard:
     shard = Shard(rules)
     shard.run(Initialize(KEY, 1, start))
     if batches:
@@ -86,7 +86,7 @@ def test_what_a_checkpoint_carries() -> None:
 @pytest.mark.parametrize("limit", [0, 1, 2, 3, 10, 255, 256, 257, 500])
 def test_exactly_so_many_deltas_between_checkpoints(limit: int) -> None:
     """Kafka up to 4.2.0 wrote one more (#21426)."""
-    shard = Shard(Rules(deltas_per_checkpoint=limit))
+    shard = Shard(CheckpointRules(deltas_per_checkpoint=limit))
     shard.run(Initialize(KEY, 1, 0))
     for offset in range(2 * (limit + 1)):
         shard.run(write(batch(2 * offset, 2 * offset)))
@@ -96,7 +96,7 @@ def test_exactly_so_many_deltas_between_checkpoints(limit: int) -> None:
 
 
 def test_a_read_counts_as_a_delta() -> None:
-    shard = Shard(Rules(deltas_per_checkpoint=1))
+    shard = Shard(CheckpointRules(deltas_per_checkpoint=1))
     shard.run(Initialize(KEY, 1, 0))
     shard.run(Read(KEY, 1))
     shard.run(Read(KEY, 2))
@@ -120,7 +120,7 @@ def test_indices_go_on_over_checkpoints() -> None:
     ("limit", "last"), [(1, 255), (100, 255), (255, 255), (256, 255), (257, 511), (300, 511), (500, 511)]
 )
 def test_indices_roll_over_at_255_and_the_range_is_extended_when_too_small(limit: int, last: int) -> None:
-    shard = Shard(Rules(deltas_per_checkpoint=limit))
+    shard = Shard(CheckpointRules(deltas_per_checkpoint=limit))
     shard.run(Initialize(KEY, 1, 0))
     for offset in range(1300):
         shard.run(write(batch(2 * offset, 2 * offset)))
@@ -131,14 +131,14 @@ def test_indices_roll_over_at_255_and_the_range_is_extended_when_too_small(limit
 
 def test_an_index_in_use_is_not_written_again_after_the_range_was_extended() -> None:
     """Deltas 250 to 255 and 0 to 50 count, then the limit is raised: at 250 a checkpoint comes first."""
-    small = Shard(Rules(deltas_per_checkpoint=250))
+    small = Shard(CheckpointRules(deltas_per_checkpoint=250))
     small.run(Initialize(KEY, 1, 0))
     for offset in range(250 + 1 + 57):
         small.run(write(batch(2 * offset, 2 * offset)))
     state = small.state()
     assert state is not None
     assert (state.delta_indices[0], state.last_delta_index) == (250, 50)
-    large = Shard(Rules(deltas_per_checkpoint=500), small.log)
+    large = Shard(CheckpointRules(deltas_per_checkpoint=500), small.log)
     for offset in range(400, 400 + 461):
         large.run(write(batch(2 * offset, 2 * offset)))
     assert large.state() == large.replayed().state()
@@ -147,11 +147,11 @@ def test_an_index_in_use_is_not_written_again_after_the_range_was_extended() -> 
 
 
 def test_the_range_may_shrink() -> None:
-    large = Shard(Rules(deltas_per_checkpoint=500))
+    large = Shard(CheckpointRules(deltas_per_checkpoint=500))
     large.run(Initialize(KEY, 1, 0))
     for offset in range(300):
         large.run(write(batch(2 * offset, 2 * offset)))
-    small = Shard(Rules(deltas_per_checkpoint=100), large.log)
+    small = Shard(CheckpointRules(deltas_per_checkpoint=100), large.log)
     for offset in range(300, 420):
         small.run(write(batch(2 * offset, 2 * offset)))
     made_now = small.records()[301:]
@@ -169,7 +169,7 @@ def test_checkpoint_epochs_wrap_and_deltas_follow() -> None:
 
 
 def test_delete_writes_the_checkpoints_tombstone_first_then_one_for_each_delta_that_counts() -> None:
-    shard = shard_at(0, batch(0, 0, 0), rules=Rules(deltas_per_checkpoint=3))
+    shard = shard_at(0, batch(0, 0, 0), rules=CheckpointRules(deltas_per_checkpoint=3))
     for offset in range(2, 12, 2):
         shard.run(write(batch(offset, offset, 0)))
     shard.log.clear()

@@ -16,7 +16,7 @@ from sharebroker_protocol.model import (
 )
 from sharebroker_server.share_partition_leader.core.acquire import LogBatch
 from sharebroker_server.share_partition_leader.core.in_flight import Run, Transition
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.states import Event
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
@@ -45,10 +45,10 @@ def batches(text: str) -> tuple[StateBatch, ...]:
 
 def opened(
     start: int = 0, stored: str = "", settings: SharePartitionSettings | None = None, leader_epoch: int = 7
-) -> SharePartition:
+) -> RecordStates:
     """A share-partition at `start` with stored batches (see `batches`)."""
     loaded = LoadedState(3, leader_epoch, start, batches(stored))
-    return SharePartition(settings or SharePartitionSettings(), loaded)
+    return RecordStates(settings or SharePartitionSettings(), loaded)
 
 
 def log_of(text: str) -> list[LogBatch]:
@@ -58,7 +58,7 @@ def log_of(text: str) -> list[LogBatch]:
 
 
 def fetch(
-    share: SharePartition,
+    share: RecordStates,
     log: str | Sequence[LogBatch],
     member: str = "m1",
     most: int = 500,
@@ -86,7 +86,7 @@ def offsets(acquired: Iterable[AcquiredRange]) -> list[int]:
 
 
 def ack(
-    share: SharePartition, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
+    share: RecordStates, text: str, kind: int | Sequence[int] = ACCEPT, member: str = "m1", now: float = 0.0
 ) -> StateWrite | None:
     """Acknowledge "10-19" (or several, by spaces) durably; what was written, None when nothing had to be."""
     transition = share.acknowledge(member, acks(text, kind), now)
@@ -99,7 +99,7 @@ def acks(text: str, kind: int | Sequence[int] = ACCEPT, token: int | None = None
     return [AckBatch(first, last, types, token) for first, last in log_of(text)]
 
 
-def done(share: SharePartition, *transitions: Transition) -> StateWrite:
+def done(share: RecordStates, *transitions: Transition) -> StateWrite:
     """Write transitions in one durable write; what was written."""
     written = share.write(transitions)
     share.complete(transitions)
@@ -114,12 +114,12 @@ def show(written: StateWrite | None) -> str:
     return f"{written.start_offset}: {', '.join(_text(b) for b in written.batches)}".strip()
 
 
-def compact(share: SharePartition, first: int, last: int) -> None:
+def compact(share: RecordStates, first: int, last: int) -> None:
     """As a fetch that finds them gone from the log."""
     share._in_flight.archive(first, last, Event.COMPACT)
 
 
-def picture(share: SharePartition, members: bool = False) -> str:
+def picture(share: RecordStates, members: bool = False) -> str:
     """The window as "10-19 acquired 1, 20 available 2", neighbours that look the same as one."""
     shown: list[tuple[int, int, str]] = []
     for run in share._in_flight.runs:
@@ -141,7 +141,7 @@ def _span(first: int, last: int) -> str:
     return f"{first}-{last}" if first != last else str(first)
 
 
-def check(share: SharePartition) -> None:
+def check(share: RecordStates) -> None:
     """Every invariant of the window; the one place that knows what must always hold."""
     in_flight = share._in_flight
     runs = in_flight.runs
@@ -181,7 +181,7 @@ def _check_batches(runs: list[Run]) -> None:
             seen.add(run.batch)
 
 
-def _check_hints(share: SharePartition) -> None:
+def _check_hints(share: RecordStates) -> None:
     in_flight = share._in_flight
     available = [run.first for run in in_flight.runs if run.state is AVAILABLE]
     assert in_flight.first_available() == (available[0] if available else None)

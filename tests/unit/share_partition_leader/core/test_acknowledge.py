@@ -10,10 +10,10 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.acknowledge import Refusal
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
-    Freed,
+    Completed,
     SharePartitionSettings,
 )
 from tests.unit.share_partition_leader.core.support import (
@@ -97,41 +97,41 @@ def test_a_type_for_each_offset(types: tuple[int, ...], window: str, written: st
 # --- refusals: one row a situation, for every type
 
 
-def _held(member: str = "m1") -> SharePartition:
+def _held(member: str = "m1") -> RecordStates:
     share = opened()
     fetch(share, "0-9", member)
     return share
 
 
-def _never_acquired() -> SharePartition:
+def _never_acquired() -> RecordStates:
     return opened(0, "6-9 available 1")
 
 
-def _after_ack(kind: int) -> SharePartition:
+def _after_ack(kind: int) -> RecordStates:
     share = _held()
     ack(share, "5", kind)
     return share
 
 
-def _expired() -> SharePartition:
+def _expired() -> RecordStates:
     share = _held()
     share.expire(30.0)
     return share
 
 
-def _passed_on() -> SharePartition:
+def _passed_on() -> RecordStates:
     share = _after_ack(RELEASE)
     fetch(share, "0-9", "m2")
     return share
 
 
-def _pending() -> SharePartition:
+def _pending() -> RecordStates:
     share = _held()
     share.acknowledge("m1", acks("5", RELEASE), 0.0)
     return share
 
 
-def _compacted() -> SharePartition:
+def _compacted() -> RecordStates:
     share = _after_ack(RELEASE)
     compact(share, 5, 5)
     return share
@@ -154,7 +154,7 @@ SITUATIONS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("prepare", "reason"), SITUATIONS.values(), ids=SITUATIONS)
 def test_a_record_the_member_does_not_hold_is_refused_with_the_reason(
-    prepare: Callable[[], SharePartition], reason: Refusal, kind: str
+    prepare: Callable[[], RecordStates], reason: Refusal, kind: str
 ) -> None:
     share = prepare()
     before = picture(share, members=True)
@@ -468,18 +468,18 @@ def test_renewals_can_be_switched_off(types: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("types", "freed"),
+    ("types", "completed"),
     [
-        pytest.param((1, 1, 1, 1), Freed(True, 4, 0, 0), id="accepted: the SPSO moves"),
-        pytest.param((2, 1, 1, 1), Freed(True, 3, 1, 0), id="one released"),
-        pytest.param((0, 3, 2, 1), Freed(True, 1, 1, 2), id="one of each"),
-        pytest.param((4, 1, 0, 3), Freed(False, 1, 0, 2), id="the first is still held"),
+        pytest.param((1, 1, 1, 1), Completed(True, 4, 0, 0), id="accepted: the SPSO moves"),
+        pytest.param((2, 1, 1, 1), Completed(True, 3, 1, 0), id="one released"),
+        pytest.param((0, 3, 2, 1), Completed(True, 1, 1, 2), id="one of each"),
+        pytest.param((4, 1, 0, 3), Completed(False, 1, 0, 2), id="the first is still held"),
     ],
 )
-def test_a_completion_counts_what_it_changed(types: tuple[int, ...], freed: Freed) -> None:
+def test_a_completion_counts_what_it_changed(types: tuple[int, ...], completed: Completed) -> None:
     share = opened()
     fetch(share, "0-3")
     transition = share.acknowledge("m1", acks("0-3", types), 0.0)
     assert transition is not None
-    assert share.complete([transition]) == freed
-    assert share.complete([transition]) == Freed(False, 0, 0, 0)
+    assert share.complete([transition]) == completed
+    assert share.complete([transition]) == Completed(False, 0, 0, 0)

@@ -134,7 +134,7 @@ def test_an_empty_window_points_at_the_next_offset() -> None:
     assert (share.start_offset, share.end_offset, share.next_fetch_offset()) == (42, 42, 42)
     assert (share.in_flight_count, share.delivery_complete_count) == (0, 0)
     assert share.next_deadline() is None
-    assert share.can_acquire()
+    assert share.acquirable_offset() is not None
 
 
 def test_a_gap_behind_the_window_is_not_taken_in() -> None:
@@ -194,7 +194,7 @@ def narrow(locks: int) -> SharePartitionSettings:
 def test_the_window_is_full_at_its_limit(locks: int, log: str, expected: str, more: bool) -> None:
     share = opened(settings=narrow(locks))
     assert ranges(fetch(share, log)) == expected
-    assert share.can_acquire() is more
+    assert (share.acquirable_offset() is not None) is more
     if not more:
         assert fetch(share, "20-29") == []
 
@@ -212,9 +212,9 @@ def test_a_full_window_hands_out_what_came_back_and_nothing_new() -> None:
     share = opened(settings=narrow(30))
     fetch(share, "0-9 10-19 20-29")
     ack(share, "20", RELEASE)
-    assert share.can_acquire()
+    assert share.acquirable_offset() is not None
     assert ranges(fetch(share, "20-29 30-39")) == "20 x2"
-    assert not share.can_acquire()
+    assert share.acquirable_offset() is None
 
 
 def test_finished_records_behind_a_slow_one_keep_the_window_full() -> None:
@@ -222,9 +222,9 @@ def test_finished_records_behind_a_slow_one_keep_the_window_full() -> None:
     fetch(share, "0-29")
     ack(share, "1-29")
     assert (share.in_flight_count, share.delivery_complete_count) == (30, 29)
-    assert not share.can_acquire()
+    assert share.acquirable_offset() is None
     ack(share, "0")
-    assert (share.in_flight_count, share.start_offset, share.can_acquire()) == (0, 30, True)
+    assert (share.in_flight_count, share.start_offset, share.acquirable_offset()) == (0, 30, 30)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_full_window_is_searched_as_far_as_was_read(log: str, expected: str) -
 def test_a_window_made_wider_takes_more_at_once() -> None:
     share = opened(settings=narrow(10))
     fetch(share, "0-9")
-    assert not share.can_acquire()
+    assert share.acquirable_offset() is None
     share.settings = narrow(20)
     assert ranges(fetch(share, "10-19")) == "10-19 x1"
 

@@ -8,7 +8,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.counts import Counts
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -28,12 +28,12 @@ LATER = 100_000.0
 
 def counted(counts: Counts) -> dict[str, Any]:
     """What is not 0, acknowledgements as (accept, release, reject, renew)."""
-    said = {"said": tuple(counts.said[ACCEPT:])} if any(counts.said) else {}
+    acknowledged = {"acknowledged": tuple(counts.acknowledged[ACCEPT:])} if any(counts.acknowledged) else {}
     names = ("acquired", "redelivered", "unseen", "lost", "rejected", "exhausted", "gaps", "aborted")
-    return {name: value for name in names if (value := getattr(counts, name))} | said
+    return {name: value for name in names if (value := getattr(counts, name))} | acknowledged
 
 
-def last_attempt(settings: SharePartitionSettings | None = None) -> SharePartition:
+def last_attempt(settings: SharePartitionSettings | None = None) -> RecordStates:
     """A share-partition with 0-9 acquired for the last time by m1, and nothing counted."""
     share = opened(0, "0-9 available 1", settings or SharePartitionSettings(delivery_count_limit=2))
     fetch(share, "0-9")
@@ -47,7 +47,7 @@ def test_what_is_acquired_again_is_redelivered() -> None:
     fetch(share, "0-9 10-19")
     ack(share, "0-4", RELEASE)
     fetch(share, "0-9 10-19")
-    assert counted(share.counts) == {"acquired": 25, "redelivered": 5, "said": (0, 5, 0, 0)}
+    assert counted(share.counts) == {"acquired": 25, "redelivered": 5, "acknowledged": (0, 5, 0, 0)}
 
 
 def test_what_members_say_is_counted_by_kind() -> None:
@@ -56,7 +56,7 @@ def test_what_members_say_is_counted_by_kind() -> None:
     ack(share, "0-5", (ACCEPT, ACCEPT, RELEASE, REJECT, GAP, ACCEPT))
     ack(share, "6-7", RENEW)
     ack(share, "8", REJECT)
-    assert counted(share.counts) == {"acquired": 10, "said": (3, 1, 2, 2), "rejected": 2, "gaps": 1}
+    assert counted(share.counts) == {"acquired": 10, "acknowledged": (3, 1, 2, 2), "rejected": 2, "gaps": 1}
 
 
 def test_what_is_refused_is_not_counted() -> None:
@@ -73,7 +73,7 @@ def test_what_is_not_durable_is_not_archived() -> None:
     transition = share.acknowledge("m1", acks("0-9", REJECT), 0.0)
     assert transition is not None
     share.complete([transition], ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert counted(share.counts) == {"acquired": 10, "said": (0, 0, 10, 0)}
+    assert counted(share.counts) == {"acquired": 10, "acknowledged": (0, 0, 10, 0)}
 
 
 def test_a_release_after_the_last_attempt_is_the_end_of_attempts() -> None:
@@ -84,7 +84,7 @@ def test_a_release_after_the_last_attempt_is_the_end_of_attempts() -> None:
     transition = share.release_member("m1")
     assert transition is not None
     done(share, transition)
-    assert counted(share.counts) == {"said": (2, 4, 2, 0), "rejected": 2, "exhausted": 6}
+    assert counted(share.counts) == {"acknowledged": (2, 4, 2, 0), "rejected": 2, "exhausted": 6}
 
 
 def test_a_lock_that_ran_out_is_lost_and_may_be_the_last() -> None:
@@ -100,8 +100,8 @@ def test_a_lock_that_ran_out_is_lost_and_may_be_the_last() -> None:
 def test_what_nobody_looked_at_is_counted_as_unseen() -> None:
     share = opened()
     fetch(share, "0-9")
-    share.give_back("m1", acks("0-3", RELEASE))
-    share.give_back_all("m1")
+    share.undo_acquire("m1", acks("0-3", RELEASE))
+    share.undo_all("m1")
     assert counted(share.counts) == {"acquired": 10, "unseen": 10}
 
 
@@ -118,24 +118,24 @@ def test_what_the_log_dropped_meanwhile_was_not_archived_by_anybody() -> None:
     transitions = [share.acknowledge("m1", acks(offsets, REJECT), 0.0) for offsets in ("0-4", "5-9")]
     share.move_log_start(5)
     share.complete([transition for transition in transitions if transition is not None])
-    assert counted(share.counts) == {"acquired": 10, "said": (0, 0, 10, 0), "rejected": 10}
+    assert counted(share.counts) == {"acquired": 10, "acknowledged": (0, 0, 10, 0), "rejected": 10}
 
 
 def test_what_is_settled_is_counted_as_it_was_said() -> None:
     share = opened()
     fetch(share, "0-9")
-    settled = share.settle("m1", acks("0-3", REJECT) + acks("4-5"), 10, 0.0)
-    assert settled.transition is not None
-    done(share, settled.transition)
-    assert counted(share.counts) == {"acquired": 10, "said": (2, 0, 4, 0), "rejected": 4}
+    reconciled = share.reconcile("m1", acks("0-3", REJECT) + acks("4-5"), 10, 0.0)
+    assert reconciled.transition is not None
+    done(share, reconciled.transition)
+    assert counted(share.counts) == {"acquired": 10, "acknowledged": (2, 0, 4, 0), "rejected": 4}
 
 
-def test_locked() -> None:
+def test_sizes() -> None:
     share = opened()
-    assert share.locked() == (0, 0, 0)
+    assert share.sizes() == (0, 0, 0, 0)
     fetch(share, "0-9 10-19")
     ack(share, "12", RELEASE)
-    assert share.locked() == (19, 3, 20)
+    assert share.sizes() == (20, 3, 20, 19)
 
 
 def test_counts_can_be_taken_together() -> None:
@@ -143,5 +143,5 @@ def test_counts_can_be_taken_together() -> None:
     for share in (first, second):
         fetch(share, "0-9")
         ack(share, "0-1", REJECT)
-    first.counts.take_in(second.counts)
-    assert counted(first.counts) == {"acquired": 20, "said": (0, 0, 4, 0), "rejected": 4}
+    first.counts.merge(second.counts)
+    assert counted(first.counts) == {"acquired": 20, "acknowledged": (0, 0, 4, 0), "rejected": 4}

@@ -6,8 +6,8 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.share_partition_leader.core.acknowledge import LONGEST_DELAY
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
-from sharebroker_server.share_partition_leader.core.values import Freed, SharePartitionSettings
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
+from sharebroker_server.share_partition_leader.core.values import Completed, SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     GAP,
@@ -26,9 +26,7 @@ from tests.unit.share_partition_leader.core.support import (
 )
 
 
-def _released(
-    part: str, delay: float, now: float = 0.0, share: SharePartition | None = None
-) -> SharePartition:
+def _released(part: str, delay: float, now: float = 0.0, share: RecordStates | None = None) -> RecordStates:
     """A share-partition where m1 held 0-9 and gave `part` back for later, durably."""
     if share is None:
         share = opened()
@@ -45,7 +43,7 @@ def test_what_is_written_is_an_ordinary_release() -> None:
     transition = share.acknowledge("m1", acks("2-4", RELEASE), 0.0, 10.0)
     assert transition is not None
     assert show(share.write([transition])) == "0: 2-4 available 1"
-    assert share.complete([transition]) == Freed(False, 0, 0, 0)
+    assert share.complete([transition]) == Completed(False, 0, 0, 0)
     assert [(lock.member, lock.first, lock.last) for lock in share.held()] == [
         ("m1", 0, 1),
         ("", 2, 4),
@@ -78,12 +76,12 @@ def test_delays_of_several_requests_run_out_one_by_one() -> None:
     fetch(share, "0-9")
     for part, delay in (("0-2", 20.0), ("3-5", 10.0), ("6-9", 15.0)):
         _released(part, delay, share=share)
-    freed = []
+    completed = []
     for _ in range(3):
         deadline = share.next_deadline()
         assert deadline is not None
-        freed += [(deadline, lost.first, lost.last) for lost in share.expire(deadline).lost]
-    assert freed == [(10.0, 3, 5), (15.0, 6, 9), (20.0, 0, 2)]
+        completed += [(deadline, lost.first, lost.last) for lost in share.expire(deadline).lost]
+    assert completed == [(10.0, 3, 5), (15.0, 6, 9), (20.0, 0, 2)]
 
 
 @pytest.mark.parametrize("kind", [GAP, ACCEPT, RELEASE, REJECT, RENEW])
@@ -106,7 +104,7 @@ def test_the_last_attempt_is_archived_at_once() -> None:
     transition = share.acknowledge("m1", acks("0-5", RELEASE), 0.0, 10.0)
     assert transition is not None
     assert show(share.write([transition])) == "0: 0-4 available 2, 5 archived 5"
-    assert share.complete([transition]) == Freed(False, 0, 0, 1)
+    assert share.complete([transition]) == Completed(False, 0, 0, 1)
     assert picture(share).startswith("0-4 acquired 2, 5 archived 5")
 
 

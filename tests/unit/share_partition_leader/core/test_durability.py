@@ -7,7 +7,7 @@ from itertools import permutations, product
 import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
-from sharebroker_server.share_partition_leader.core.values import Freed
+from sharebroker_server.share_partition_leader.core.values import Completed
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
     REJECT,
@@ -151,7 +151,7 @@ def test_a_failed_write_leaves_everything_as_it_was(kind: int, error: ErrorCode)
     before = picture(share, members=True), share.delivery_complete_count, share.next_fetch_offset()
     transition = share.acknowledge("m1", acks("3-12", kind), 0.0)
     assert transition is not None
-    assert share.complete([transition], error) == Freed(False, 0, 0, 0)
+    assert share.complete([transition], error) == Completed(False, 0, 0, 0)
     assert (picture(share, members=True), share.delivery_complete_count, share.next_fetch_offset()) == before
     check(share)
     assert ack(share, "3-12", kind) is not None
@@ -198,7 +198,7 @@ def test_what_the_log_lost_is_left_out_of_a_pending_write() -> None:
     assert show(share.write([transition])) == "10: 10-14 available 1"
     share.move_log_start(12)
     assert show(share.write([transition])) == "12: 12-14 available 1"
-    assert share.complete([transition]) == Freed(True, 0, 3, 0)
+    assert share.complete([transition]) == Completed(True, 0, 3, 0)
     assert picture(share) == "12-14 available 1, 15-19 acquired 1"
 
 
@@ -220,7 +220,7 @@ def test_equal_pending_neighbours_are_committed_once_whatever_is_acquired_beside
     assert pending is not None
     share.expire(30.0)
     fetch(share, "0-9", now=30.0)
-    assert share.complete([pending]) == Freed(False, 3, 0, 0)
+    assert share.complete([pending]) == Completed(False, 3, 0, 0)
     assert share.delivery_complete_count == 3
 
 

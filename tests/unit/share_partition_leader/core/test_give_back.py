@@ -26,7 +26,7 @@ from tests.unit.share_partition_leader.core.support import (
 def test_the_delivery_does_not_count() -> None:
     share = opened()
     fetch(share, "0-9")
-    share.give_back("m1", acks("3-6", RELEASE))
+    share.undo_acquire("m1", acks("3-6", RELEASE))
     assert picture(share) == "0-2 acquired 1, 3-6 available 0, 7-9 acquired 1"
     assert share.next_fetch_offset() == 3
     assert ranges(fetch(share, "0-9", "m2")) == "3-6 x1"
@@ -35,7 +35,7 @@ def test_the_delivery_does_not_count() -> None:
 def test_nothing_is_written() -> None:
     share = opened(0, "0-4 available 2")
     assert ranges(fetch(share, "0-4")) == "0-4 x3"
-    share.give_back("m1", acks("0-4", RELEASE))
+    share.undo_acquire("m1", acks("0-4", RELEASE))
     assert show(share.write()) == "0:"
     assert picture(share) == "0-4 available 2"
 
@@ -44,7 +44,7 @@ def test_a_last_attempt_is_not_used_up() -> None:
     share = opened(0, "0 available 1", SharePartitionSettings(delivery_count_limit=2))
     for _ in range(3):
         assert ranges(fetch(share, "0")) == "0 x2"
-        share.give_back("m1", acks("0", RELEASE))
+        share.undo_acquire("m1", acks("0", RELEASE))
     assert ranges(fetch(share, "0")) == "0 x2"
     ack(share, "0", RELEASE)
     assert share.start_offset == 1
@@ -55,7 +55,7 @@ def test_only_the_holder_gives_back_and_only_all_of_it() -> None:
     fetch(share, "0-9", most=5, mode=LIMITED)
     fetch(share, "0-9", "m2")
     with pytest.raises(KafkaError) as caught:
-        share.give_back("m1", acks("3-6", RELEASE))
+        share.undo_acquire("m1", acks("3-6", RELEASE))
     assert caught.value.metadata == {"offset": "5", "reason": "held_by_another_member"}
     assert picture(share, members=True) == "0-4 acquired 1 m1, 5-9 acquired 1 m2"
     check(share)
@@ -66,7 +66,7 @@ def test_only_releases_can_be_of_what_nobody_saw(kind: int) -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError) as caught:
-        share.give_back("m1", acks("0-9", kind))
+        share.undo_acquire("m1", acks("0-9", kind))
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert [violation.field for violation in caught.value.violations] == ["unseen"]
 
@@ -77,10 +77,10 @@ def test_all_that_a_member_holds() -> None:
     answered = share.acknowledge("m1", acks("0-2"), 0.0)
     assert answered is not None
     fetch(share, "10-14", "m2")
-    share.give_back_all("m1")
+    share.undo_all("m1")
     check(share)
     assert picture(share, members=True) == "0-2 acquired 1 m1, 3-9 available 0, 10-14 acquired 1 m2"
     done(share, answered)
     assert share.start_offset == 3
-    share.give_back_all("nobody")
+    share.undo_all("nobody")
     assert picture(share) == "3-9 available 0, 10-14 acquired 1"

@@ -35,7 +35,7 @@ def test_holds() -> None:
 )
 def test_isolates_next(stored: str, isolates: bool) -> None:
     share = opened(10, stored, SharePartitionSettings(delivery_count_limit=5))
-    assert share.isolates_next() is isolates
+    assert share.next_is_throttled() is isolates
 
 
 def test_one_record_of_a_batch_isolates_it() -> None:
@@ -43,6 +43,6 @@ def test_one_record_of_a_batch_isolates_it() -> None:
     for first in (10, 11):
         fetch(share, "10-19")
         ack(share, f"{first}-19", RELEASE)
-    assert share.isolates_next()
+    assert share.next_is_throttled()
     share.settings = SharePartitionSettings(delivery_count_limit=5)
-    assert not share.isolates_next()
+    assert not share.next_is_throttled()

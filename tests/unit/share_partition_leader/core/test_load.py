@@ -6,7 +6,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import StateBatch
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -100,7 +100,7 @@ def test_the_window_after_loading(
 )
 def test_a_state_that_contradicts_itself_is_refused(stored: tuple[StateBatch, ...]) -> None:
     with pytest.raises(KafkaError) as refused:
-        SharePartition(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
+        RecordStates(SharePartitionSettings(), LoadedState(0, 1, 10, stored))
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -201,6 +201,6 @@ def test_a_hole_may_be_entered_in_the_middle() -> None:
 def test_a_full_window_after_loading_still_hands_out_its_holes() -> None:
     settings = SharePartitionSettings(max_record_locks=20)
     share = opened(0, "10-19 acknowledged 1", settings)
-    assert share.can_acquire()
+    assert share.acquirable_offset() is not None
     assert ranges(fetch(share, "0-9 10-19 20-29")) == "0-9 x1"
-    assert not share.can_acquire()
+    assert share.acquirable_offset() is None

@@ -7,7 +7,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_partition_leader.core.locks import tokens_of
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import (
     AcquireRequest,
     LoadedState,
@@ -47,7 +47,7 @@ def test_state_that_is_loaded_anew_gives_no_token_twice() -> None:
     tokens, settings = tokens_of(3), SharePartitionSettings()
     seen: list[int] = []
     for _ in range(3):
-        share = SharePartition(settings, LoadedState(1, 3, 0), tokens)
+        share = RecordStates(settings, LoadedState(1, 3, 0), tokens)
         [acquired] = share.acquire(AcquireRequest("m1", 10, 10), 0, [(0, 9)], 0.0)
         late = AckBatch(0, 9, (RELEASE,), seen[-1]) if seen else None
         if late is not None:

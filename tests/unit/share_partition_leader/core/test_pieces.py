@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from tests.unit.share_partition_leader.core.support import RELEASE, ack, fetch, opened
 
 
-def _window() -> SharePartition:
+def _window() -> RecordStates:
     """10-19 acquired, 20-29 not in the log, 30-34 acquired, 35 available, 36-39 acquired."""
     share = opened(10)
     fetch(share, "10-19")
@@ -35,7 +35,7 @@ def _window() -> SharePartition:
     ],
 )
 def test_pieces(first: int, last: int, pieces: str) -> None:
-    found = _window().pieces(first, last)
+    found = _window().split_by_run(first, last)
     assert " ".join(f"{a}-{b}" for a, b in found) == pieces
 
 
@@ -43,4 +43,4 @@ def test_pieces(first: int, last: int, pieces: str) -> None:
 def test_an_empty_window_knows_only_what_it_passed(
     first: int, last: int, pieces: list[tuple[int, int]]
 ) -> None:
-    assert opened(10).pieces(first, last) == pieces
+    assert opened(10).split_by_run(first, last) == pieces

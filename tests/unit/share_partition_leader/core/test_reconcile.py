@@ -9,7 +9,7 @@ import pytest
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_protocol.model import AckBatch
 from sharebroker_server.share_calls.values import LeftReason
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.share_partition_leader.core.values import SharePartitionSettings
 from tests.unit.share_partition_leader.core.support import (
     ACCEPT,
@@ -32,7 +32,7 @@ from tests.unit.share_partition_leader.core.support import (
 
 
 def settle(
-    share: SharePartition,
+    share: RecordStates,
     text: str,
     kind: int = ACCEPT,
     member: str = "m1",
@@ -40,14 +40,14 @@ def settle(
     now: float = 0.0,
 ) -> tuple[str, str]:
     """Settle "10-19 25" durably: what was written, and what was left as "10-12 taken, 15 finished"."""
-    settled = share.settle(member, acks(text, kind), end, now)
+    reconciled = share.reconcile(member, acks(text, kind), end, now)
     check(share)
-    written = "" if settled.transition is None else show(done(share, settled.transition))
-    left = ", ".join(f"{first}-{last} {reason.name.lower()}" for first, last, reason in settled.left)
+    written = "" if reconciled.transition is None else show(done(share, reconciled.transition))
+    left = ", ".join(f"{first}-{last} {reason.name.lower()}" for first, last, reason in reconciled.left)
     return written, left
 
 
-def lose(share: SharePartition, now: float) -> None:
+def lose(share: RecordStates, now: float) -> None:
     """Have the locks that ran out by then end, durably."""
     expired = share.expire(now)
     assert expired.transition is not None
@@ -130,9 +130,9 @@ def test_settling_again_finds_it_finished() -> None:
 def test_what_is_under_way_is_told_from_what_is_finished() -> None:
     share = opened()
     fetch(share, "0-9")
-    first = share.settle("m1", acks("0-4"), 10, 0.0)
+    first = share.reconcile("m1", acks("0-4"), 10, 0.0)
     assert first.transition is not None
-    again = share.settle("m1", acks("0-6"), 10, 0.0)
+    again = share.reconcile("m1", acks("0-6"), 10, 0.0)
     assert [(one.first, one.last, one.reason) for one in again.left] == [(0, 4, LeftReason.UNDER_WAY)]
     assert again.transition is not None
     done(share, first.transition, again.transition)
@@ -154,9 +154,9 @@ def test_what_lies_between_runs_does_not_exist() -> None:
 
 def test_a_failed_write_leaves_it_held() -> None:
     share = opened()
-    settled = share.settle("m1", acks("3-5"), 10, 0.0)
-    assert settled.transition is not None
-    share.complete([settled.transition], ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    reconciled = share.reconcile("m1", acks("3-5"), 10, 0.0)
+    assert reconciled.transition is not None
+    share.complete([reconciled.transition], ErrorCode.COORDINATOR_NOT_AVAILABLE)
     check(share)
     assert picture(share, members=True) == "0-2 available 0, 3-5 acquired 1 m1"
     assert settle(share, "3-5") == ("0: 3-5 acknowledged 1", "")
@@ -238,7 +238,7 @@ def test_bad_form_is_refused_whole(batches: Sequence[AckBatch]) -> None:
     share = opened()
     fetch(share, "0-9")
     with pytest.raises(KafkaError) as caught:
-        share.settle("m1", batches, 10, 0.0)
+        share.reconcile("m1", batches, 10, 0.0)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
     assert picture(share) == "0-9 acquired 1"
 

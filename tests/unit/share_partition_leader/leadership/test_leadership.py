@@ -367,10 +367,10 @@ async def test_what_was_left_of_a_topic_that_was_deleted_meanwhile_is_removed(wo
     await world.tell(PartitionsRecord(TOPIC, 2))
     await world.publish(3)
     await world.publish(3, partition=1)
-    deaf = world.catalog._listeners.copy()
-    world.catalog._listeners.clear()  # the leader is away
+    deaf = world.catalog._observers.copy()
+    world.catalog._observers.clear()  # the leader is away
     await world.tell(TopicDeletedRecord(TOPIC, 2))
-    world.catalog._listeners.extend(deaf)
+    world.catalog._observers.extend(deaf)
     world.records.away = True
     await world.leadership.remove_leftovers()
     world.records.away = False

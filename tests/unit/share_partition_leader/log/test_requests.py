@@ -147,7 +147,7 @@ async def test_deleting_what_others_hold_makes_room_for_who_waits(world: World) 
     await world.publish(5)
     waiting = asyncio.create_task(world.acquire(member="m2", max_wait_ms=20_000))
     share_partition = await world.share_partition()
-    await eventually(lambda: share_partition._waiting)
+    await eventually(lambda: share_partition._availability_listeners)
     before = asyncio.get_running_loop().time()
     await _delete(world, 50)
     (answer,) = await waiting

@@ -10,7 +10,7 @@ import pytest
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.producers import Marker, Verified
-from sharebroker_server.share_partition_leader.core.partition import SharePartition
+from sharebroker_server.share_partition_leader.core.record_states import RecordStates
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import batch
 from tests.unit.share_partition_leader.world import ACCEPT, RELEASE, TOPIC, World, code
@@ -129,7 +129,7 @@ async def test_an_open_transaction_is_waited_for(world: World) -> None:
     assert await acquired(world) == [(0, 0)]
     waiting = asyncio.create_task(acquired(world, max_wait_ms=10**6))
     share_partition = await world.share_partition()
-    await eventually(lambda: share_partition._waiting)
+    await eventually(lambda: share_partition._availability_listeners)
     await end(world, commit=True)
     assert await waiting == [(1, 2)]
 
@@ -140,7 +140,7 @@ async def test_a_transaction_that_is_aborted_lets_the_rest_through(world: World)
     await world.publish(1)
     waiting = asyncio.create_task(acquired(world, max_wait_ms=10**6))
     share_partition = await world.share_partition()
-    await eventually(lambda: share_partition._waiting)
+    await eventually(lambda: share_partition._availability_listeners)
     await end(world, commit=False)
     assert await waiting == [(3, 3)]
 
@@ -150,9 +150,7 @@ async def test_a_large_aborted_batch_is_passed_at_once(world: World) -> None:
     await world.publish(1)
     await transact(world, False, count=400)
     await world.publish(1)
-    with patch.object(
-        SharePartition, "acquire", autospec=True, side_effect=SharePartition.acquire
-    ) as acquire:
+    with patch.object(RecordStates, "acquire", autospec=True, side_effect=RecordStates.acquire) as acquire:
         for offset in (0, 402):
             assert await acquired(world, 1, acquire_mode=RECORD_LIMIT) == [(offset, offset)]
     assert acquire.call_count <= 4
@@ -194,7 +192,7 @@ async def test_who_waits_at_an_open_transaction_gets_it_when_the_level_changes(w
     await write(world)
     waiting = asyncio.create_task(acquired(world, max_wait_ms=10**6))
     share_partition = await world.share_partition()
-    await eventually(lambda: share_partition._waiting)
+    await eventually(lambda: share_partition._availability_listeners)
     await isolate(world, "read_uncommitted")
     assert await waiting == [(0, 0)]
 

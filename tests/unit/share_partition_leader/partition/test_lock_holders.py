@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharebroker_server.share_partition_leader.core.in_flight import NOBODY
+from sharebroker_server.share_partition_leader.core.in_flight import DELAYED_RELEASE
 from sharebroker_server.share_partition_leader.partition.lock_holders import (
     member_of,
     of_member,
@@ -30,5 +30,5 @@ def test_no_member_id_passes_for_another_holder(one: str, other: str) -> None:
 
 
 def test_what_was_released_for_later_is_held_by_no_member() -> None:
-    assert NOBODY not in {of_member(""), of_member("m"), of_new_stream("")}
-    assert member_of(NOBODY) == ""
+    assert DELAYED_RELEASE not in {of_member(""), of_member("m"), of_new_stream("")}
+    assert member_of(DELAYED_RELEASE) == ""

@@ -15,7 +15,7 @@ from sharebroker_server.share_partition_leader.core.values import (
     SharePartitionSettings,
 )
 from sharebroker_server.share_partition_leader.partition import lock_holders
-from sharebroker_server.share_partition_leader.partition.fetch_result import Nothing, Taken
+from sharebroker_server.share_partition_leader.partition.fetch_result import Fetched, NotFetched
 from sharebroker_server.share_partition_leader.partition.share_group_partition import ShareGroupPartition
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.record_log.batches import stored
@@ -40,7 +40,7 @@ class Listener:
         self.lost: list[tuple[int, int]] = []
         self.retirements = 0
 
-    def look_again(self, share_partition: ShareGroupPartition) -> None:
+    def records_available(self, share_partition: ShareGroupPartition) -> None:
         self.woken += 1
 
     def lock_lost(self, share_partition: ShareGroupPartition, lost: LostLock) -> None:
@@ -57,13 +57,13 @@ def me() -> Listener:
 
 def acquire(
     share_partition: ShareGroupPartition, who: Listener, most: int = 500
-) -> list[tuple[int, int]] | Nothing:
+) -> list[tuple[int, int]] | NotFetched:
     found = share_partition.acquire(AcquireRequest(who.holder, most, 500))
-    return found if isinstance(found, Nothing) else spans(found)
+    return found if isinstance(found, NotFetched) else spans(found)
 
 
-def spans(found: Taken | Nothing) -> list[tuple[int, int]]:
-    assert isinstance(found, Taken)
+def spans(found: Fetched | NotFetched) -> list[tuple[int, int]]:
+    assert isinstance(found, Fetched)
     return [(run.first, run.last) for run in found.acquired]
 
 
@@ -157,7 +157,7 @@ async def test_after_a_failed_write_the_records_are_still_held_and_life_goes_on(
         await eventually(lambda: outcome.told)
     assert outcome.told == [told]
     assert not share_partition.retired
-    assert acquire(share_partition, Listener()) is Nothing.EMPTY
+    assert acquire(share_partition, Listener()) is NotFetched.NO_RECORDS
     again = say(share_partition, me, 0, 9)
     await eventually(lambda: again.told)
     assert again.told == [ErrorCode.NONE]
@@ -207,8 +207,8 @@ async def test_what_waits_behind_a_write_that_shows_a_new_owner_is_refused(
 
 async def test_who_waits_is_woken_once_by_new_records(world: World, me: Listener) -> None:
     share_partition = await world.share_partition()
-    assert acquire(share_partition, me) is Nothing.EMPTY
-    share_partition.wait(me)
+    assert acquire(share_partition, me) is NotFetched.NO_RECORDS
+    share_partition.add_listener(me)
     await world.publish(1)
     await world.publish(1)
     assert me.woken == 1
@@ -217,7 +217,7 @@ async def test_who_waits_is_woken_once_by_new_records(world: World, me: Listener
 async def test_a_release_wakes_who_waits(world: World, me: Listener) -> None:
     share_partition = await held(world, me)
     other = Listener("m2")
-    share_partition.wait(other)
+    share_partition.add_listener(other)
     say(share_partition, me, 3, 3, RELEASE)
     await eventually(lambda: other.woken)
     assert acquire(share_partition, other) == [(3, 3)]
@@ -228,8 +228,8 @@ async def test_room_in_a_full_window_wakes_who_waits(world: World, me: Listener)
     share_partition = await held(world, me, 100)
     await world.publish(10)
     other = Listener("m2")
-    assert acquire(share_partition, other) is Nothing.EMPTY
-    share_partition.wait(other)
+    assert acquire(share_partition, other) is NotFetched.NO_RECORDS
+    share_partition.add_listener(other)
     say(share_partition, me, 0, 9)
     await eventually(lambda: other.woken)
     assert acquire(share_partition, other) == [(100, 109)]
@@ -239,7 +239,7 @@ async def test_changed_settings_count_at_once_and_wake_who_waits(world: World, m
     await world.configure("share.partition.max.record.locks", "100")
     share_partition = await held(world, me, 100)
     await world.publish(10)
-    share_partition.wait(me)
+    share_partition.add_listener(me)
     await world.configure("share.partition.max.record.locks", "200")
     assert me.woken == 1
     assert acquire(share_partition, me) == [(100, 109)]
@@ -247,9 +247,9 @@ async def test_changed_settings_count_at_once_and_wake_who_waits(world: World, m
 
 async def test_who_takes_its_wait_back_is_not_woken(world: World, me: Listener) -> None:
     share_partition = await world.share_partition()
-    share_partition.wait(me)
-    share_partition.wait_no_more(me)
-    share_partition.wait_no_more(me)
+    share_partition.add_listener(me)
+    share_partition.remove_listener(me)
+    share_partition.remove_listener(me)
     share_partition.wake()
     assert me.woken == 0
 
@@ -260,7 +260,7 @@ async def test_who_takes_its_wait_back_is_not_woken(world: World, me: Listener) 
 async def test_locks_run_out_in_time_and_are_told_and_written(world: World, me: Listener) -> None:
     share_partition = await held(world, me)
     other = Listener("m2")
-    share_partition.wait(other)
+    share_partition.add_listener(other)
     start = now()
     await eventually(lambda: me.lost, timeout=60)
     assert 30 <= now() - start < 30.1
@@ -300,7 +300,7 @@ async def test_a_delivery_that_could_not_be_written_is_counted_all_the_same(
     again = await world.share_partition()
     assert again is not share_partition
     found = again.acquire(AcquireRequest(me.holder, 500, 500))
-    assert isinstance(found, Taken)
+    assert isinstance(found, Fetched)
     assert [run.delivery_count for run in found.acquired] == [2]
 
 
@@ -369,7 +369,7 @@ async def test_the_lock_of_a_fetch_runs_out_without_anybody_to_tell(world: World
     await world.acquire()
     share_partition = await world.share_partition()
     share_partition.join(me)
-    share_partition.wait(me)
+    share_partition.add_listener(me)
     await eventually(lambda: me.woken, timeout=60)
     assert not me.lost
     assert acquire(share_partition, me) == [(0, 2)]
@@ -382,14 +382,16 @@ async def test_records_that_left_memory_are_read_once_for_all(world: World, me: 
     await world.publish(3)
     await world.chill()
     share_partition, other = await world.share_partition(), Listener("m2")
-    assert acquire(share_partition, me) is Nothing.COLD
+    assert acquire(share_partition, me) is NotFetched.NOT_CACHED
     request = AcquireRequest(me.holder, 500, 500)
     world.records.open.clear()
-    reading = asyncio.create_task(share_partition.acquire_cold(request))
+    reading = asyncio.create_task(share_partition.acquire_uncached(request))
     await settle()
-    assert acquire(share_partition, other) is Nothing.EMPTY
-    assert await share_partition.acquire_cold(request._replace(member=other.holder)) is Nothing.EMPTY
-    share_partition.wait(other)
+    assert acquire(share_partition, other) is NotFetched.NO_RECORDS
+    assert (
+        await share_partition.acquire_uncached(request._replace(member=other.holder)) is NotFetched.NO_RECORDS
+    )
+    share_partition.add_listener(other)
     world.records.open.set()
     assert spans(await reading) == [(0, 2)]
     assert other.woken == 1
@@ -401,17 +403,17 @@ async def test_a_failed_or_cancelled_read_wakes_who_waits_for_it(world: World, m
     share_partition = await world.share_partition()
     request = AcquireRequest("other", 500, 500)
     world.records.open.clear()
-    reading = asyncio.create_task(share_partition.acquire_cold(request))
+    reading = asyncio.create_task(share_partition.acquire_uncached(request))
     await settle()
-    share_partition.wait(me)
+    share_partition.add_listener(me)
     reading.cancel()
     await asyncio.wait([reading])
     assert me.woken == 1
     world.records.open.set()
     world.records.away = True
-    share_partition.wait(me)
+    share_partition.add_listener(me)
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
-        await share_partition.acquire_cold(request)
+        await share_partition.acquire_uncached(request)
     assert me.woken == 2
 
 
@@ -424,7 +426,7 @@ async def test_a_gap_in_the_log_is_passed_over(world: World, me: Listener) -> No
     say(share_partition, me, 0, 4, RELEASE)
     say(share_partition, other, 6, 6, RELEASE)
     await eventually(lambda: world.persister.written)
-    tail = share_partition._log._view.tail
+    tail = share_partition._log._state.hot_cache
     tail.drop_before(5)
     tail.start = 0
     assert acquire(share_partition, me) == [(6, 6)]
@@ -439,7 +441,7 @@ async def test_a_gap_in_the_store_is_passed_over(world: World, me: Listener) -> 
     await eventually(lambda: world.persister.written)
     del world.records._partitions[RESOURCE].batches[0]
     await world.chill()
-    assert await share_partition.acquire_cold(AcquireRequest("x", 500, 500)) is Nothing.EMPTY
+    assert await share_partition.acquire_uncached(AcquireRequest("x", 500, 500)) is NotFetched.NO_RECORDS
     assert share_partition.core.start_offset == 5
 
 
@@ -451,12 +453,12 @@ async def test_records_the_store_has_lost_are_an_error_not_a_reason_to_ask_again
     share_partition = await world.share_partition()
     world.records._partitions[RESOURCE].batches.clear()
     with pytest.raises(KafkaError, match="no records from offset 0"):
-        await share_partition.acquire_cold(AcquireRequest(me.holder, 500, 500))
+        await share_partition.acquire_uncached(AcquireRequest(me.holder, 500, 500))
 
 
 async def test_without_room_nothing_is_acquired(world: World, me: Listener) -> None:
     await world.publish(5)
-    assert acquire(await world.share_partition(), me, 0) is Nothing.EMPTY
+    assert acquire(await world.share_partition(), me, 0) is NotFetched.NO_RECORDS
 
 
 async def test_only_batches_with_an_acquired_record_are_sent(world: World, me: Listener) -> None:
@@ -470,7 +472,7 @@ async def test_only_batches_with_an_acquired_record_are_sent(world: World, me: L
     await eventually(lambda: world.persister.written)
     found = share_partition.acquire(AcquireRequest(me.holder, 500, 500))
     assert spans(found) == [(0, 0), (5, 5), (9, 9)]
-    assert isinstance(found, Taken)
+    assert isinstance(found, Fetched)
     assert len(found.records) == 3 * len(stored(0, 2).data)
     assert found.offsets == 3
 
@@ -479,7 +481,7 @@ async def test_the_share_partition_follows_the_log_start_in_a_full_window(world:
     await world.configure("share.partition.max.record.locks", "100")
     share_partition = await held(world, me, 100)
     await world.publish(10)
-    share_partition.wait(me)
+    share_partition.add_listener(me)
     await share_partition._log.delete_records(100)
     assert acquire(share_partition, me) == [(100, 109)]
 
@@ -490,7 +492,7 @@ async def test_the_share_partition_follows_the_log_start_in_a_full_window(world:
 async def test_who_leaves_gives_back_what_it_holds(world: World, me: Listener) -> None:
     share_partition, other = await held(world, me), Listener("m2")
     share_partition.join(other)
-    share_partition.wait(other)
+    share_partition.add_listener(other)
     share_partition.leave(me)
     await eventually(lambda: other.woken)
     assert acquire(share_partition, other) == [(0, 9)]
@@ -535,20 +537,20 @@ async def test_it_stays_while_somebody_uses_it(world: World, me: Listener, reaso
     if reason == "a stream":
         share_partition.join(other)
     elif reason == "a fetch that waits":
-        share_partition.wait(other)
+        share_partition.add_listener(other)
     elif reason == "held records":
         acquire(share_partition, other)
     else:
         await world.chill()
         world.records.open.clear()
-        reading = asyncio.create_task(share_partition.acquire_cold(AcquireRequest("x", 1, 1)))
+        reading = asyncio.create_task(share_partition.acquire_uncached(AcquireRequest("x", 1, 1)))
         await settle()
     share_partition.leave(me)
     world.leadership.drop_unused()
     assert not share_partition.retired
     if reason == "a read":
         world.records.open.set()
-        assert isinstance(await reading, Taken)
+        assert isinstance(await reading, Fetched)
 
 
 async def test_records_held_by_calls_keep_it_until_they_are_acknowledged(world: World, me: Listener) -> None:
@@ -582,7 +584,7 @@ async def test_once_retired_it_refuses_everything(world: World, me: Listener) ->
         with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
             refused()
     with pytest.raises(KafkaError, match="NOT_LEADER_OR_FOLLOWER"):
-        await share_partition.acquire_cold(AcquireRequest(me.holder, 1, 1))
+        await share_partition.acquire_uncached(AcquireRequest(me.holder, 1, 1))
     await asyncio.sleep(100)
     assert (me.lost, world.persister.writes) == ([(0, 9)], [])
 
@@ -592,7 +594,7 @@ async def test_a_read_that_returns_after_the_end_acquires_nothing(world: World, 
     await world.chill()
     share_partition = await world.share_partition()
     world.records.open.clear()
-    reading = asyncio.create_task(share_partition.acquire_cold(AcquireRequest(me.holder, 1, 1)))
+    reading = asyncio.create_task(share_partition.acquire_uncached(AcquireRequest(me.holder, 1, 1)))
     await settle()
     share_partition.retire()
     world.records.open.set()

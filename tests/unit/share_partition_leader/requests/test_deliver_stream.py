@@ -213,7 +213,7 @@ async def test_a_group_that_is_gone_is_reported_once_and_tried_when_named_again(
 
 async def test_a_failure_nobody_foresaw_is_reported_and_tried_when_named_again(world: World) -> None:
     await world.publish(2)
-    with patch.object(ShareGroupPartition, "acquire_cold", side_effect=ZeroDivisionError):
+    with patch.object(ShareGroupPartition, "acquire_uncached", side_effect=ZeroDivisionError):
         await world.chill()
         async with stream(world, credit=10) as consumer:
             with capture_logs() as logs:
@@ -639,7 +639,7 @@ async def test_a_stream_that_ends_leaves_nothing_behind(world: World, at: str) -
     names = {str(task.get_coro()) for task in asyncio.all_tasks()}
     assert not {name for name in names if "Delivery" in name or "ShareGroup" in name}
     assert not [
-        loaded for led in world.leadership.partitions() for loaded in led.loaded() if loaded._consumers
+        loaded for led in world.leadership.partitions() for loaded in led.loaded() if loaded._lock_listeners
     ]
 
 

@@ -21,7 +21,7 @@ def acquired(answer: pb.AcquireRecordsResponse.Partition) -> list[tuple[int, int
 async def waiting(world: World, task: asyncio.Task[object]) -> None:
     """Until a fetch waits in the share-partition."""
     share_partition = await world.share_partition()
-    await eventually(lambda: share_partition._waiting)
+    await eventually(lambda: share_partition._availability_listeners)
     assert not task.done()
 
 
@@ -56,7 +56,7 @@ async def test_partitions_that_are_asked_are_counted_once_a_fetch(world: World) 
     await world.publish(3)
     await task
     counts = (await world.share_partition()).core.counts
-    assert (counts.asked, counts.found) == (2, 1)
+    assert (counts.fetches, counts.fetches_with_records) == (2, 1)
 
 
 async def test_a_fetch_waits_for_what_is_published(world: World) -> None:
@@ -80,7 +80,7 @@ async def test_a_fetch_waits_for_what_is_released(world: World) -> None:
 async def test_fetches_that_gave_up_are_remembered_nowhere(world: World) -> None:
     for _ in range(5):
         assert acquired(*await world.acquire(max_wait_ms=500)) == []
-    assert not (await world.share_partition())._waiting
+    assert not (await world.share_partition())._availability_listeners
 
 
 async def test_a_fetch_that_is_cancelled_is_remembered_nowhere(world: World) -> None:
@@ -88,7 +88,7 @@ async def test_a_fetch_that_is_cancelled_is_remembered_nowhere(world: World) -> 
     await waiting(world, task)
     task.cancel()
     await asyncio.wait([task])
-    assert not (await world.share_partition())._waiting
+    assert not (await world.share_partition())._availability_listeners
 
 
 async def test_fewer_bytes_than_asked_for_come_when_the_time_is_up(world: World) -> None:

@@ -47,21 +47,21 @@ class _ConfigOperation:
 class _ConfigOperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConfigOperation.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     CONFIG_OPERATION_UNSPECIFIED: _ConfigOperation.ValueType  # 0
-    """Sets the property; without a value it returns to its default."""
+    """Sets the property to the value; without a value, resets it to its default."""
     CONFIG_OPERATION_APPEND: _ConfigOperation.ValueType  # 2
-    """Appends the value's elements to the property, a list."""
+    """Adds the items of the value to the property, which is a list."""
     CONFIG_OPERATION_SUBTRACT: _ConfigOperation.ValueType  # 3
-    """Removes the value's elements from the property, a list."""
+    """Removes the items of the value from the property, which is a list."""
 
 class ConfigOperation(_ConfigOperation, metaclass=_ConfigOperationEnumTypeWrapper):
     """How a value changes a property. Numbers are those of Kafka's AlterConfigOp.OpType."""
 
 CONFIG_OPERATION_UNSPECIFIED: ConfigOperation.ValueType  # 0
-"""Sets the property; without a value it returns to its default."""
+"""Sets the property to the value; without a value, resets it to its default."""
 CONFIG_OPERATION_APPEND: ConfigOperation.ValueType  # 2
-"""Appends the value's elements to the property, a list."""
+"""Adds the items of the value to the property, which is a list."""
 CONFIG_OPERATION_SUBTRACT: ConfigOperation.ValueType  # 3
-"""Removes the value's elements from the property, a list."""
+"""Removes the items of the value from the property, which is a list."""
 Global___ConfigOperation: _TypeAlias = ConfigOperation  # noqa: Y015
 
 @_typing.final
@@ -217,7 +217,7 @@ class DeleteTopicsRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         TOPIC_ID_FIELD_NUMBER: _builtins.int
         name: _builtins.str
-        """Exactly one of the two."""
+        """Exactly one of the two is set."""
         topic_id: _builtins.str
         def __init__(
             self,
@@ -305,7 +305,7 @@ class CreatePartitionsRequest(_message.Message):
         COUNT_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         count: _builtins.int
-        """The new total; above the current number."""
+        """The new total, which must exceed the current one."""
         def __init__(
             self,
             *,
@@ -393,7 +393,7 @@ class IncrementalAlterConfigsRequest(_message.Message):
         CONFIG_OPERATION_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         value: _builtins.str
-        """Absent: return to the default."""
+        """Absent: reset to the default."""
         config_operation: Global___ConfigOperation.ValueType
         def __init__(
             self,
@@ -422,7 +422,7 @@ class IncrementalAlterConfigsRequest(_message.Message):
         resource_name: _builtins.str
         """A topic's name, a group's id, or "" for all brokers."""
         replace: _builtins.bool
-        """Properties that are not named return to their defaults."""
+        """Resets the properties that are not listed to their defaults."""
         @_builtins.property
         def configs(self) -> _containers.RepeatedCompositeFieldContainer[Global___IncrementalAlterConfigsRequest.Config]: ...
         def __init__(
@@ -470,7 +470,7 @@ class IncrementalAlterConfigsResponse(_message.Message):
         VALUE_FIELD_NUMBER: _builtins.int
         name: _builtins.str
         value: _builtins.str
-        """Absent: its default."""
+        """Absent: the default."""
         def __init__(
             self,
             *,

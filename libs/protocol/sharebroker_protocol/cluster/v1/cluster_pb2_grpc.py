@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     def __init__(self, channel):
@@ -59,8 +59,8 @@ class ClusterServiceStub:
 
 
 class ClusterServiceServicer:
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     def CreateTopics(self, request, context):
@@ -123,8 +123,8 @@ def add_ClusterServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ClusterService:
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     @staticmethod

@@ -27,8 +27,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ClusterServiceStub:
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     @_typing.overload
@@ -46,8 +46,8 @@ class ClusterServiceStub:
 
 @_typing.type_check_only
 class ClusterServiceAsyncStub(ClusterServiceStub):
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -61,8 +61,8 @@ class ClusterServiceAsyncStub(ClusterServiceStub):
     """Kafka: IncrementalAlterConfigs (44)."""
 
 class ClusterServiceServicer(metaclass=_abc_1.ABCMeta):
-    """The cluster's metadata: topics and configs. Served by the process that owns the catalog (a group
-    coordinator); the gateway finds it. Every process follows the catalog's log, so reading needs no call.
+    """The cluster's metadata: topics and configs. Served by the owner of the catalog, which is a group coordinator; the
+    gateway routes requests to it. Every broker caches the catalog, so reading needs no call.
     """
 
     @_abc_1.abstractmethod

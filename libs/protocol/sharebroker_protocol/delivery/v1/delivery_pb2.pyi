@@ -27,17 +27,17 @@ class _AcquireMode:
 class _AcquireModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AcquireMode.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACQUIRE_MODE_UNSPECIFIED: _AcquireMode.ValueType  # 0
-    """Whole record batches are acquired; the limit is not strict."""
+    """Acquires whole record batches; the limit is soft."""
     ACQUIRE_MODE_RECORD_LIMIT: _AcquireMode.ValueType  # 1
-    """At most the requested number of records is acquired."""
+    """Acquires at most the requested number of records."""
 
 class AcquireMode(_AcquireMode, metaclass=_AcquireModeEnumTypeWrapper):
     """How a fetch limits what it acquires (Kafka: ShareAcquireMode, KIP-1206)."""
 
 ACQUIRE_MODE_UNSPECIFIED: AcquireMode.ValueType  # 0
-"""Whole record batches are acquired; the limit is not strict."""
+"""Acquires whole record batches; the limit is soft."""
 ACQUIRE_MODE_RECORD_LIMIT: AcquireMode.ValueType  # 1
-"""At most the requested number of records is acquired."""
+"""Acquires at most the requested number of records."""
 Global___AcquireMode: _TypeAlias = AcquireMode  # noqa: Y015
 
 class _AcknowledgeType:
@@ -47,33 +47,37 @@ class _AcknowledgeType:
 class _AcknowledgeTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AcknowledgeType.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ACKNOWLEDGE_TYPE_UNSPECIFIED: _AcknowledgeType.ValueType  # 0
-    """Not set: rejected, because Kafka's 0 would finish the record (GAP)."""
+    """Not set: rejected as invalid, because Kafka's 0 (GAP) would finish the record."""
     ACKNOWLEDGE_TYPE_ACCEPT: _AcknowledgeType.ValueType  # 1
-    """Processed; never delivered again."""
+    """Processed; never redelivered."""
     ACKNOWLEDGE_TYPE_RELEASE: _AcknowledgeType.ValueType  # 2
-    """Not processed; redeliver, while its delivery count is below the limit."""
+    """Not processed; redelivered while the delivery count is below the limit."""
     ACKNOWLEDGE_TYPE_REJECT: _AcknowledgeType.ValueType  # 3
-    """Cannot be processed; never delivered again."""
+    """Cannot be processed; never redelivered."""
     ACKNOWLEDGE_TYPE_RENEW: _AcknowledgeType.ValueType  # 4
-    """Still being processed; the acquisition lock starts again."""
+    """Still being processed; the acquisition lock is extended by its full duration."""
     ACKNOWLEDGE_TYPE_GAP: _AcknowledgeType.ValueType  # 5
-    """There is no record at this offset: it was compacted, or is a transaction marker (Kafka: 0). For receivers of record batches."""
+    """The log has no record at this offset: it was compacted, or is a marker (Kafka: 0). For consumers of record
+    batches.
+    """
 
 class AcknowledgeType(_AcknowledgeType, metaclass=_AcknowledgeTypeEnumTypeWrapper):
-    """A consumer's acknowledgement of a record (Kafka: AcknowledgeType)."""
+    """A consumer's decision on a record (Kafka: AcknowledgeType)."""
 
 ACKNOWLEDGE_TYPE_UNSPECIFIED: AcknowledgeType.ValueType  # 0
-"""Not set: rejected, because Kafka's 0 would finish the record (GAP)."""
+"""Not set: rejected as invalid, because Kafka's 0 (GAP) would finish the record."""
 ACKNOWLEDGE_TYPE_ACCEPT: AcknowledgeType.ValueType  # 1
-"""Processed; never delivered again."""
+"""Processed; never redelivered."""
 ACKNOWLEDGE_TYPE_RELEASE: AcknowledgeType.ValueType  # 2
-"""Not processed; redeliver, while its delivery count is below the limit."""
+"""Not processed; redelivered while the delivery count is below the limit."""
 ACKNOWLEDGE_TYPE_REJECT: AcknowledgeType.ValueType  # 3
-"""Cannot be processed; never delivered again."""
+"""Cannot be processed; never redelivered."""
 ACKNOWLEDGE_TYPE_RENEW: AcknowledgeType.ValueType  # 4
-"""Still being processed; the acquisition lock starts again."""
+"""Still being processed; the acquisition lock is extended by its full duration."""
 ACKNOWLEDGE_TYPE_GAP: AcknowledgeType.ValueType  # 5
-"""There is no record at this offset: it was compacted, or is a transaction marker (Kafka: 0). For receivers of record batches."""
+"""The log has no record at this offset: it was compacted, or is a marker (Kafka: 0). For consumers of record
+batches.
+"""
 Global___AcknowledgeType: _TypeAlias = AcknowledgeType  # noqa: Y015
 
 class _LeftReason:
@@ -84,33 +88,33 @@ class _LeftReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeftReason
     DESCRIPTOR: _descriptor.EnumDescriptor
     LEFT_REASON_UNSPECIFIED: _LeftReason.ValueType  # 0
     LEFT_REASON_FINISHED: _LeftReason.ValueType  # 1
-    """Already accepted, rejected or archived, by any member; or the log no longer has them."""
+    """Finished already, or no longer in the log."""
     LEFT_REASON_TAKEN: _LeftReason.ValueType  # 2
-    """Another member holds them, or a delayed release keeps them back."""
+    """Held by another member, or in a delayed release."""
     LEFT_REASON_UNDER_WAY: _LeftReason.ValueType  # 3
-    """An earlier acknowledgement of the member is not durable yet."""
+    """An earlier operation on the offsets is not durable yet."""
     LEFT_REASON_PAST_END: _LeftReason.ValueType  # 4
-    """They are beyond the end of the log."""
+    """Beyond the end of the log."""
 
 class LeftReason(_LeftReason, metaclass=_LeftReasonEnumTypeWrapper):
-    """Why offsets that a member named were left unchanged."""
+    """Why an operation on offsets that a member claims to hold was not applied."""
 
 LEFT_REASON_UNSPECIFIED: LeftReason.ValueType  # 0
 LEFT_REASON_FINISHED: LeftReason.ValueType  # 1
-"""Already accepted, rejected or archived, by any member; or the log no longer has them."""
+"""Finished already, or no longer in the log."""
 LEFT_REASON_TAKEN: LeftReason.ValueType  # 2
-"""Another member holds them, or a delayed release keeps them back."""
+"""Held by another member, or in a delayed release."""
 LEFT_REASON_UNDER_WAY: LeftReason.ValueType  # 3
-"""An earlier acknowledgement of the member is not durable yet."""
+"""An earlier operation on the offsets is not durable yet."""
 LEFT_REASON_PAST_END: LeftReason.ValueType  # 4
-"""They are beyond the end of the log."""
+"""Beyond the end of the log."""
 Global___LeftReason: _TypeAlias = LeftReason  # noqa: Y015
 
 @_typing.final
 class TopicPartition(_message.Message):
-    """Messages between a consumer and the leader of a share-partition, through either listener.
+    """Messages between a consumer and the leader of a share-partition, independent of the listener.
 
-    A partition of a topic. Topic ids are Kafka's text form: 16 bytes, base64url, 22 characters.
+    A partition of a topic. Topic ids are in Kafka's text form: 16 bytes in base64url, 22 characters.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -135,7 +139,7 @@ Global___TopicPartition: _TypeAlias = TopicPartition  # noqa: Y015
 
 @_typing.final
 class AcquiredRecords(_message.Message):
-    """A run of offsets that were acquired together (Kafka: AcquiredRecords)."""
+    """Offsets that were acquired together (Kafka: AcquiredRecords)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -148,13 +152,13 @@ class AcquiredRecords(_message.Message):
     last_offset: _builtins.int
     """Inclusive."""
     delivery_count: _builtins.int
-    """The delivery count; 1 is the first delivery."""
+    """The delivery count; 1 for the first delivery."""
     lock_token: _builtins.int
-    """Identifies this acquisition. An acknowledgement that carries it is rejected once the lock was lost, even if the
+    """Identifies this acquisition. An acknowledgement with this token is rejected once the lock is lost, even if the
     same member acquired the record again.
     """
     lock_deadline_ms: _builtins.int
-    """When the lock times out, in milliseconds since the Unix epoch."""
+    """The lock's deadline, in milliseconds since the Unix epoch."""
     def __init__(
         self,
         *,
@@ -188,7 +192,7 @@ class Delivery(_message.Message):
     """The topic's name."""
     partition: _builtins.int
     record_batches: _builtins.bytes
-    """Whole Kafka record batches (magic 2) as the producer sent them: only offsets in `acquired` belong to the receiver."""
+    """Whole Kafka record batches (magic 2) as sent by the producer. Only offsets in `acquired` belong to the receiver."""
     @_builtins.property
     def acquired(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcquiredRecords]: ...
     def __init__(
@@ -210,7 +214,7 @@ Global___Delivery: _TypeAlias = Delivery  # noqa: Y015
 
 @_typing.final
 class Acknowledgement(_message.Message):
-    """One acknowledgement of a run of offsets."""
+    """One decision on a range of offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -225,22 +229,22 @@ class Acknowledgement(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     UNSEEN_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the sender; returned in the result."""
+    """Chosen by the sender; the result contains it."""
     topic_id: _builtins.str
     partition: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; absent: `first_offset` alone."""
+    """Inclusive; absent means `first_offset` alone."""
     type: Global___AcknowledgeType.ValueType
     lock_token: _builtins.int
-    """The token of the acquisition; 0 checks the member only."""
+    """The token of the acquisition; 0 checks only the member."""
     delay_ms: _builtins.int
-    """For RELEASE: minimum delay before redelivery, in milliseconds (not kept over a fail-over)."""
+    """For RELEASE: the delay in milliseconds before redelivery (not kept over a fail-over)."""
     reason: _builtins.str
-    """For REJECT: the reason; written to the leader's log."""
+    """For REJECT: the reason, for the leader's log."""
     unseen: _builtins.bool
-    """For RELEASE: the application never received the record. This does not count as a delivery, and nothing has to be
-    durable, so the result is immediate. Not together with `delay_ms`.
+    """For RELEASE: undoes the acquisition of a record that the application never received. The delivery does not count
+    and nothing needs to be durable, so the result is immediate. Not allowed with `delay_ms`.
     """
     def __init__(
         self,
@@ -268,8 +272,8 @@ Global___Acknowledgement: _TypeAlias = Acknowledgement  # noqa: Y015
 
 @_typing.final
 class AcknowledgementResult(_message.Message):
-    """The durable result of an acknowledgement. If the records of a run have different results, several results with the
-    same id cover it together.
+    """The durable outcome of an acknowledgement. If outcomes differ within a range, several results with the same id cover
+    it.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -283,12 +287,12 @@ class AcknowledgementResult(_message.Message):
     id: _builtins.int
     error_code: _status_pb2.ErrorCode.ValueType
     error_message: _builtins.str
-    """Empty when it was applied."""
+    """Empty on success."""
     lock_deadline_ms: _builtins.int
     """For RENEW: the new deadline of the lock, in milliseconds since the Unix epoch."""
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; 2^63-1 if the leader is gone: the acknowledged records may or may not have been changed."""
+    """Inclusive. 2^63-1 if the leader is gone: the acknowledgement may or may not have been applied."""
     def __init__(
         self,
         *,
@@ -322,10 +326,10 @@ class LockLost(_message.Message):
     partition: _builtins.int
     first_offset: _builtins.int
     last_offset: _builtins.int
-    """Inclusive; 2^63-1 if the leader is gone: everything that was held of the partition."""
+    """Inclusive. 2^63-1 if the leader is gone: all locks of the partition are lost."""
     lock_token: _builtins.int
-    """0: all acquisitions of these offsets. Sent when the leader is gone; its unanswered acknowledgements receive
-    NOT_LEADER_OR_FOLLOWER and may or may not have been applied.
+    """0: any acquisition of the offsets. Sent if the leader is gone; its unanswered acknowledgements then fail with
+    NOT_LEADER_OR_FOLLOWER, and may or may not have been applied.
     """
     def __init__(
         self,

@@ -48,7 +48,7 @@ class MetadataRequest(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     ALLOW_AUTO_TOPIC_CREATION_FIELD_NUMBER: _builtins.int
     allow_auto_topic_creation: _builtins.bool
-    """Named topics that do not exist are created if `auto.create.topics.enable` is true."""
+    """Creates missing topics that are listed, if `auto.create.topics.enable` is true."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Empty: all topics."""
@@ -80,7 +80,7 @@ class MetadataResponse(_message.Message):
         ROLES_FIELD_NUMBER: _builtins.int
         node_id: _builtins.int
         address: _builtins.str
-        """host:port of its gRPC listener."""
+        """host:port of the gRPC listener."""
         @_builtins.property
         def roles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
         def __init__(
@@ -107,7 +107,7 @@ class MetadataResponse(_message.Message):
         partition_index: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
         leader_id: _builtins.int
-        """-1: the partition has no leader yet; one is chosen at first use."""
+        """-1: no leader yet; one is elected on first use."""
         leader_epoch: _builtins.int
         def __init__(
             self,
@@ -330,7 +330,7 @@ class DescribeConfigsResponse(_message.Message):
         name: _builtins.str
         value: _builtins.str
         is_default: _builtins.bool
-        """The value is the default."""
+        """Whether the value is the default."""
         documentation: _builtins.str
         def __init__(
             self,

@@ -30,7 +30,7 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it.
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it.
     """
 
     def __init__(self, channel):
@@ -127,7 +127,7 @@ class AdminServiceStub:
 
 
 class AdminServiceServicer:
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it.
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it.
     """
 
     def Metadata(self, request, context):
@@ -224,7 +224,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def InspectRecords(self, request, context):
-        """The checkpoint and deltas of a share-partition as stored in Redis, and the state that they replay to.
+        """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -333,7 +333,7 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it.
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it.
     """
 
     @staticmethod

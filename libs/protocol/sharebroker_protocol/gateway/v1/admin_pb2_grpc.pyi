@@ -31,7 +31,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it."""
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -56,12 +56,12 @@ class AdminServiceStub:
     AlterShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
-    """The checkpoint and deltas of a share-partition as stored in Redis, and the state that they replay to."""
+    """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it."""
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Metadata: _aio.UnaryUnaryMultiCallable[_admin_pb2.MetadataRequest, _admin_pb2.MetadataResponse]  # type: ignore[assignment]
@@ -83,11 +83,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     AlterShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]  # type: ignore[assignment]
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
-    """The checkpoint and deltas of a share-partition as stored in Redis, and the state that they replay to."""
+    """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Administration: Kafka's RPCs, translated. The gateway forwards each to the process that serves it."""
+    """Administration: Kafka's RPCs in gRPC form. The gateway routes each request to the broker that serves it."""
 
     @_abc_1.abstractmethod
     def Metadata(
@@ -203,7 +203,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.InspectRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.InspectRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.InspectRecordsResponse]]:
-        """The checkpoint and deltas of a share-partition as stored in Redis, and the state that they replay to."""
+        """Returns the checkpoint and deltas of a share-partition in Redis, and the state that they yield."""
 
     @_abc_1.abstractmethod
     def InspectShareGroupState(

@@ -28,7 +28,7 @@ class PlanSession(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     session_id: _builtins.str
-    """1 to 36 characters; the id of the group member that holds the records."""
+    """1 to 36 characters; the member id under which records are held."""
     epoch: _builtins.int
     """From OpenSession."""
     def __init__(
@@ -86,9 +86,9 @@ class PlannedRange(_message.Message):
     DELIVERY_COUNT_FIELD_NUMBER: _builtins.int
     LOCK_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     delivery_count: _builtins.int
-    """The delivery count; 1 is the first delivery."""
+    """The delivery count; 1 for the first delivery."""
     lock_deadline_ms: _builtins.int
-    """When its lock times out unless it is renewed, in milliseconds since the Unix epoch."""
+    """The deadline of its lock unless renewed, in milliseconds since the Unix epoch."""
     @_builtins.property
     def range(self) -> Global___PlanRange: ...
     def __init__(
@@ -108,7 +108,7 @@ Global___PlannedRange: _TypeAlias = PlannedRange  # noqa: Y015
 
 @_typing.final
 class PlannedColumns(_message.Message):
-    """Planned ranges of a topic as columns: the n-th values of all fields belong to the n-th range."""
+    """Planned ranges of a topic in columns: the n-th values of all fields describe the n-th range."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -154,7 +154,7 @@ Global___PlannedColumns: _TypeAlias = PlannedColumns  # noqa: Y015
 
 @_typing.final
 class PlanColumns(_message.Message):
-    """Ranges of a topic as columns, as in PlannedColumns."""
+    """Ranges of a topic in columns, as in PlannedColumns."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -190,7 +190,7 @@ Global___PlanColumns: _TypeAlias = PlanColumns  # noqa: Y015
 
 @_typing.final
 class PlanLeft(_message.Message):
-    """Offsets that were not committed, or not re-acquired."""
+    """Offsets that were not committed, or not reacquired."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -215,7 +215,7 @@ Global___PlanLeft: _TypeAlias = PlanLeft  # noqa: Y015
 
 @_typing.final
 class PlanVerdict(_message.Message):
-    """The outcome of records."""
+    """A decision on records."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -269,7 +269,7 @@ class OpenSessionResponse(_message.Message):
     LOCK_DURATION_MS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     lock_duration_ms: _builtins.int
-    """Duration of a lock of this group."""
+    """The lock duration of the group."""
     def __init__(
         self,
         *,
@@ -297,7 +297,7 @@ class PlanRequest(_message.Message):
         name: _builtins.str
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-            """Plan from these partitions only; empty: from all."""
+            """Limits planning to these partitions; empty: all."""
 
         def __init__(
             self,
@@ -320,24 +320,26 @@ class PlanRequest(_message.Message):
     BY_COLUMNS_FIELD_NUMBER: _builtins.int
     ACCEPTED_FIELD_NUMBER: _builtins.int
     max_records: _builtins.int
-    """Maximum number of offsets, 1 to 1000000; an open batch is returned completely."""
+    """The largest number of offsets, 1 to 1000000; an open batch is returned in full."""
     max_wait_ms: _builtins.int
     """How long to wait for a first record; at most 60000."""
     batch: _builtins.str
-    """The name of the batch that `commit` belongs to: verdicts staged under it replace these. Empty: none were staged."""
+    """The name of the batch in `commit`; verdicts staged under it take precedence. Empty: none are staged."""
     by_columns: _builtins.bool
-    """Return `columns` instead of `ranges`: much less work for both sides if there are many."""
+    """Return `columns` instead of `ranges`, which is cheaper for many ranges."""
     @_builtins.property
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanRequest.Topic]: ...
     @_builtins.property
     def commit(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
-        """Finished ranges: reconciled before anything is planned. At most 100000."""
+        """Finished records, committed before the plan is made. At most 100000 ranges."""
 
     @_builtins.property
     def accepted(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
-        """Finished and accepted ranges: the same as in `commit`, with much less work if there are many. Both together have at most 100000 ranges."""
+        """Finished and accepted records: like `commit`, and cheaper for many ranges. Both together have at most 100000
+        ranges.
+        """
 
     def __init__(
         self,
@@ -368,18 +370,20 @@ class PlanResponse(_message.Message):
     LEFT_FIELD_NUMBER: _builtins.int
     REPEATED_FIELD_NUMBER: _builtins.int
     repeated: _builtins.bool
-    """The gateway had to retry, or an earlier commit was in progress: records reported as finished may have been finished by this session."""
+    """The gateway retried, or an earlier commit was in flight: offsets reported as finished may have been finished by
+    this session.
+    """
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedRange]:
-        """By topic and partition, ascending. Empty: nothing is available at the moment."""
+        """Ordered by topic and partition. Empty: no records are available."""
 
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlannedColumns]:
-        """The same by topics, if requested."""
+        """The same by topic, if requested."""
 
     @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]:
-        """The ranges of `commit` that were left unchanged."""
+        """The part of `commit` that was not applied."""
 
     def __init__(
         self,
@@ -411,11 +415,11 @@ class RenewRequest(_message.Message):
     def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def ranges(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanRange]:
-        """The batch in progress. Records of it that the session no longer holds are re-acquired if they are available."""
+        """The open batch. Offsets in it whose lock was lost are reacquired if no other member holds them."""
 
     @_builtins.property
     def columns(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanColumns]:
-        """Further ranges, as columns."""
+        """More of `ranges`, in columns."""
 
     def __init__(
         self,
@@ -440,10 +444,10 @@ class RenewResponse(_message.Message):
     LEFT_FIELD_NUMBER: _builtins.int
     LOCK_DEADLINE_MS_FIELD_NUMBER: _builtins.int
     lock_deadline_ms: _builtins.int
-    """When the first of the session's locks times out, in milliseconds since the Unix epoch; 0: it holds nothing."""
+    """The earliest deadline of the session's locks, in milliseconds since the Unix epoch; 0: it holds nothing."""
     @_builtins.property
     def left(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanLeft]:
-        """The parts of `ranges` that the session no longer holds."""
+        """The part of `ranges` that the session no longer holds."""
 
     def __init__(
         self,
@@ -506,8 +510,8 @@ class StageRequest(_message.Message):
     def session(self) -> Global___PlanSession: ...
     @_builtins.property
     def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlanVerdict]:
-        """Added to what this epoch staged for the batch; replaces earlier verdicts on the same offsets. Verdicts of an earlier epoch, or
-        of another batch, are dropped. At most 20000 ranges in all.
+        """Added to the verdicts that this epoch staged for the batch; for the same offset the new one counts. Verdicts of an
+        earlier epoch or of another batch are dropped. At most 20000 ranges in total.
         """
 
     def __init__(
@@ -611,9 +615,9 @@ class ReadRangeRequest(_message.Message):
     COMMITTED_FIELD_NUMBER: _builtins.int
     MAX_BYTES_FIELD_NUMBER: _builtins.int
     committed: _builtins.bool
-    """Omit records of open and aborted transactions. Not needed for planned ranges, which contain none."""
+    """Leaves out uncommitted and aborted transactions. Not needed for planned ranges, which contain neither."""
     max_bytes: _builtins.int
-    """Approximate size of a response, which has at least one batch; 0 means 1048576, at most 16777216."""
+    """The approximate size of the response, which has at least one batch; 0 means 1048576, at most 16777216."""
     @_builtins.property
     def range(self) -> Global___PlanRange: ...
     def __init__(
@@ -638,11 +642,11 @@ class ReadRangeResponse(_message.Message):
     RECORD_BATCHES_FIELD_NUMBER: _builtins.int
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     record_batches: _builtins.bytes
-    """Whole Kafka record batches (magic 2) as the producer sent them: the first may start before the range, and the last may end
-    after it. May be empty if nothing is left of a part of the range.
+    """Whole Kafka record batches (magic 2) as sent by the producer: the first may start before the range, and the last
+    may end after it. Empty if a part of the range has no records left.
     """
     next_offset: _builtins.int
-    """Where to continue: after the last batch, whatever of it was omitted. The range's first offset if the log ends before it."""
+    """The offset to continue from: the one after the last batch. If the log ends before the range, its first offset."""
     def __init__(
         self,
         *,

@@ -26,12 +26,13 @@ if _version_not_supported:
 
 
 class PlanServiceStub:
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     def __init__(self, channel):
@@ -78,23 +79,24 @@ class PlanServiceStub:
 
 
 class PlanServiceServicer:
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     def OpenSession(self, request, context):
-        """Opens a session or takes it over; answered when durable.
+        """Opens a session, or takes it over; returns once this is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Plan(self, request, context):
-        """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+        """Commits finished batches, then plans the next. Records that the session holds and has not committed are its open
         batch and are returned again, so a repeated call returns the same records.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -102,14 +104,15 @@ class PlanServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Renew(self, request, context):
-        """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available.
+        """Renews all locks of the session in the topics, and reacquires lost records that no other member holds.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Stage(self, request, context):
-        """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed.
+        """Stages verdicts on records of the open batch. They are durable on return, and take effect when the batch is
+        committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -130,7 +133,7 @@ class PlanServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReadRange(self, request, context):
-        """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`.
+        """Reads records by offset, without group and lock. For more than one response, repeat from `next_offset`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,12 +186,13 @@ def add_PlanServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PlanService:
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     @staticmethod

@@ -27,12 +27,13 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PlanServiceStub:
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     @_typing.overload
@@ -40,57 +41,63 @@ class PlanServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PlanServiceAsyncStub: ...
     OpenSession: _grpc.UnaryUnaryMultiCallable[_plan_pb2.OpenSessionRequest, _plan_pb2.OpenSessionResponse]
-    """Opens a session or takes it over; answered when durable."""
+    """Opens a session, or takes it over; returns once this is durable."""
     Plan: _grpc.UnaryUnaryMultiCallable[_plan_pb2.PlanRequest, _plan_pb2.PlanResponse]
-    """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+    """Commits finished batches, then plans the next. Records that the session holds and has not committed are its open
     batch and are returned again, so a repeated call returns the same records.
     """
     Renew: _grpc.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]
-    """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
+    """Renews all locks of the session in the topics, and reacquires lost records that no other member holds."""
     Stage: _grpc.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]
-    """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
+    """Stages verdicts on records of the open batch. They are durable on return, and take effect when the batch is
+    committed.
+    """
     Commit: _grpc.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]
     """Commits without planning; may be repeated."""
     Release: _grpc.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]
     """Releases all records that the session holds in the topics."""
     ReadRange: _grpc.UnaryUnaryMultiCallable[_plan_pb2.ReadRangeRequest, _plan_pb2.ReadRangeResponse]
-    """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
+    """Reads records by offset, without group and lock. For more than one response, repeat from `next_offset`."""
 
 @_typing.type_check_only
 class PlanServiceAsyncStub(PlanServiceStub):
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     OpenSession: _aio.UnaryUnaryMultiCallable[_plan_pb2.OpenSessionRequest, _plan_pb2.OpenSessionResponse]  # type: ignore[assignment]
-    """Opens a session or takes it over; answered when durable."""
+    """Opens a session, or takes it over; returns once this is durable."""
     Plan: _aio.UnaryUnaryMultiCallable[_plan_pb2.PlanRequest, _plan_pb2.PlanResponse]  # type: ignore[assignment]
-    """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+    """Commits finished batches, then plans the next. Records that the session holds and has not committed are its open
     batch and are returned again, so a repeated call returns the same records.
     """
     Renew: _aio.UnaryUnaryMultiCallable[_plan_pb2.RenewRequest, _plan_pb2.RenewResponse]  # type: ignore[assignment]
-    """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
+    """Renews all locks of the session in the topics, and reacquires lost records that no other member holds."""
     Stage: _aio.UnaryUnaryMultiCallable[_plan_pb2.StageRequest, _plan_pb2.StageResponse]  # type: ignore[assignment]
-    """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
+    """Stages verdicts on records of the open batch. They are durable on return, and take effect when the batch is
+    committed.
+    """
     Commit: _aio.UnaryUnaryMultiCallable[_plan_pb2.CommitRequest, _plan_pb2.CommitResponse]  # type: ignore[assignment]
     """Commits without planning; may be repeated."""
     Release: _aio.UnaryUnaryMultiCallable[_plan_pb2.ReleaseRequest, _plan_pb2.ReleaseResponse]  # type: ignore[assignment]
     """Releases all records that the session holds in the topics."""
     ReadRange: _aio.UnaryUnaryMultiCallable[_plan_pb2.ReadRangeRequest, _plan_pb2.ReadRangeResponse]  # type: ignore[assignment]
-    """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
+    """Reads records by offset, without group and lock. For more than one response, repeat from `next_offset`."""
 
 class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Consuming in planned batches, for engines that record what a batch contains before they process it (Spark's micro-batches):
-    `Plan` returns the offsets of the session, `ReadRange` reads them any number of times, and the next `Plan` names the finished
-    ones. No record travels with a plan, and reading needs no lock.
+    """Consumes records in planned batches, for engines that record the contents of a batch before they process it, such as
+    Spark with its micro-batches. `Plan` returns the offsets of the session's next batch, `ReadRange` reads them any
+    number of times, and the next `Plan` commits them. A plan contains no records, and reading needs no lock.
 
-    A session is a member of the group without a membership: it holds its records until it commits them, releases them or stops
-    renewing. Its epoch fences: opening the session again takes it over, and calls with an older epoch are rejected.
+    A session acts as a member of the group without membership: it holds its records until it commits them, releases
+    them, or stops renewing their locks. The session epoch fences: opening a session again takes it over, and calls with
+    an older epoch are rejected.
     """
 
     @_abc_1.abstractmethod
@@ -99,7 +106,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.OpenSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.OpenSessionResponse, _abc.Awaitable[_plan_pb2.OpenSessionResponse]]:
-        """Opens a session or takes it over; answered when durable."""
+        """Opens a session, or takes it over; returns once this is durable."""
 
     @_abc_1.abstractmethod
     def Plan(
@@ -107,7 +114,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.PlanRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.PlanResponse, _abc.Awaitable[_plan_pb2.PlanResponse]]:
-        """Commits finished batches, then plans the next one. Records that the session holds and has not committed are its open
+        """Commits finished batches, then plans the next. Records that the session holds and has not committed are its open
         batch and are returned again, so a repeated call returns the same records.
         """
 
@@ -117,7 +124,7 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.RenewRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.RenewResponse, _abc.Awaitable[_plan_pb2.RenewResponse]]:
-        """Renews the locks of all records that the session holds in the topics, and re-acquires lost ones that are still available."""
+        """Renews all locks of the session in the topics, and reacquires lost records that no other member holds."""
 
     @_abc_1.abstractmethod
     def Stage(
@@ -125,7 +132,9 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.StageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.StageResponse, _abc.Awaitable[_plan_pb2.StageResponse]]:
-        """Stages verdicts on records of the open batch. They are durable when answered, and take effect when the batch is committed."""
+        """Stages verdicts on records of the open batch. They are durable on return, and take effect when the batch is
+        committed.
+        """
 
     @_abc_1.abstractmethod
     def Commit(
@@ -149,6 +158,6 @@ class PlanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _plan_pb2.ReadRangeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_plan_pb2.ReadRangeResponse, _abc.Awaitable[_plan_pb2.ReadRangeResponse]]:
-        """Reads records by offset: no group, no lock. To read more than one response holds, call again from `next_offset`."""
+        """Reads records by offset, without group and lock. For more than one response, repeat from `next_offset`."""
 
 def add_PlanServiceServicer_to_server(servicer: PlanServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -34,9 +34,9 @@ class PublishRecord(_message.Message):
     value: _builtins.bytes
     text: _builtins.str
     timestamp_ms: _builtins.int
-    """Milliseconds since the Unix epoch; 0: the server's clock."""
+    """Milliseconds since the Unix epoch; 0 means the server's clock."""
     partition: _builtins.int
-    """Absent: Kafka's default partitioner (murmur2 of the key; a sticky one without key)."""
+    """Absent: Kafka's default partitioner (murmur2 of the key; sticky without a key)."""
     @_builtins.property
     def headers(self) -> _containers.RepeatedCompositeFieldContainer[_share_pb2.RecordHeader]: ...
     def __init__(
@@ -120,7 +120,7 @@ class PublishResponse(_message.Message):
     POSITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def positions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PublishResponse.Position]:
-        """One for each record, in order."""
+        """One per record, in order."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class ProduceRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         PARTITION_DATA_FIELD_NUMBER: _builtins.int
         topic_id: _builtins.str
-        """Exactly one of the two."""
+        """Exactly one of the two is set."""
         name: _builtins.str
         @_builtins.property
         def partition_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.PartitionData]: ...
@@ -189,9 +189,9 @@ class ProduceRequest(_message.Message):
     TOPIC_DATA_FIELD_NUMBER: _builtins.int
     TRANSACTIONAL_ID_FIELD_NUMBER: _builtins.int
     timeout_ms: _builtins.int
-    """Timeout of the request; 0 means 30000."""
+    """The time limit of the request in milliseconds; 0 means 30000."""
     transactional_id: _builtins.str
-    """For transactional batches, whose partitions become part of the transaction; empty otherwise."""
+    """For transactional batches, whose partitions are added to the transaction; empty otherwise."""
     @_builtins.property
     def topic_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.TopicData]: ...
     def __init__(
@@ -293,7 +293,7 @@ class ProduceStreamRequest(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     PRODUCE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
-    """Chosen by the sender; returned in the response."""
+    """Chosen by the sender; the response contains it."""
     @_builtins.property
     def produce(self) -> Global___ProduceRequest: ...
     def __init__(

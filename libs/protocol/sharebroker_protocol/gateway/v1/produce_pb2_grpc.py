@@ -27,7 +27,7 @@ if _version_not_supported:
 
 
 class ProduceServiceStub:
-    """Publishing records.
+    """Publishes records.
     """
 
     def __init__(self, channel):
@@ -64,12 +64,12 @@ class ProduceServiceStub:
 
 
 class ProduceServiceServicer:
-    """Publishing records.
+    """Publishes records.
     """
 
     def Publish(self, request, context):
-        """Publishes records one by one; the gateway builds the batches. Each partition's records become durable
-        together or not at all. If only some partitions succeed, the error's metadata names them.
+        """Publishes single records; the gateway builds the batches. The records of each partition are durable together or
+        not at all. If only some partitions succeed, the error's metadata lists them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -83,15 +83,15 @@ class ProduceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ProduceStream(self, request_iterator, context):
-        """The same over one long stream. Responses carry the request's id and arrive in any order. A partition's batches are
-        appended in the order of the requests: a request waits for earlier ones that name the same partition.
+        """The same over one long-lived stream. Responses carry the request's id and may arrive in any order. A partition's
+        batches are appended in request order: a request waits for earlier ones with the same partition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InitProducerId(self, request, context):
-        """Returns a producer id and epoch: batches with sequence numbers are then appended once however often they are sent. Kafka:
+        """Returns a producer id and epoch, with which batches are appended once however often they are sent. Kafka:
         InitProducerId (22).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -99,7 +99,7 @@ class ProduceServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def EndTxn(self, request, context):
-        """Commits or aborts a transaction, named by its producer id and epoch. Kafka: EndTxn (26).
+        """Commits or aborts a transaction, for any caller with its producer id and epoch. Kafka: EndTxn (26).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,7 +142,7 @@ def add_ProduceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ProduceService:
-    """Publishing records.
+    """Publishes records.
     """
 
     @staticmethod

@@ -28,53 +28,53 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ProduceServiceStub:
-    """Publishing records."""
+    """Publishes records."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ProduceServiceAsyncStub: ...
     Publish: _grpc.UnaryUnaryMultiCallable[_produce_pb2.PublishRequest, _produce_pb2.PublishResponse]
-    """Publishes records one by one; the gateway builds the batches. Each partition's records become durable
-    together or not at all. If only some partitions succeed, the error's metadata names them.
+    """Publishes single records; the gateway builds the batches. The records of each partition are durable together or
+    not at all. If only some partitions succeed, the error's metadata lists them.
     """
     Produce: _grpc.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _grpc.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]
-    """The same over one long stream. Responses carry the request's id and arrive in any order. A partition's batches are
-    appended in the order of the requests: a request waits for earlier ones that name the same partition.
+    """The same over one long-lived stream. Responses carry the request's id and may arrive in any order. A partition's
+    batches are appended in request order: a request waits for earlier ones with the same partition.
     """
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]
-    """Returns a producer id and epoch: batches with sequence numbers are then appended once however often they are sent. Kafka:
+    """Returns a producer id and epoch, with which batches are appended once however often they are sent. Kafka:
     InitProducerId (22).
     """
     EndTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]
-    """Commits or aborts a transaction, named by its producer id and epoch. Kafka: EndTxn (26)."""
+    """Commits or aborts a transaction, for any caller with its producer id and epoch. Kafka: EndTxn (26)."""
 
 @_typing.type_check_only
 class ProduceServiceAsyncStub(ProduceServiceStub):
-    """Publishing records."""
+    """Publishes records."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Publish: _aio.UnaryUnaryMultiCallable[_produce_pb2.PublishRequest, _produce_pb2.PublishResponse]  # type: ignore[assignment]
-    """Publishes records one by one; the gateway builds the batches. Each partition's records become durable
-    together or not at all. If only some partitions succeed, the error's metadata names them.
+    """Publishes single records; the gateway builds the batches. The records of each partition are durable together or
+    not at all. If only some partitions succeed, the error's metadata lists them.
     """
     Produce: _aio.UnaryUnaryMultiCallable[_produce_pb2.ProduceRequest, _produce_pb2.ProduceResponse]  # type: ignore[assignment]
     """Appends record batches. Kafka: Produce (0) with acks=all."""
     ProduceStream: _aio.StreamStreamMultiCallable[_produce_pb2.ProduceStreamRequest, _produce_pb2.ProduceStreamResponse]  # type: ignore[assignment]
-    """The same over one long stream. Responses carry the request's id and arrive in any order. A partition's batches are
-    appended in the order of the requests: a request waits for earlier ones that name the same partition.
+    """The same over one long-lived stream. Responses carry the request's id and may arrive in any order. A partition's
+    batches are appended in request order: a request waits for earlier ones with the same partition.
     """
     InitProducerId: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]  # type: ignore[assignment]
-    """Returns a producer id and epoch: batches with sequence numbers are then appended once however often they are sent. Kafka:
+    """Returns a producer id and epoch, with which batches are appended once however often they are sent. Kafka:
     InitProducerId (22).
     """
     EndTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]  # type: ignore[assignment]
-    """Commits or aborts a transaction, named by its producer id and epoch. Kafka: EndTxn (26)."""
+    """Commits or aborts a transaction, for any caller with its producer id and epoch. Kafka: EndTxn (26)."""
 
 class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Publishing records."""
+    """Publishes records."""
 
     @_abc_1.abstractmethod
     def Publish(
@@ -82,8 +82,8 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _produce_pb2.PublishRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_produce_pb2.PublishResponse, _abc.Awaitable[_produce_pb2.PublishResponse]]:
-        """Publishes records one by one; the gateway builds the batches. Each partition's records become durable
-        together or not at all. If only some partitions succeed, the error's metadata names them.
+        """Publishes single records; the gateway builds the batches. The records of each partition are durable together or
+        not at all. If only some partitions succeed, the error's metadata lists them.
         """
 
     @_abc_1.abstractmethod
@@ -100,8 +100,8 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_produce_pb2.ProduceStreamRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_produce_pb2.ProduceStreamResponse], _abc.AsyncIterator[_produce_pb2.ProduceStreamResponse]]:
-        """The same over one long stream. Responses carry the request's id and arrive in any order. A partition's batches are
-        appended in the order of the requests: a request waits for earlier ones that name the same partition.
+        """The same over one long-lived stream. Responses carry the request's id and may arrive in any order. A partition's
+        batches are appended in request order: a request waits for earlier ones with the same partition.
         """
 
     @_abc_1.abstractmethod
@@ -110,7 +110,7 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.InitProducerIdRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.InitProducerIdResponse, _abc.Awaitable[_transaction_coordinator_pb2.InitProducerIdResponse]]:
-        """Returns a producer id and epoch: batches with sequence numbers are then appended once however often they are sent. Kafka:
+        """Returns a producer id and epoch, with which batches are appended once however often they are sent. Kafka:
         InitProducerId (22).
         """
 
@@ -120,6 +120,6 @@ class ProduceServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.EndTxnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.EndTxnResponse, _abc.Awaitable[_transaction_coordinator_pb2.EndTxnResponse]]:
-        """Commits or aborts a transaction, named by its producer id and epoch. Kafka: EndTxn (26)."""
+        """Commits or aborts a transaction, for any caller with its producer id and epoch. Kafka: EndTxn (26)."""
 
 def add_ProduceServiceServicer_to_server(servicer: ProduceServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

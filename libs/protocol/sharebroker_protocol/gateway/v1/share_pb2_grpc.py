@@ -27,8 +27,8 @@ if _version_not_supported:
 
 
 class ShareServiceStub:
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     def __init__(self, channel):
@@ -70,27 +70,27 @@ class ShareServiceStub:
 
 
 class ShareServiceServicer:
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     def Consume(self, request_iterator, context):
-        """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
-        durable result. When the stream ends, the records that the member still holds are released.
+        """Subscribes with credit, receives records with lock tokens, and acknowledges at any time; each acknowledgement gets
+        its own durable result. At the end of the stream the member's records are released.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Acquire(self, request, context):
-        """Acquires records once. They belong to the member until acknowledged or until their lock times out.
+        """Acquires records once. The member holds them until it acknowledges them or their locks time out.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Acknowledge(self, request, context):
-        """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable.
+        """Acknowledges records of an earlier `Acquire` by lock token; returns once this is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,7 +104,7 @@ class ShareServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ShareFetch(self, request, context):
-        """Kafka: ShareFetch (78). Sessions live in the gateway; their epochs are 0, n and -1 as in Kafka.
+        """Kafka: ShareFetch (78). The gateway holds the sessions; session epochs are 0, n and -1 as in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -159,8 +159,8 @@ def add_ShareServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShareService:
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     @staticmethod

@@ -28,8 +28,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShareServiceStub:
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     @_typing.overload
@@ -37,45 +37,45 @@ class ShareServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShareServiceAsyncStub: ...
     Consume: _grpc.StreamStreamMultiCallable[_share_pb2.ConsumeRequest, _share_pb2.ConsumeResponse]
-    """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
-    durable result. When the stream ends, the records that the member still holds are released.
+    """Subscribes with credit, receives records with lock tokens, and acknowledges at any time; each acknowledgement gets
+    its own durable result. At the end of the stream the member's records are released.
     """
     Acquire: _grpc.UnaryUnaryMultiCallable[_share_pb2.AcquireRequest, _share_pb2.AcquireResponse]
-    """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
+    """Acquires records once. The member holds them until it acknowledges them or their locks time out."""
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_share_pb2.AcknowledgeRequest, _share_pb2.AcknowledgeResponse]
-    """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
+    """Acknowledges records of an earlier `Acquire` by lock token; returns once this is durable."""
     ShareGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]
     """Kafka: ShareGroupHeartbeat (76)."""
     ShareFetch: _grpc.UnaryUnaryMultiCallable[_share_pb2.ShareFetchRequest, _share_pb2.ShareFetchResponse]
-    """Kafka: ShareFetch (78). Sessions live in the gateway; their epochs are 0, n and -1 as in Kafka."""
+    """Kafka: ShareFetch (78). The gateway holds the sessions; session epochs are 0, n and -1 as in Kafka."""
     ShareAcknowledge: _grpc.UnaryUnaryMultiCallable[_share_pb2.ShareAcknowledgeRequest, _share_pb2.ShareAcknowledgeResponse]
     """Kafka: ShareAcknowledge (79)."""
 
 @_typing.type_check_only
 class ShareServiceAsyncStub(ShareServiceStub):
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Consume: _aio.StreamStreamMultiCallable[_share_pb2.ConsumeRequest, _share_pb2.ConsumeResponse]  # type: ignore[assignment]
-    """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
-    durable result. When the stream ends, the records that the member still holds are released.
+    """Subscribes with credit, receives records with lock tokens, and acknowledges at any time; each acknowledgement gets
+    its own durable result. At the end of the stream the member's records are released.
     """
     Acquire: _aio.UnaryUnaryMultiCallable[_share_pb2.AcquireRequest, _share_pb2.AcquireResponse]  # type: ignore[assignment]
-    """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
+    """Acquires records once. The member holds them until it acknowledges them or their locks time out."""
     Acknowledge: _aio.UnaryUnaryMultiCallable[_share_pb2.AcknowledgeRequest, _share_pb2.AcknowledgeResponse]  # type: ignore[assignment]
-    """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
+    """Acknowledges records of an earlier `Acquire` by lock token; returns once this is durable."""
     ShareGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]  # type: ignore[assignment]
     """Kafka: ShareGroupHeartbeat (76)."""
     ShareFetch: _aio.UnaryUnaryMultiCallable[_share_pb2.ShareFetchRequest, _share_pb2.ShareFetchResponse]  # type: ignore[assignment]
-    """Kafka: ShareFetch (78). Sessions live in the gateway; their epochs are 0, n and -1 as in Kafka."""
+    """Kafka: ShareFetch (78). The gateway holds the sessions; session epochs are 0, n and -1 as in Kafka."""
     ShareAcknowledge: _aio.UnaryUnaryMultiCallable[_share_pb2.ShareAcknowledgeRequest, _share_pb2.ShareAcknowledgeResponse]  # type: ignore[assignment]
     """Kafka: ShareAcknowledge (79)."""
 
 class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Consuming from a share group. `Consume` is the native stream; `Acquire` and `Acknowledge` are its unary counterparts; the
-    rest are Kafka's RPCs, translated.
+    """Consumes from a share group. `Consume` is the streaming interface, `Acquire` and `Acknowledge` are its unary
+    counterparts; the others are Kafka's RPCs in gRPC form.
     """
 
     @_abc_1.abstractmethod
@@ -84,8 +84,8 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_share_pb2.ConsumeRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_share_pb2.ConsumeResponse], _abc.AsyncIterator[_share_pb2.ConsumeResponse]]:
-        """Subscribe with credit, receive records with lock tokens, acknowledge at any time; each acknowledgement receives its own
-        durable result. When the stream ends, the records that the member still holds are released.
+        """Subscribes with credit, receives records with lock tokens, and acknowledges at any time; each acknowledgement gets
+        its own durable result. At the end of the stream the member's records are released.
         """
 
     @_abc_1.abstractmethod
@@ -94,7 +94,7 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_pb2.AcquireRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_pb2.AcquireResponse, _abc.Awaitable[_share_pb2.AcquireResponse]]:
-        """Acquires records once. They belong to the member until acknowledged or until their lock times out."""
+        """Acquires records once. The member holds them until it acknowledges them or their locks time out."""
 
     @_abc_1.abstractmethod
     def Acknowledge(
@@ -102,7 +102,7 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_pb2.AcknowledgeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_pb2.AcknowledgeResponse, _abc.Awaitable[_share_pb2.AcknowledgeResponse]]:
-        """Acknowledges records of an earlier `Acquire`, each by its lock token; answered when durable."""
+        """Acknowledges records of an earlier `Acquire` by lock token; returns once this is durable."""
 
     @_abc_1.abstractmethod
     def ShareGroupHeartbeat(
@@ -118,7 +118,7 @@ class ShareServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_pb2.ShareFetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_pb2.ShareFetchResponse, _abc.Awaitable[_share_pb2.ShareFetchResponse]]:
-        """Kafka: ShareFetch (78). Sessions live in the gateway; their epochs are 0, n and -1 as in Kafka."""
+        """Kafka: ShareFetch (78). The gateway holds the sessions; session epochs are 0, n and -1 as in Kafka."""
 
     @_abc_1.abstractmethod
     def ShareAcknowledge(

@@ -21,8 +21,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class JoinGroupRequest(_message.Message):
-    """Consumer groups of Kafka's classic protocol: one member assigns the partitions. The coordinator brings all
-    members to the same generation and stores their committed offsets. Members live in the coordinator's memory.
+    """Consumer groups of Kafka's classic protocol: one member assigns the partitions; the coordinator brings all members
+    to the same generation and stores their committed offsets. Members are kept in the coordinator's memory.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -34,9 +34,9 @@ class JoinGroupRequest(_message.Message):
         NAME_FIELD_NUMBER: _builtins.int
         METADATA_FIELD_NUMBER: _builtins.int
         name: _builtins.str
-        """Name of an assignor that the member supports."""
+        """The name of an assignor that the member supports."""
         metadata: _builtins.bytes
-        """The member's metadata for the assignor; opaque to the coordinator."""
+        """The member's input for the assignor; opaque to the coordinator."""
         def __init__(
             self,
             *,
@@ -61,19 +61,19 @@ class JoinGroupRequest(_message.Message):
     REQUIRE_KNOWN_MEMBER_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
-    """Empty: the member has none yet."""
+    """Empty: the member has no id yet."""
     group_instance_id: _builtins.str
-    """For a static member (`group.instance.id`)."""
+    """For static members (`group.instance.id`)."""
     session_timeout_ms: _builtins.int
     rebalance_timeout_ms: _builtins.int
-    """How long the group waits for this member to join again."""
+    """How long the group waits for this member to rejoin."""
     protocol_type: _builtins.str
     """"consumer" for consumers, "connect" for Kafka Connect."""
     client_id: _builtins.str
-    """Kafka takes these from the connection; shown by describe."""
+    """Taken from the connection in Kafka; returned by describe."""
     client_host: _builtins.str
     require_known_member_id: _builtins.bool
-    """Reject a member without an id with MEMBER_ID_REQUIRED, which contains one (Kafka: version 4 and later)."""
+    """Reject a member without an id with MEMBER_ID_REQUIRED and a new id (Kafka: version 4 and later)."""
     @_builtins.property
     def protocols(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupRequest.Protocol]:
         """In the member's order of preference."""
@@ -141,11 +141,11 @@ class JoinGroupResponse(_message.Message):
     protocol_type: _builtins.str
     protocol_name: _builtins.str
     leader: _builtins.str
-    """Member id of the leader, which assigns the partitions."""
+    """The member that assigns the partitions."""
     member_id: _builtins.str
     @_builtins.property
     def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___JoinGroupResponse.Member]:
-        """All members, for the leader; empty for the others."""
+        """All members, for the leader; empty for others."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class SyncGroupRequest(_message.Message):
     protocol_name: _builtins.str
     @_builtins.property
     def assignments(self) -> _containers.RepeatedCompositeFieldContainer[Global___SyncGroupRequest.Assignment]:
-        """From the leader; empty from the others."""
+        """From the leader; empty for others."""
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class LeaveGroupRequest(_message.Message):
         MEMBER_ID_FIELD_NUMBER: _builtins.int
         GROUP_INSTANCE_ID_FIELD_NUMBER: _builtins.int
         member_id: _builtins.str
-        """Empty if only the instance id is known."""
+        """Empty if only the instance id is given."""
         group_instance_id: _builtins.str
         def __init__(
             self,
@@ -439,7 +439,7 @@ class OffsetCommitRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     generation_id: _builtins.int
-    """-1 with an empty member id: a consumer that assigns its partitions itself, or an administrator."""
+    """-1 with an empty member id: a consumer without group management, or an administrator."""
     member_id: _builtins.str
     group_instance_id: _builtins.str
     @_builtins.property
@@ -510,7 +510,7 @@ Global___OffsetCommitResponse: _TypeAlias = OffsetCommitResponse  # noqa: Y015
 
 @_typing.final
 class TxnOffsetCommitRequest(_message.Message):
-    """Offsets that take effect when the producer's transaction is committed. The transaction must be open."""
+    """Offsets that are committed with the producer's transaction, which must be open."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -523,12 +523,12 @@ class TxnOffsetCommitRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     transaction_version: _builtins.int
-    """2: the coordinator adds the group to the transaction itself (Kafka: version 5 and later); below, it must be
-    part of it already.
+    """2: the coordinator adds the group to the transaction (Kafka: version 5 and later); lower: the group must already
+    be part of it.
     """
     @_builtins.property
     def commit(self) -> Global___OffsetCommitRequest:
-        """As in OffsetCommit. Member id and generation are checked if given; they may be omitted."""
+        """The offsets as in a direct commit. Member fields are checked if they are set."""
 
     def __init__(
         self,
@@ -549,7 +549,7 @@ Global___TxnOffsetCommitRequest: _TypeAlias = TxnOffsetCommitRequest  # noqa: Y0
 
 @_typing.final
 class CompleteTransactionRequest(_message.Message):
-    """The end of a transaction for all groups of a shard. Has no effect if nothing of it is pending."""
+    """Ends a transaction for all groups of a shard; has no effect if the transaction has ended."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -562,7 +562,7 @@ class CompleteTransactionRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     transaction_result: _builtins.bool
-    """True: commit; false: abort."""
+    """True commits, false aborts."""
     coordinator_epoch: _builtins.int
     """The epoch of the transactional id's shard."""
     def __init__(
@@ -605,7 +605,7 @@ class OffsetFetchRequest(_message.Message):
     REQUIRE_STABLE_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     require_stable: _builtins.bool
-    """Report offsets whose transaction is still open: the committed offsets of these partitions may change."""
+    """Marks offsets with an open transaction as unstable: their committed offset may change."""
     def __init__(
         self,
         *,
@@ -637,11 +637,11 @@ class OffsetFetchResponse(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         committed_offset: _builtins.int
-        """-1: none."""
+        """-1: no committed offset, only a pending one."""
         committed_leader_epoch: _builtins.int
         metadata: _builtins.str
         error_code: _status_pb2.ErrorCode.ValueType
-        """UNSTABLE_OFFSET_COMMIT: the offset belongs to a transaction that is still open."""
+        """UNSTABLE_OFFSET_COMMIT: a transaction with this offset is open."""
         def __init__(
             self,
             *,
@@ -661,7 +661,7 @@ class OffsetFetchResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetFetchResponse.Partition]:
-        """All offsets that the group has committed."""
+        """All committed offsets of the group."""
 
     def __init__(
         self,

@@ -28,7 +28,8 @@ if _version_not_supported:
 
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
     """
 
     def __init__(self, channel):
@@ -135,11 +136,12 @@ class GroupCoordinatorServiceStub:
 
 
 class GroupCoordinatorServiceServicer:
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
     """
 
     def ShareGroupHeartbeat(self, request, context):
-        """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76).
+        """Joins, stays alive, changes the subscription, or leaves. Kafka: ShareGroupHeartbeat (76).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -153,7 +155,7 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """The groups of this coordinator. Kafka: ListGroups (16).
+        """Returns the groups of this coordinator. Kafka: ListGroups (16).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -174,14 +176,14 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AlterShareGroupOffsets(self, request, context):
-        """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91).
+        """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteShareGroupOffsets(self, request, context):
-        """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92).
+        """Deletes the state of topics in an empty group. Kafka: DeleteShareGroupOffsets (92).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -223,14 +225,15 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def TxnOffsetCommit(self, request, context):
-        """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28).
+        """Adds offsets to be committed with a transaction. Kafka: TxnOffsetCommit (28).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CompleteTransaction(self, request, context):
-        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets.
+        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), for partitions
+        of __consumer_offsets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -251,22 +254,23 @@ class GroupCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ConsumerGroupDescribe(self, request, context):
-        """Describes a consumer group. Kafka: DescribeGroups (15).
+        """A consumer group. Kafka: DescribeGroups (15).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchGroupLog(self, request, context):
-        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka, which uses Fetch. Fails with
+        OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindGroupLogOffset(self, request, context):
-        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does.
+        """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+        FetchGroupLog.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -379,7 +383,8 @@ def add_GroupCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GroupCoordinatorService:
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it.
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
     """
 
     @staticmethod

@@ -29,26 +29,28 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GroupCoordinatorServiceStub:
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> GroupCoordinatorServiceAsyncStub: ...
     ShareGroupHeartbeat: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]
-    """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
+    """Joins, stays alive, changes the subscription, or leaves. Kafka: ShareGroupHeartbeat (76)."""
     ShareGroupDescribe: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]
     """Kafka: ShareGroupDescribe (77)."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]
-    """The groups of this coordinator. Kafka: ListGroups (16)."""
+    """Returns the groups of this coordinator. Kafka: ListGroups (16)."""
     DeleteGroups: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]
     """Kafka: DeleteGroups (42)."""
     DescribeShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]
     """Start offsets and lag. Kafka: DescribeShareGroupOffsets (90)."""
     AlterShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]
-    """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+    """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _grpc.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]
-    """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    """Deletes the state of topics in an empty group. Kafka: DeleteShareGroupOffsets (92)."""
     JoinGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]
     """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
     SyncGroup: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]
@@ -60,41 +62,47 @@ class GroupCoordinatorServiceStub:
     OffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
     """Kafka: OffsetCommit (8)."""
     TxnOffsetCommit: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]
-    """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    """Adds offsets to be committed with a transaction. Kafka: TxnOffsetCommit (28)."""
     CompleteTransaction: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]
-    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
+    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), for partitions
+    of __consumer_offsets.
+    """
     OffsetFetch: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]
     """Kafka: OffsetFetch (9)."""
     OffsetDelete: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _grpc.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]
-    """Describes a consumer group. Kafka: DescribeGroups (15)."""
+    """A consumer group. Kafka: DescribeGroups (15)."""
     FetchGroupLog: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
-    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka, which uses Fetch. Fails with
+    OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindGroupLogOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
-    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
+    """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+    FetchGroupLog.
+    """
 
 @_typing.type_check_only
 class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ShareGroupHeartbeat: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupHeartbeatRequest, _group_coordinator_pb2.ShareGroupHeartbeatResponse]  # type: ignore[assignment]
-    """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
+    """Joins, stays alive, changes the subscription, or leaves. Kafka: ShareGroupHeartbeat (76)."""
     ShareGroupDescribe: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ShareGroupDescribeRequest, _group_coordinator_pb2.ShareGroupDescribeResponse]  # type: ignore[assignment]
     """Kafka: ShareGroupDescribe (77)."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.ListGroupsRequest, _group_coordinator_pb2.ListGroupsResponse]  # type: ignore[assignment]
-    """The groups of this coordinator. Kafka: ListGroups (16)."""
+    """Returns the groups of this coordinator. Kafka: ListGroups (16)."""
     DeleteGroups: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteGroupsRequest, _group_coordinator_pb2.DeleteGroupsResponse]  # type: ignore[assignment]
     """Kafka: DeleteGroups (42)."""
     DescribeShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DescribeShareGroupOffsetsRequest, _group_coordinator_pb2.DescribeShareGroupOffsetsResponse]  # type: ignore[assignment]
     """Start offsets and lag. Kafka: DescribeShareGroupOffsets (90)."""
     AlterShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.AlterShareGroupOffsetsRequest, _group_coordinator_pb2.AlterShareGroupOffsetsResponse]  # type: ignore[assignment]
-    """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+    """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
     DeleteShareGroupOffsets: _aio.UnaryUnaryMultiCallable[_group_coordinator_pb2.DeleteShareGroupOffsetsRequest, _group_coordinator_pb2.DeleteShareGroupOffsetsResponse]  # type: ignore[assignment]
-    """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+    """Deletes the state of topics in an empty group. Kafka: DeleteShareGroupOffsets (92)."""
     JoinGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.JoinGroupRequest, _consumer_groups_pb2.JoinGroupResponse]  # type: ignore[assignment]
     """Waits until all members of a consumer group have joined. Kafka: JoinGroup (11)."""
     SyncGroup: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.SyncGroupRequest, _consumer_groups_pb2.SyncGroupResponse]  # type: ignore[assignment]
@@ -106,24 +114,30 @@ class GroupCoordinatorServiceAsyncStub(GroupCoordinatorServiceStub):
     OffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
     """Kafka: OffsetCommit (8)."""
     TxnOffsetCommit: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.TxnOffsetCommitRequest, _consumer_groups_pb2.OffsetCommitResponse]  # type: ignore[assignment]
-    """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+    """Adds offsets to be committed with a transaction. Kafka: TxnOffsetCommit (28)."""
     CompleteTransaction: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.CompleteTransactionRequest, _consumer_groups_pb2.CompleteTransactionResponse]  # type: ignore[assignment]
-    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
+    """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), for partitions
+    of __consumer_offsets.
+    """
     OffsetFetch: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetFetchRequest, _consumer_groups_pb2.OffsetFetchResponse]  # type: ignore[assignment]
     """Kafka: OffsetFetch (9)."""
     OffsetDelete: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.OffsetDeleteRequest, _consumer_groups_pb2.OffsetDeleteResponse]  # type: ignore[assignment]
     """Kafka: OffsetDelete (47)."""
     ConsumerGroupDescribe: _aio.UnaryUnaryMultiCallable[_consumer_groups_pb2.ConsumerGroupDescribeRequest, _consumer_groups_pb2.ConsumerGroupDescribeResponse]  # type: ignore[assignment]
-    """Describes a consumer group. Kafka: DescribeGroups (15)."""
+    """A consumer group. Kafka: DescribeGroups (15)."""
     FetchGroupLog: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
-    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+    """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka, which uses Fetch. Fails with
+    OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindGroupLogOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
-    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
+    """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+    FetchGroupLog.
+    """
 
 class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Members, assignments and offsets of share groups and consumer groups. A group belongs to one coordinator; the gateway finds it."""
+    """Members, assignments and offsets of share groups and consumer groups. Each group belongs to one coordinator; the
+    gateway routes requests to it.
+    """
 
     @_abc_1.abstractmethod
     def ShareGroupHeartbeat(
@@ -131,7 +145,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.ShareGroupHeartbeatRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.ShareGroupHeartbeatResponse, _abc.Awaitable[_group_coordinator_pb2.ShareGroupHeartbeatResponse]]:
-        """Joins, keeps alive, changes the subscription or leaves. Kafka: ShareGroupHeartbeat (76)."""
+        """Joins, stays alive, changes the subscription, or leaves. Kafka: ShareGroupHeartbeat (76)."""
 
     @_abc_1.abstractmethod
     def ShareGroupDescribe(
@@ -147,7 +161,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.ListGroupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.ListGroupsResponse, _abc.Awaitable[_group_coordinator_pb2.ListGroupsResponse]]:
-        """The groups of this coordinator. Kafka: ListGroups (16)."""
+        """Returns the groups of this coordinator. Kafka: ListGroups (16)."""
 
     @_abc_1.abstractmethod
     def DeleteGroups(
@@ -171,7 +185,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.AlterShareGroupOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.AlterShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.AlterShareGroupOffsetsResponse]]:
-        """Alters start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
+        """Moves start offsets of an empty group. Kafka: AlterShareGroupOffsets (91)."""
 
     @_abc_1.abstractmethod
     def DeleteShareGroupOffsets(
@@ -179,7 +193,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _group_coordinator_pb2.DeleteShareGroupOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse, _abc.Awaitable[_group_coordinator_pb2.DeleteShareGroupOffsetsResponse]]:
-        """Deletes topics from an empty group. Kafka: DeleteShareGroupOffsets (92)."""
+        """Deletes the state of topics in an empty group. Kafka: DeleteShareGroupOffsets (92)."""
 
     @_abc_1.abstractmethod
     def JoinGroup(
@@ -227,7 +241,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _consumer_groups_pb2.TxnOffsetCommitRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.OffsetCommitResponse, _abc.Awaitable[_consumer_groups_pb2.OffsetCommitResponse]]:
-        """Offsets that take effect when a transaction is committed. Kafka: TxnOffsetCommit (28)."""
+        """Adds offsets to be committed with a transaction. Kafka: TxnOffsetCommit (28)."""
 
     @_abc_1.abstractmethod
     def CompleteTransaction(
@@ -235,7 +249,9 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _consumer_groups_pb2.CompleteTransactionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.CompleteTransactionResponse, _abc.Awaitable[_consumer_groups_pb2.CompleteTransactionResponse]]:
-        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), partitions of __consumer_offsets."""
+        """Ends a transaction in a shard; called by the transaction coordinator. Kafka: WriteTxnMarkers (27), for partitions
+        of __consumer_offsets.
+        """
 
     @_abc_1.abstractmethod
     def OffsetFetch(
@@ -259,7 +275,7 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _consumer_groups_pb2.ConsumerGroupDescribeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_consumer_groups_pb2.ConsumerGroupDescribeResponse, _abc.Awaitable[_consumer_groups_pb2.ConsumerGroupDescribeResponse]]:
-        """Describes a consumer group. Kafka: DescribeGroups (15)."""
+        """A consumer group. Kafka: DescribeGroups (15)."""
 
     @_abc_1.abstractmethod
     def FetchGroupLog(
@@ -267,8 +283,8 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FetchShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
-        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka (there through Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+        """Reads a shard's log as a partition of Kafka's topic __consumer_offsets. Not in Kafka, which uses Fetch. Fails with
+        OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
 
     @_abc_1.abstractmethod
@@ -277,6 +293,8 @@ class GroupCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
-        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchGroupLog does."""
+        """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+        FetchGroupLog.
+        """
 
 def add_GroupCoordinatorServiceServicer_to_server(servicer: GroupCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

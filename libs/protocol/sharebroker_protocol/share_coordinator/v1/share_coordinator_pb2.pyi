@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class StateBatch(_message.Message):
-    """A run of offsets in one state (Kafka: StateBatch)."""
+    """Offsets in one state (Kafka: StateBatch)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -71,11 +71,11 @@ class InitializeShareGroupStateRequest(_message.Message):
         start_offset: _builtins.int
         """-1: not set; the leader resolves `share.auto.offset.reset` at its first fetch."""
         keep_existing: _builtins.bool
-        """Existing state is kept; only its state epoch rises."""
+        """Keeps existing state; only its state epoch rises."""
         start_has_epoch: _builtins.bool
-        """Each start offset has an epoch of its own: a request at the stored state epoch is a repetition, and changes nothing."""
+        """Each start offset has its own epoch: a request with the epoch of the state is a repetition and changes nothing."""
         since_epoch: _builtins.int
-        """State of a lower epoch was deleted since: if a late request restored it, it is not kept. 0: all is kept."""
+        """State with a lower epoch was deleted; if a delayed request restored it, it is replaced. 0: keep all state."""
         def __init__(
             self,
             *,
@@ -359,9 +359,9 @@ class WriteShareGroupStateRequest(_message.Message):
         state_epoch: _builtins.int
         leader_epoch: _builtins.int
         start_offset: _builtins.int
-        """-1: not changed."""
+        """-1: unchanged."""
         delivery_complete_count: _builtins.int
-        """Finished records between start offset and end offset, for lag; -1: unknown."""
+        """The number of finished records between start offset and end offset, for lag; -1: unknown."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -470,7 +470,7 @@ class DeleteShareGroupStateRequest(_message.Message):
     STATE_EPOCH_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     state_epoch: _builtins.int
-    """The group epoch at which the deletion was decided: state initialised at a higher epoch is kept. Absent: all is deleted (Kafka)."""
+    """The group epoch of the deletion: state initialised at a higher one remains. Absent: all state is deleted (Kafka)."""
     @_builtins.property
     def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeleteShareGroupStateRequest.TopicData]: ...
     def __init__(
@@ -663,7 +663,7 @@ class InspectShareGroupStateResponse(_message.Message):
 
     @_typing.final
     class LogRecord(_message.Message):
-        """One record of the shard's log that belongs to the share-partition."""
+        """A record of the share-partition in the shard's log."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -692,7 +692,7 @@ class InspectShareGroupStateResponse(_message.Message):
         create_timestamp_ms: _builtins.int
         """Milliseconds since the Unix epoch, for checkpoints."""
         write_timestamp_ms: _builtins.int
-        """Milliseconds since the Unix epoch; 0: written before records had times."""
+        """Milliseconds since the Unix epoch; 0 in records written before times were stored."""
         @_builtins.property
         def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___StateBatch]: ...
         def __init__(
@@ -726,18 +726,18 @@ class InspectShareGroupStateResponse(_message.Message):
     stream: _builtins.str
     """The key of the stream in Redis."""
     consistent: _builtins.bool
-    """Whether the shard's live value equals the replayed one."""
+    """Whether the state in memory equals the replayed one."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectShareGroupStateResponse.LogRecord]:
         """The latest checkpoint and the deltas after it, in log order."""
 
     @_builtins.property
     def folded(self) -> Global___InspectShareGroupStateResponse.LogRecord:
-        """The state that they replay to; absent if there is none."""
+        """The replayed state; absent if there is none."""
 
     @_builtins.property
     def live(self) -> Global___InspectShareGroupStateResponse.LogRecord:
-        """The shard's live value, which reads return; absent if there is no state."""
+        """The state in memory, from which reads are served; absent if there is none."""
 
     def __init__(
         self,
@@ -783,10 +783,10 @@ class DeleteTopicStateResponse(_message.Message):
     REMOVED_FIELD_NUMBER: _builtins.int
     SHARDS_FIELD_NUMBER: _builtins.int
     removed: _builtins.int
-    """Share-partitions whose state was deleted, in the shards of this process."""
+    """The number of share-partitions whose state was removed, in the shards of this broker."""
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The shards of this process; query other processes for the rest."""
+        """The shards of this broker; other brokers serve the others."""
 
     def __init__(
         self,
@@ -814,11 +814,11 @@ class FetchShareGroupStateRequest(_message.Message):
     MAX_WAIT_MS_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     fetch_offset: _builtins.int
-    """First offset to read; an offset is the record's position in the shard's log minus one."""
+    """The first offset to read; an offset is the record's position in the shard's log minus one."""
     max_bytes: _builtins.int
-    """Maximum number of bytes, but at least one record if there is any; the server has a limit of its own."""
+    """The largest size of the response, which has at least one record if there is any; the server has its own limit."""
     max_wait_ms: _builtins.int
-    """Maximum wait if there is no record yet."""
+    """How long to wait for a first record."""
     def __init__(
         self,
         *,
@@ -843,12 +843,12 @@ class FetchShareGroupStateResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     HIGH_WATERMARK_FIELD_NUMBER: _builtins.int
     record_batches: _builtins.bytes
-    """Whole record batches (magic 2), ascending: keys and values in Kafka's format (ShareSnapshot, ShareUpdate;
-    OffsetCommit of groups). A batch may have fewer records than offsets, or none: the topic need not show every
-    entry of the log.
+    """Whole record batches (magic 2), ascending, with keys and values in Kafka's format (ShareSnapshot, ShareUpdate;
+    OffsetCommit for groups). A batch may have fewer records than offsets, or none: some entries of the log have no
+    equivalent in Kafka's topic.
     """
     log_start_offset: _builtins.int
-    """The first available offset."""
+    """The first offset in the log."""
     high_watermark: _builtins.int
     """The offset after the last durable record."""
     def __init__(
@@ -874,8 +874,8 @@ class FindShareGroupStateOffsetRequest(_message.Message):
     TIMESTAMP_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     timestamp: _builtins.int
-    """Milliseconds since the Unix epoch: the first record that is not older. -1: the end of the log, -2: its start,
-    -3: the newest record.
+    """Milliseconds since the Unix epoch: finds the first record at that time or later. -1: the end of the log, -2: its
+    start, -3: the record with the highest timestamp.
     """
     def __init__(
         self,
@@ -900,7 +900,7 @@ class FindShareGroupStateOffsetResponse(_message.Message):
     offset: _builtins.int
     """-1: no such record."""
     timestamp: _builtins.int
-    """The record's timestamp; -1 for start and end, and if there is no such record."""
+    """The record's timestamp; -1 for start and end, and without a record."""
     def __init__(
         self,
         *,

@@ -26,10 +26,9 @@ if _version_not_supported:
 
 
 class ShareCoordinatorServiceStub:
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     def __init__(self, channel):
@@ -86,14 +85,13 @@ class ShareCoordinatorServiceStub:
 
 
 class ShareCoordinatorServiceServicer:
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     def InitializeShareGroupState(self, request, context):
-        """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83).
+        """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -107,15 +105,15 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WriteShareGroupState(self, request, context):
-        """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85).
+        """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteShareGroupState(self, request, context):
-        """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
-        Kafka: DeleteShareGroupState (86).
+        """Removes the state; succeeds if there is none. Fails with FENCED_STATE_EPOCH if the state is newer than
+        `state_epoch`. Kafka: DeleteShareGroupState (86).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -129,29 +127,30 @@ class ShareCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def InspectShareGroupState(self, request, context):
-        """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka.
+        """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopicState(self, request, context):
-        """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata).
+        """Removes the state of every share-partition of a deleted topic. Not in Kafka, which uses metadata updates.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FetchShareGroupState(self, request, context):
-        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka, which uses Fetch. Fails
+        with OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindShareGroupStateOffset(self, request, context):
-        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does.
+        """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+        FetchShareGroupState.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,10 +213,9 @@ def add_ShareCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ShareCoordinatorService:
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     @staticmethod

@@ -27,10 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ShareCoordinatorServiceStub:
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     @_typing.overload
@@ -38,65 +37,67 @@ class ShareCoordinatorServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> ShareCoordinatorServiceAsyncStub: ...
     InitializeShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]
-    """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
+    """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]
     """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
     WriteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]
-    """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
+    """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]
-    """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
-    Kafka: DeleteShareGroupState (86).
+    """Removes the state; succeeds if there is none. Fails with FENCED_STATE_EPOCH if the state is newer than
+    `state_epoch`. Kafka: DeleteShareGroupState (86).
     """
     ReadShareGroupStateSummary: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]
-    """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
+    """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka."""
     DeleteTopicState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]
-    """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
+    """Removes the state of every share-partition of a deleted topic. Not in Kafka, which uses metadata updates."""
     FetchShareGroupState: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]
-    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka, which uses Fetch. Fails
+    with OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindShareGroupStateOffset: _grpc.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]
-    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
+    """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+    FetchShareGroupState.
+    """
 
 @_typing.type_check_only
 class ShareCoordinatorServiceAsyncStub(ShareCoordinatorServiceStub):
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     InitializeShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InitializeShareGroupStateRequest, _share_coordinator_pb2.InitializeShareGroupStateResponse]  # type: ignore[assignment]
-    """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
+    """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
     ReadShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateRequest, _share_coordinator_pb2.ReadShareGroupStateResponse]  # type: ignore[assignment]
     """Reads the state and raises the stored leader epoch to the reader's. Kafka: ReadShareGroupState (84)."""
     WriteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.WriteShareGroupStateRequest, _share_coordinator_pb2.WriteShareGroupStateResponse]  # type: ignore[assignment]
-    """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
+    """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85)."""
     DeleteShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteShareGroupStateRequest, _share_coordinator_pb2.DeleteShareGroupStateResponse]  # type: ignore[assignment]
-    """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
-    Kafka: DeleteShareGroupState (86).
+    """Removes the state; succeeds if there is none. Fails with FENCED_STATE_EPOCH if the state is newer than
+    `state_epoch`. Kafka: DeleteShareGroupState (86).
     """
     ReadShareGroupStateSummary: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.ReadShareGroupStateSummaryRequest, _share_coordinator_pb2.ReadShareGroupStateSummaryResponse]  # type: ignore[assignment]
     """Reads start offset and counts without raising an epoch. Kafka: ReadShareGroupStateSummary (87)."""
     InspectShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.InspectShareGroupStateRequest, _share_coordinator_pb2.InspectShareGroupStateResponse]  # type: ignore[assignment]
-    """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
+    """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka."""
     DeleteTopicState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.DeleteTopicStateRequest, _share_coordinator_pb2.DeleteTopicStateResponse]  # type: ignore[assignment]
-    """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
+    """Removes the state of every share-partition of a deleted topic. Not in Kafka, which uses metadata updates."""
     FetchShareGroupState: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FetchShareGroupStateRequest, _share_coordinator_pb2.FetchShareGroupStateResponse]  # type: ignore[assignment]
-    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
-    Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+    """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka, which uses Fetch. Fails
+    with OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
     """
     FindShareGroupStateOffset: _aio.UnaryUnaryMultiCallable[_share_coordinator_pb2.FindShareGroupStateOffsetRequest, _share_coordinator_pb2.FindShareGroupStateOffsetResponse]  # type: ignore[assignment]
-    """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
+    """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+    FetchShareGroupState.
+    """
 
 class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Stores the durable state of share-partitions (Kafka RPCs 83 to 87; called by leaders and the group coordinator).
-    Errors are in band, one per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH.
-    Every call may be repeated.
+    """Persists the state of share-partitions (Kafka RPCs 83 to 87). Called by leaders and the group coordinator. Errors
+    are returned per partition: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE,
+    INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH. Every call may be repeated.
     """
 
     @_abc_1.abstractmethod
@@ -105,7 +106,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InitializeShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InitializeShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InitializeShareGroupStateResponse]]:
-        """Initialises the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
+        """Creates the state of share-partitions at a state epoch. Kafka: InitializeShareGroupState (83)."""
 
     @_abc_1.abstractmethod
     def ReadShareGroupState(
@@ -121,7 +122,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.WriteShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.WriteShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.WriteShareGroupStateResponse]]:
-        """Combines state batches with the stored ones; answered when durable. Kafka: WriteShareGroupState (85)."""
+        """Combines state batches with the stored ones; returns once this is durable. Kafka: WriteShareGroupState (85)."""
 
     @_abc_1.abstractmethod
     def DeleteShareGroupState(
@@ -129,8 +130,8 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.DeleteShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteShareGroupStateResponse]]:
-        """Deletes the state; succeeds if there is none. FENCED_STATE_EPOCH if the state is newer than `state_epoch`.
-        Kafka: DeleteShareGroupState (86).
+        """Removes the state; succeeds if there is none. Fails with FENCED_STATE_EPOCH if the state is newer than
+        `state_epoch`. Kafka: DeleteShareGroupState (86).
         """
 
     @_abc_1.abstractmethod
@@ -147,7 +148,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.InspectShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.InspectShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.InspectShareGroupStateResponse]]:
-        """Returns the checkpoint and deltas as stored in the log, and the replayed value. Not in Kafka."""
+        """Returns the checkpoint and deltas in the log, and the replayed state. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def DeleteTopicState(
@@ -155,7 +156,7 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.DeleteTopicStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.DeleteTopicStateResponse, _abc.Awaitable[_share_coordinator_pb2.DeleteTopicStateResponse]]:
-        """Deletes the state of every share-partition of a deleted topic. Not in Kafka (there through metadata)."""
+        """Removes the state of every share-partition of a deleted topic. Not in Kafka, which uses metadata updates."""
 
     @_abc_1.abstractmethod
     def FetchShareGroupState(
@@ -163,8 +164,8 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FetchShareGroupStateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FetchShareGroupStateResponse, _abc.Awaitable[_share_coordinator_pb2.FetchShareGroupStateResponse]]:
-        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka (there through Fetch).
-        Raises OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
+        """Reads a shard's log as a partition of Kafka's topic __share_group_state. Not in Kafka, which uses Fetch. Fails
+        with OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION (no such shard), NOT_COORDINATOR and others.
         """
 
     @_abc_1.abstractmethod
@@ -173,6 +174,8 @@ class ShareCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_coordinator_pb2.FindShareGroupStateOffsetRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_coordinator_pb2.FindShareGroupStateOffsetResponse, _abc.Awaitable[_share_coordinator_pb2.FindShareGroupStateOffsetResponse]]:
-        """Finds an offset of a shard's log by timestamp. Not in Kafka (there through ListOffsets). Raises as FetchShareGroupState does."""
+        """Returns the offset of a shard's log for a timestamp. Not in Kafka, which uses ListOffsets. Errors as
+        FetchShareGroupState.
+        """
 
 def add_ShareCoordinatorServiceServicer_to_server(servicer: ShareCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

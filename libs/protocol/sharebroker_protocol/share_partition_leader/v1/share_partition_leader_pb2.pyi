@@ -39,9 +39,9 @@ class DeliverRequest(_message.Message):
         member_id: _builtins.str
         acquire_mode: _delivery_pb2.AcquireMode.ValueType
         batch_size: _builtins.int
-        """A delivery is split on record batch boundaries into acquired runs of about this many records; 0 takes 500."""
+        """A delivery is split at record batch boundaries into acquired ranges of about this many records; 0 means 500."""
         pause_on_lock_lost: _builtins.bool
-        """After a lock of this stream is lost, deliver nothing more before `resume`: a stalled consumer must not use up
+        """After a lost lock of this stream, delivers no more until `resume`. A frozen consumer then does not use up the
         deliveries of records that it never processes.
         """
         def __init__(
@@ -61,7 +61,7 @@ class DeliverRequest(_message.Message):
 
     @_typing.final
     class Partitions(_message.Message):
-        """Replaces the partitions to deliver from. Records of partitions that are omitted stay locked."""
+        """Replaces the partitions to deliver from. Records of removed partitions remain held."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -86,9 +86,9 @@ class DeliverRequest(_message.Message):
     REST_UNSEEN_FIELD_NUMBER: _builtins.int
     RESUME_FIELD_NUMBER: _builtins.int
     credit: _builtins.int
-    """Additional records that may be delivered, on top of earlier credit; negative: that many fewer."""
+    """Additional records that may be delivered; a negative number withdraws credit."""
     rest_unseen: _builtins.bool
-    """Records that are still held when the stream ends are released as unseen."""
+    """The application has not received any record that is still held when the stream ends: their acquisition is undone."""
     resume: _builtins.bool
     """Ends a pause; see `pause_on_lock_lost`."""
     @_builtins.property
@@ -121,7 +121,7 @@ class DeliverResponse(_message.Message):
 
     @_typing.final
     class Problem(_message.Message):
-        """A partition from which nothing can be delivered at the moment."""
+        """A partition that is temporarily unavailable."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -200,14 +200,14 @@ class AcquireRecordsRequest(_message.Message):
     batch_size: _builtins.int
     acquire_mode: _delivery_pb2.AcquireMode.ValueType
     with_markers: _builtins.bool
-    """Acquire transaction markers as well, to be acknowledged as gaps."""
+    """Also acquires transaction markers, to be acknowledged as gaps."""
     without_records: _builtins.bool
-    """Return what was acquired, without the record batches."""
+    """The response describes the acquired records without the record batches."""
     session_id: _builtins.str
-    """The requesting share session: its acquisitions are released when it ends. Empty: none."""
+    """The share session of the request; acquired records are released when it ends. Empty: none."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
-        """In the order in which they are to be served."""
+        """In the order in which they are served."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ class AcquireRecordsResponse(_message.Message):
     ACQUISITION_LOCK_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     acquisition_lock_timeout_ms: _builtins.int
-    """Current duration of an acquisition lock of this group."""
+    """The current lock duration of this group."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcquireRecordsResponse.Partition]: ...
     def __init__(
@@ -323,7 +323,7 @@ class AwaitRecordsResponse(_message.Message):
 
     CHANGED_FIELD_NUMBER: _builtins.int
     changed: _builtins.bool
-    """True: fetch again from the leaders; false: there are still no records."""
+    """Whether records may be available; if false, none are."""
     def __init__(
         self,
         *,
@@ -343,7 +343,7 @@ class AcknowledgeRecordsRequest(_message.Message):
 
     @_typing.final
     class Batch(_message.Message):
-        """A run of offsets; one type for all, or one per offset."""
+        """A range of offsets; one type for all, or one per offset."""
 
         DESCRIPTOR: _descriptor.Descriptor
 
@@ -355,7 +355,7 @@ class AcknowledgeRecordsRequest(_message.Message):
         last_offset: _builtins.int
         """Inclusive."""
         lock_token: _builtins.int
-        """0 checks the member only."""
+        """0 checks only the member."""
         @_builtins.property
         def acknowledge_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
@@ -383,7 +383,7 @@ class AcknowledgeRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         delay_ms: _builtins.int
-        """If all are RELEASE: minimum delay before redelivery, in milliseconds (not kept over a fail-over)."""
+        """If all types are RELEASE: the delay in milliseconds before redelivery (not kept over a fail-over)."""
         @_builtins.property
         def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Batch]: ...
         def __init__(
@@ -407,7 +407,7 @@ class AcknowledgeRecordsRequest(_message.Message):
     group_id: _builtins.str
     member_id: _builtins.str
     renew_allowed: _builtins.bool
-    """RENEW is allowed (Kafka: IsRenewAck)."""
+    """Permits RENEW (Kafka: IsRenewAck)."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgeRecordsRequest.Partition]: ...
     def __init__(
@@ -490,7 +490,7 @@ class SettleRecordsRequest(_message.Message):
         last_offset: _builtins.int
         """Inclusive."""
         type: _delivery_pb2.AcknowledgeType.ValueType
-        """ACCEPT, RELEASE, REJECT or RENEW; an available record is acquired first, unless it is to be released."""
+        """ACCEPT, RELEASE, REJECT or RENEW; a record without a holder is acquired first, except for RELEASE."""
         def __init__(
             self,
             *,
@@ -538,12 +538,12 @@ class SettleRecordsRequest(_message.Message):
     group_id: _builtins.str
     member_id: _builtins.str
     renew_held: _builtins.bool
-    """Then renew everything that the member holds."""
+    """Afterwards renews all records that the member holds."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsRequest.Partition]: ...
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Also return what the member holds in the other partitions of these topics that this process leads."""
+        """Also returns the records that the member holds in other partitions of these topics on this broker."""
 
     def __init__(
         self,
@@ -582,11 +582,11 @@ class SettleRecordsResponse(_message.Message):
         error_message: _builtins.str
         @_builtins.property
         def left(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.LeftRange]:
-            """The offsets that were not reconciled, ascending; all others were."""
+            """The offsets that were not reconciled, ascending."""
 
         @_builtins.property
         def held(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.AcquiredRecords]:
-            """Everything that the member holds and has not acknowledged."""
+            """All unacknowledged records that the member holds."""
 
         def __init__(
             self,
@@ -607,7 +607,7 @@ class SettleRecordsResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___SettleRecordsResponse.Partition]:
-        """Named partitions first, in their order; then those of `topic_ids` in which the member holds records."""
+        """The requested partitions in order, then those of `topic_ids` in which the member holds records."""
 
     def __init__(
         self,
@@ -632,12 +632,12 @@ class ReleaseMemberRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     group_id: _builtins.str
     member_id: _builtins.str
-    """Empty: the group's offsets were altered or deleted; its share-partitions are loaded again at their next use."""
+    """Empty: the group's offsets changed; its share-partitions are reloaded on their next use."""
     session_id: _builtins.str
-    """Only acquisitions of this share session of the member; empty: everything that the member holds."""
+    """Only the records acquired by this share session; empty: all records of the member."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
-        """Empty: every partition that this process leads."""
+        """Empty: all partitions that this broker leads."""
 
     def __init__(
         self,
@@ -688,7 +688,7 @@ class ProduceRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         record_batches: _builtins.bytes
-        """One or more Kafka record batches (magic 2); offsets in them are ignored."""
+        """One or more Kafka record batches (magic 2); their offsets are ignored."""
         def __init__(
             self,
             *,
@@ -708,7 +708,7 @@ class ProduceRequest(_message.Message):
     transactional_id: _builtins.str
     """For transactional batches; empty otherwise."""
     adds_partitions: _builtins.bool
-    """Add the partitions to the transaction (transaction.version 2); otherwise they must be part of it already."""
+    """Adds the partitions to the transaction (transaction.version 2); otherwise they must be part of it already."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProduceRequest.Partition]: ...
     def __init__(
@@ -821,15 +821,15 @@ class FetchRequest(_message.Message):
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
     max_wait_ms: _builtins.int
-    """Maximum wait for `min_bytes`, or an error."""
+    """Wait up to this time for `min_bytes` or an error."""
     min_bytes: _builtins.int
     max_bytes: _builtins.int
-    """The first batch is returned however large it is."""
+    """The first batch is returned regardless of its size."""
     isolation_level: _builtins.int
-    """0: all records; 1: up to the last stable offset, together with the aborted transactions."""
+    """0: all records; 1: up to the last stable offset, with the aborted transactions."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchRequest.Partition]:
-        """In the order in which they are to be served."""
+        """In the order in which they are served."""
 
     def __init__(
         self,
@@ -894,7 +894,7 @@ class FetchResponse(_message.Message):
         last_stable_offset: _builtins.int
         log_start_offset: _builtins.int
         records: _builtins.bytes
-        """Whole batches, starting with the one that contains the fetch offset."""
+        """Whole batches, from the one that contains the fetch offset."""
         leader_epoch: _builtins.int
         @_builtins.property
         def aborted_transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchResponse.AbortedTransaction]:
@@ -953,7 +953,7 @@ class ListOffsetsRequest(_message.Message):
         timestamp: _builtins.int
         """Milliseconds since the Unix epoch; -1 latest, -2 earliest, -3 the record with the highest timestamp."""
         made_at_offset: _builtins.int
-        """Also return the timestamp of the record at this offset. Not in Kafka."""
+        """Also returns the timestamp of the record at this offset. Not in Kafka."""
         def __init__(
             self,
             *,
@@ -973,7 +973,7 @@ class ListOffsetsRequest(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     ISOLATION_LEVEL_FIELD_NUMBER: _builtins.int
     isolation_level: _builtins.int
-    """0: the latest offset is the log end; 1: the last stable offset, and later records are not searched."""
+    """0: the latest offset is the log end; 1: the last stable offset, and later records are not found."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListOffsetsRequest.Partition]: ...
     def __init__(
@@ -1013,10 +1013,10 @@ class ListOffsetsResponse(_message.Message):
         offset: _builtins.int
         """-1: none."""
         timestamp: _builtins.int
-        """Timestamp of the record that was found; -1 for offsets without a record."""
+        """The timestamp of the record; -1 if the offset is not that of a record."""
         leader_epoch: _builtins.int
         made_at: _builtins.int
-        """Timestamp of the record at `made_at_offset`, or of one shortly after it; 0: not requested, unknown, or no such record."""
+        """The timestamp of the record at `made_at_offset` or of a slightly later one; 0: not requested or unknown."""
         def __init__(
             self,
             *,
@@ -1163,9 +1163,9 @@ class WriteTxnMarkersRequest(_message.Message):
         partition: _builtins.int
         producer_id: _builtins.int
         producer_epoch: _builtins.int
-        """Fences the producer's older epochs from here on."""
+        """From here on fences older epochs of the producer."""
         transaction_result: _builtins.bool
-        """True: commit; false: abort."""
+        """True commits, false aborts."""
         coordinator_epoch: _builtins.int
         """The epoch of the coordinator's shard."""
         def __init__(
@@ -1287,11 +1287,11 @@ class DescribeProducersResponse(_message.Message):
         last_sequence: _builtins.int
         """-1: unknown."""
         last_timestamp: _builtins.int
-        """Time of its last write to this partition."""
+        """The time of its last write to this partition."""
         coordinator_epoch: _builtins.int
-        """-1: none of its transactions has ended here."""
+        """-1: no transaction of the producer has ended here."""
         current_txn_start_offset: _builtins.int
-        """-1: it has no open transaction here."""
+        """-1: no open transaction."""
         def __init__(
             self,
             *,
@@ -1392,7 +1392,7 @@ class DescribeLogsResponse(_message.Message):
         error_code: _status_pb2.ErrorCode.ValueType
         error_message: _builtins.str
         size: _builtins.int
-        """Bytes of record batches; up to one segment (1 MiB) more directly after the log start moved."""
+        """The size of the record batches in bytes; up to one segment (1 MiB) too high right after the log start moved."""
         def __init__(
             self,
             *,
@@ -1438,7 +1438,7 @@ class InspectRecordsRequest(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         from_offset: _builtins.int
-        """Where to start reading the log; -1: do not read it."""
+        """The offset from which the log is read; -1: the log is not read."""
         def __init__(
             self,
             *,
@@ -1518,18 +1518,18 @@ class InspectRecordsResponse(_message.Message):
         log_start_offset: _builtins.int
         log_end_offset: _builtins.int
         next_offset: _builtins.int
-        """The log was read up to here; request more if it is below `log_end_offset`."""
+        """The log was read up to this offset; if it is below `log_end_offset`, continue from here."""
         @_builtins.property
         def in_delivery(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
-            """Held by members, or in a delayed release: only in the leader's memory."""
+            """Held by members or in a delayed release, according to the leader's memory."""
 
         @_builtins.property
         def markers(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
-            """Transaction markers: offsets that never had a record."""
+            """Transaction markers: offsets without a record."""
 
         @_builtins.property
         def missing(self) -> _containers.RepeatedCompositeFieldContainer[Global___InspectRecordsResponse.OffsetRange]:
-            """No batch contains them: lost records."""
+            """Offsets in no batch: lost records."""
 
         def __init__(
             self,

@@ -26,9 +26,9 @@ if _version_not_supported:
 
 
 class SharePartitionLeaderServiceStub:
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     def __init__(self, channel):
@@ -110,66 +110,66 @@ class SharePartitionLeaderServiceStub:
 
 
 class SharePartitionLeaderServiceServicer:
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     def Deliver(self, request_iterator, context):
-        """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
-        When the stream ends, the member's records are released.
+        """Delivers records and accepts acknowledgements: one long-lived stream per consumer and leader. At the end of the
+        stream the member's records are released.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcquireRecords(self, request, context):
-        """Acquires records once. The partition's part of Kafka's ShareFetch (78).
+        """Acquires records once; the leader's part of Kafka's ShareFetch (78).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AwaitRecords(self, request, context):
-        """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-        `max_wait_ms`. For long polls over several leaders. Not in Kafka.
+        """Returns once records may be available or a partition has moved to another leader, at the latest after
+        `max_wait_ms`. For members that wait for several leaders, or for a long time. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AcknowledgeRecords(self, request, context):
-        """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79).
+        """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SettleRecords(self, request, context):
-        """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
-        available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
-        For members that store what they received: planned micro-batches. Not in Kafka.
+        """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
+        that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
+        that the member then holds. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReleaseMember(self, request, context):
-        """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state.
+        """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Produce(self, request, context):
-        """Appends record batches; answered when durable. Kafka: Produce (0).
+        """Appends record batches; returns once they are durable. Kafka: Produce (0).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """Reads record batches, independent of groups. Kafka: Fetch (1).
+        """Reads record batches without a group. Kafka: Fetch (1).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -204,14 +204,14 @@ class SharePartitionLeaderServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLogs(self, request, context):
-        """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35).
+        """Returns the sizes of logs; the leader's part of Kafka's DescribeLogDirs (35).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def InspectRecords(self, request, context):
-        """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka.
+        """Returns the offsets that a group's members hold, and offsets without a record in the log. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -299,9 +299,9 @@ def add_SharePartitionLeaderServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SharePartitionLeaderService:
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     @staticmethod

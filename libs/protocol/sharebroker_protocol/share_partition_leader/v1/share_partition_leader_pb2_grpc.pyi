@@ -27,9 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class SharePartitionLeaderServiceStub:
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     @_typing.overload
@@ -37,28 +37,28 @@ class SharePartitionLeaderServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SharePartitionLeaderServiceAsyncStub: ...
     Deliver: _grpc.StreamStreamMultiCallable[_share_partition_leader_pb2.DeliverRequest, _share_partition_leader_pb2.DeliverResponse]
-    """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
-    When the stream ends, the member's records are released.
+    """Delivers records and accepts acknowledgements: one long-lived stream per consumer and leader. At the end of the
+    stream the member's records are released.
     """
     AcquireRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]
-    """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+    """Acquires records once; the leader's part of Kafka's ShareFetch (78)."""
     AwaitRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]
-    """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-    `max_wait_ms`. For long polls over several leaders. Not in Kafka.
+    """Returns once records may be available or a partition has moved to another leader, at the latest after
+    `max_wait_ms`. For members that wait for several leaders, or for a long time. Not in Kafka.
     """
     AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]
-    """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+    """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]
-    """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
-    available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
-    For members that store what they received: planned micro-batches. Not in Kafka.
+    """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
+    that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
+    that the member then holds. Not in Kafka.
     """
     ReleaseMember: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]
-    """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
+    """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]
-    """Appends record batches; answered when durable. Kafka: Produce (0)."""
+    """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
     Fetch: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]
-    """Reads record batches, independent of groups. Kafka: Fetch (1)."""
+    """Reads record batches without a group. Kafka: Fetch (1)."""
     ListOffsets: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]
@@ -68,41 +68,41 @@ class SharePartitionLeaderServiceStub:
     DescribeProducers: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]
     """Kafka: DescribeProducers (61)."""
     DescribeLogs: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]
-    """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
+    """Returns the sizes of logs; the leader's part of Kafka's DescribeLogDirs (35)."""
     InspectRecords: _grpc.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]
-    """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
+    """Returns the offsets that a group's members hold, and offsets without a record in the log. Not in Kafka."""
 
 @_typing.type_check_only
 class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Deliver: _aio.StreamStreamMultiCallable[_share_partition_leader_pb2.DeliverRequest, _share_partition_leader_pb2.DeliverResponse]  # type: ignore[assignment]
-    """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
-    When the stream ends, the member's records are released.
+    """Delivers records and accepts acknowledgements: one long-lived stream per consumer and leader. At the end of the
+    stream the member's records are released.
     """
     AcquireRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcquireRecordsRequest, _share_partition_leader_pb2.AcquireRecordsResponse]  # type: ignore[assignment]
-    """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+    """Acquires records once; the leader's part of Kafka's ShareFetch (78)."""
     AwaitRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AwaitRecordsRequest, _share_partition_leader_pb2.AwaitRecordsResponse]  # type: ignore[assignment]
-    """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-    `max_wait_ms`. For long polls over several leaders. Not in Kafka.
+    """Returns once records may be available or a partition has moved to another leader, at the latest after
+    `max_wait_ms`. For members that wait for several leaders, or for a long time. Not in Kafka.
     """
     AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.AcknowledgeRecordsRequest, _share_partition_leader_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
-    """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+    """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
     SettleRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.SettleRecordsRequest, _share_partition_leader_pb2.SettleRecordsResponse]  # type: ignore[assignment]
-    """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
-    available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
-    For members that store what they received: planned micro-batches. Not in Kafka.
+    """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
+    that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
+    that the member then holds. Not in Kafka.
     """
     ReleaseMember: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ReleaseMemberRequest, _share_partition_leader_pb2.ReleaseMemberResponse]  # type: ignore[assignment]
-    """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
+    """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state."""
     Produce: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ProduceRequest, _share_partition_leader_pb2.ProduceResponse]  # type: ignore[assignment]
-    """Appends record batches; answered when durable. Kafka: Produce (0)."""
+    """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
     Fetch: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.FetchRequest, _share_partition_leader_pb2.FetchResponse]  # type: ignore[assignment]
-    """Reads record batches, independent of groups. Kafka: Fetch (1)."""
+    """Reads record batches without a group. Kafka: Fetch (1)."""
     ListOffsets: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.ListOffsetsRequest, _share_partition_leader_pb2.ListOffsetsResponse]  # type: ignore[assignment]
     """Kafka: ListOffsets (2)."""
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DeleteRecordsRequest, _share_partition_leader_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
@@ -112,14 +112,14 @@ class SharePartitionLeaderServiceAsyncStub(SharePartitionLeaderServiceStub):
     DescribeProducers: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeProducersRequest, _share_partition_leader_pb2.DescribeProducersResponse]  # type: ignore[assignment]
     """Kafka: DescribeProducers (61)."""
     DescribeLogs: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.DescribeLogsRequest, _share_partition_leader_pb2.DescribeLogsResponse]  # type: ignore[assignment]
-    """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
+    """Returns the sizes of logs; the leader's part of Kafka's DescribeLogDirs (35)."""
     InspectRecords: _aio.UnaryUnaryMultiCallable[_share_partition_leader_pb2.InspectRecordsRequest, _share_partition_leader_pb2.InspectRecordsResponse]  # type: ignore[assignment]
-    """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
+    """Returns the offsets that a group's members hold, and offsets without a record in the log. Not in Kafka."""
 
 class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Leads partitions: their record logs and, for each share group, their in-flight records. Called by gateways, which
-    hold the share sessions. A call names the member and the partitions; nothing else is stored between calls.
-    Requests for a partition that is led elsewhere receive NOT_LEADER_OR_FOLLOWER.
+    """Leads partitions: their record logs and, per share group, their in-flight records. Called by gateways, which hold
+    the share sessions; each call contains member and partitions. For a partition that another broker leads, the error
+    is NOT_LEADER_OR_FOLLOWER.
     """
 
     @_abc_1.abstractmethod
@@ -128,8 +128,8 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_share_partition_leader_pb2.DeliverRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_share_partition_leader_pb2.DeliverResponse], _abc.AsyncIterator[_share_partition_leader_pb2.DeliverResponse]]:
-        """Delivers records as they arrive and accepts acknowledgements at any time: one long stream per consumer and leader.
-        When the stream ends, the member's records are released.
+        """Delivers records and accepts acknowledgements: one long-lived stream per consumer and leader. At the end of the
+        stream the member's records are released.
         """
 
     @_abc_1.abstractmethod
@@ -138,7 +138,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.AcquireRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AcquireRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AcquireRecordsResponse]]:
-        """Acquires records once. The partition's part of Kafka's ShareFetch (78)."""
+        """Acquires records once; the leader's part of Kafka's ShareFetch (78)."""
 
     @_abc_1.abstractmethod
     def AwaitRecords(
@@ -146,8 +146,8 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.AwaitRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AwaitRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AwaitRecordsResponse]]:
-        """Returns as soon as there may be records to acquire, or one of the partitions is led elsewhere; at the latest after
-        `max_wait_ms`. For long polls over several leaders. Not in Kafka.
+        """Returns once records may be available or a partition has moved to another leader, at the latest after
+        `max_wait_ms`. For members that wait for several leaders, or for a long time. Not in Kafka.
         """
 
     @_abc_1.abstractmethod
@@ -156,7 +156,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.AcknowledgeRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.AcknowledgeRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.AcknowledgeRecordsResponse]]:
-        """Applies acknowledgements, all or nothing for each partition; answered when durable. Kafka: ShareAcknowledge (79)."""
+        """Applies acknowledgements, all or none per partition; returns once they are durable. Kafka: ShareAcknowledge (79)."""
 
     @_abc_1.abstractmethod
     def SettleRecords(
@@ -164,9 +164,9 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.SettleRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.SettleRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.SettleRecordsResponse]]:
-        """Accepts, rejects, releases or renews records that a member names, whatever happened to its locks meanwhile:
-        available records are acquired for it first, in the same step. Answered when durable, with what the member holds then.
-        For members that store what they received: planned micro-batches. Not in Kafka.
+        """Accepts, rejects, releases or renews records of a planned batch, whether or not their locks still exist: records
+        that no other member holds are acquired first, in the same step. Returns once this is durable, with the records
+        that the member then holds. Not in Kafka.
         """
 
     @_abc_1.abstractmethod
@@ -175,7 +175,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.ReleaseMemberRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.ReleaseMemberResponse, _abc.Awaitable[_share_partition_leader_pb2.ReleaseMemberResponse]]:
-        """Releases what a member holds (its session ended, or the group fenced it), or unloads a group's state."""
+        """Releases a member's records (its session ended, or the group fenced it), or unloads a group's state."""
 
     @_abc_1.abstractmethod
     def Produce(
@@ -183,7 +183,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.ProduceRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.ProduceResponse, _abc.Awaitable[_share_partition_leader_pb2.ProduceResponse]]:
-        """Appends record batches; answered when durable. Kafka: Produce (0)."""
+        """Appends record batches; returns once they are durable. Kafka: Produce (0)."""
 
     @_abc_1.abstractmethod
     def Fetch(
@@ -191,7 +191,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.FetchRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.FetchResponse, _abc.Awaitable[_share_partition_leader_pb2.FetchResponse]]:
-        """Reads record batches, independent of groups. Kafka: Fetch (1)."""
+        """Reads record batches without a group. Kafka: Fetch (1)."""
 
     @_abc_1.abstractmethod
     def ListOffsets(
@@ -231,7 +231,7 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.DescribeLogsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.DescribeLogsResponse, _abc.Awaitable[_share_partition_leader_pb2.DescribeLogsResponse]]:
-        """Returns the sizes of logs. A partition's part of Kafka's DescribeLogDirs (35)."""
+        """Returns the sizes of logs; the leader's part of Kafka's DescribeLogDirs (35)."""
 
     @_abc_1.abstractmethod
     def InspectRecords(
@@ -239,6 +239,6 @@ class SharePartitionLeaderServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _share_partition_leader_pb2.InspectRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_share_partition_leader_pb2.InspectRecordsResponse, _abc.Awaitable[_share_partition_leader_pb2.InspectRecordsResponse]]:
-        """Returns which offsets a group's members hold, and which offsets have no record in the log. Not in Kafka."""
+        """Returns the offsets that a group's members hold, and offsets without a record in the log. Not in Kafka."""
 
 def add_SharePartitionLeaderServiceServicer_to_server(servicer: SharePartitionLeaderServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -25,7 +25,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NONE: _ErrorCode.ValueType  # 0
     """No error."""
     ERROR_CODE_UNKNOWN_SERVER_ERROR: _ErrorCode.ValueType  # -1
-    """The server failed unexpectedly."""
+    """The server failed in a way it did not expect."""
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 1
     """The offset is outside the partition's log."""
     ERROR_CODE_CORRUPT_MESSAGE: _ErrorCode.ValueType  # 2
@@ -43,9 +43,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_MESSAGE_TOO_LARGE: _ErrorCode.ValueType  # 10
     """A record or batch is larger than allowed."""
     ERROR_CODE_OFFSET_METADATA_TOO_LARGE: _ErrorCode.ValueType  # 12
-    """The metadata of a committed offset is too long."""
+    """The text beside a committed offset is too long."""
     ERROR_CODE_NETWORK_EXCEPTION: _ErrorCode.ValueType  # 13
-    """The connection broke before the response arrived."""
+    """The connection broke before the answer came."""
     ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: _ErrorCode.ValueType  # 14
     """The coordinator is still loading."""
     ERROR_CODE_COORDINATOR_NOT_AVAILABLE: _ErrorCode.ValueType  # 15
@@ -53,17 +53,17 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_NOT_COORDINATOR: _ErrorCode.ValueType  # 16
     """Another process is the coordinator."""
     ERROR_CODE_INVALID_TOPIC_EXCEPTION: _ErrorCode.ValueType  # 17
-    """The topic name is invalid."""
+    """The topic name is not legal."""
     ERROR_CODE_RECORD_LIST_TOO_LARGE: _ErrorCode.ValueType  # 18
     """The batch is larger than allowed."""
     ERROR_CODE_INVALID_REQUIRED_ACKS: _ErrorCode.ValueType  # 21
-    """The number of acknowledgements is invalid."""
+    """The number of acknowledgements is not legal."""
     ERROR_CODE_ILLEGAL_GENERATION: _ErrorCode.ValueType  # 22
     """The generation is not the group's current one."""
     ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: _ErrorCode.ValueType  # 23
-    """The group uses another protocol than the member."""
+    """The group works in another way than the member."""
     ERROR_CODE_INVALID_GROUP_ID: _ErrorCode.ValueType  # 24
-    """The group id is invalid."""
+    """The group id is not legal."""
     ERROR_CODE_UNKNOWN_MEMBER_ID: _ErrorCode.ValueType  # 25
     """The group does not know this member."""
     ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 26
@@ -81,19 +81,19 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_TIMESTAMP: _ErrorCode.ValueType  # 32
     """The timestamp of a record is out of range."""
     ERROR_CODE_UNSUPPORTED_VERSION: _ErrorCode.ValueType  # 35
-    """The server does not support this."""
+    """The server does not offer this."""
     ERROR_CODE_TOPIC_ALREADY_EXISTS: _ErrorCode.ValueType  # 36
     """A topic of this name exists."""
     ERROR_CODE_INVALID_PARTITIONS: _ErrorCode.ValueType  # 37
-    """The number of partitions is invalid."""
+    """The number of partitions is not legal."""
     ERROR_CODE_INVALID_REPLICATION_FACTOR: _ErrorCode.ValueType  # 38
-    """The replication factor is invalid."""
+    """The replication factor is not legal."""
     ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: _ErrorCode.ValueType  # 39
-    """The replica assignment is invalid."""
+    """The replica assignment is not legal."""
     ERROR_CODE_INVALID_CONFIG: _ErrorCode.ValueType  # 40
-    """A configuration value is invalid."""
+    """A configuration value is not legal."""
     ERROR_CODE_INVALID_REQUEST: _ErrorCode.ValueType  # 42
-    """The request is invalid."""
+    """The request is not legal."""
     ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: _ErrorCode.ValueType  # 43
     """The message format does not allow this."""
     ERROR_CODE_POLICY_VIOLATION: _ErrorCode.ValueType  # 44
@@ -111,17 +111,17 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: _ErrorCode.ValueType  # 50
     """The transaction timeout is longer than allowed."""
     ERROR_CODE_CONCURRENT_TRANSACTIONS: _ErrorCode.ValueType  # 51
-    """The previous transaction is still ending."""
+    """The transaction before this one is still being ended."""
     ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: _ErrorCode.ValueType  # 52
     """The coordinator's epoch is older than the current one."""
     ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: _ErrorCode.ValueType  # 53
     """Not allowed for this transactional id."""
     ERROR_CODE_OPERATION_NOT_ATTEMPTED: _ErrorCode.ValueType  # 55
-    """Another part of the request failed, so this was not attempted."""
+    """Something else in the request failed, so this was not tried."""
     ERROR_CODE_KAFKA_STORAGE_ERROR: _ErrorCode.ValueType  # 56
-    """The store rejects writes; nothing was written."""
+    """The store refuses writes; nothing was written."""
     ERROR_CODE_UNKNOWN_PRODUCER_ID: _ErrorCode.ValueType  # 59
-    """The producer is unknown."""
+    """Nothing is known of this producer."""
     ERROR_CODE_NON_EMPTY_GROUP: _ErrorCode.ValueType  # 68
     """The group still has members."""
     ERROR_CODE_GROUP_ID_NOT_FOUND: _ErrorCode.ValueType  # 69
@@ -131,27 +131,27 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: _ErrorCode.ValueType  # 71
     """The fetch session epoch is not the expected one."""
     ERROR_CODE_TOPIC_DELETION_DISABLED: _ErrorCode.ValueType  # 73
-    """Topic deletion is disabled."""
+    """Topics cannot be deleted here."""
     ERROR_CODE_FENCED_LEADER_EPOCH: _ErrorCode.ValueType  # 74
     """The leader epoch is older than the stored one."""
     ERROR_CODE_UNKNOWN_LEADER_EPOCH: _ErrorCode.ValueType  # 75
     """The leader epoch is newer than the one known here."""
     ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: _ErrorCode.ValueType  # 76
-    """The compression type is unknown."""
+    """This compression is not known."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 78
-    """The offset is not available at the moment."""
+    """No offset can be given for this at the moment."""
     ERROR_CODE_MEMBER_ID_REQUIRED: _ErrorCode.ValueType  # 79
     """Join again with the member id given here."""
     ERROR_CODE_GROUP_MAX_SIZE_REACHED: _ErrorCode.ValueType  # 81
-    """The group has its maximum number of members."""
+    """The group has as many members as it may have."""
     ERROR_CODE_FENCED_INSTANCE_ID: _ErrorCode.ValueType  # 82
     """Another member has this instance id now."""
     ERROR_CODE_INVALID_RECORD: _ErrorCode.ValueType  # 87
-    """A record is invalid."""
+    """A record is not legal."""
     ERROR_CODE_UNSTABLE_OFFSET_COMMIT: _ErrorCode.ValueType  # 88
-    """A transaction with this offset is still open."""
+    """A transaction over this offset is still going on."""
     ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 89
-    """Too many requests; slow down."""
+    """Too much at once; slow down."""
     ERROR_CODE_PRODUCER_FENCED: _ErrorCode.ValueType  # 90
     """A newer producer has the same transactional id."""
     ERROR_CODE_INVALID_UPDATE_VERSION: _ErrorCode.ValueType  # 95
@@ -169,7 +169,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 114
     """This is a broker, not a controller."""
     ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: _ErrorCode.ValueType  # 115
-    """Servers of this type do not exist."""
+    """There are no servers of this kind."""
     ERROR_CODE_TRANSACTION_ABORTABLE: _ErrorCode.ValueType  # 120
     """The transaction can only be aborted."""
     ERROR_CODE_INVALID_RECORD_STATE: _ErrorCode.ValueType  # 121
@@ -184,15 +184,15 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """No more share sessions can be opened."""
 
 class ErrorCode(_ErrorCode, metaclass=_ErrorCodeEnumTypeWrapper):
-    """Kafka's error codes that Sharebroker uses. The numbers are Kafka's
-    (org.apache.kafka.common.protocol.Errors). A code is in band if a request has one result per
-    partition, and is `google.rpc.ErrorInfo.reason` (the name without the prefix) if a call fails as a whole.
+    """Kafka's error codes that Sharebroker returns. The numbers are Kafka's (org.apache.kafka.common.protocol.Errors). A
+    code is returned in the response if a request has one result per partition, and as `google.rpc.ErrorInfo.reason`
+    (the name without the prefix) if the whole call fails.
     """
 
 ERROR_CODE_NONE: ErrorCode.ValueType  # 0
 """No error."""
 ERROR_CODE_UNKNOWN_SERVER_ERROR: ErrorCode.ValueType  # -1
-"""The server failed unexpectedly."""
+"""The server failed in a way it did not expect."""
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 1
 """The offset is outside the partition's log."""
 ERROR_CODE_CORRUPT_MESSAGE: ErrorCode.ValueType  # 2
@@ -210,9 +210,9 @@ ERROR_CODE_REPLICA_NOT_AVAILABLE: ErrorCode.ValueType  # 9
 ERROR_CODE_MESSAGE_TOO_LARGE: ErrorCode.ValueType  # 10
 """A record or batch is larger than allowed."""
 ERROR_CODE_OFFSET_METADATA_TOO_LARGE: ErrorCode.ValueType  # 12
-"""The metadata of a committed offset is too long."""
+"""The text beside a committed offset is too long."""
 ERROR_CODE_NETWORK_EXCEPTION: ErrorCode.ValueType  # 13
-"""The connection broke before the response arrived."""
+"""The connection broke before the answer came."""
 ERROR_CODE_COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.ValueType  # 14
 """The coordinator is still loading."""
 ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
@@ -220,17 +220,17 @@ ERROR_CODE_COORDINATOR_NOT_AVAILABLE: ErrorCode.ValueType  # 15
 ERROR_CODE_NOT_COORDINATOR: ErrorCode.ValueType  # 16
 """Another process is the coordinator."""
 ERROR_CODE_INVALID_TOPIC_EXCEPTION: ErrorCode.ValueType  # 17
-"""The topic name is invalid."""
+"""The topic name is not legal."""
 ERROR_CODE_RECORD_LIST_TOO_LARGE: ErrorCode.ValueType  # 18
 """The batch is larger than allowed."""
 ERROR_CODE_INVALID_REQUIRED_ACKS: ErrorCode.ValueType  # 21
-"""The number of acknowledgements is invalid."""
+"""The number of acknowledgements is not legal."""
 ERROR_CODE_ILLEGAL_GENERATION: ErrorCode.ValueType  # 22
 """The generation is not the group's current one."""
 ERROR_CODE_INCONSISTENT_GROUP_PROTOCOL: ErrorCode.ValueType  # 23
-"""The group uses another protocol than the member."""
+"""The group works in another way than the member."""
 ERROR_CODE_INVALID_GROUP_ID: ErrorCode.ValueType  # 24
-"""The group id is invalid."""
+"""The group id is not legal."""
 ERROR_CODE_UNKNOWN_MEMBER_ID: ErrorCode.ValueType  # 25
 """The group does not know this member."""
 ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 26
@@ -248,19 +248,19 @@ ERROR_CODE_CLUSTER_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 31
 ERROR_CODE_INVALID_TIMESTAMP: ErrorCode.ValueType  # 32
 """The timestamp of a record is out of range."""
 ERROR_CODE_UNSUPPORTED_VERSION: ErrorCode.ValueType  # 35
-"""The server does not support this."""
+"""The server does not offer this."""
 ERROR_CODE_TOPIC_ALREADY_EXISTS: ErrorCode.ValueType  # 36
 """A topic of this name exists."""
 ERROR_CODE_INVALID_PARTITIONS: ErrorCode.ValueType  # 37
-"""The number of partitions is invalid."""
+"""The number of partitions is not legal."""
 ERROR_CODE_INVALID_REPLICATION_FACTOR: ErrorCode.ValueType  # 38
-"""The replication factor is invalid."""
+"""The replication factor is not legal."""
 ERROR_CODE_INVALID_REPLICA_ASSIGNMENT: ErrorCode.ValueType  # 39
-"""The replica assignment is invalid."""
+"""The replica assignment is not legal."""
 ERROR_CODE_INVALID_CONFIG: ErrorCode.ValueType  # 40
-"""A configuration value is invalid."""
+"""A configuration value is not legal."""
 ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 42
-"""The request is invalid."""
+"""The request is not legal."""
 ERROR_CODE_UNSUPPORTED_FOR_MESSAGE_FORMAT: ErrorCode.ValueType  # 43
 """The message format does not allow this."""
 ERROR_CODE_POLICY_VIOLATION: ErrorCode.ValueType  # 44
@@ -278,17 +278,17 @@ ERROR_CODE_INVALID_PRODUCER_ID_MAPPING: ErrorCode.ValueType  # 49
 ERROR_CODE_INVALID_TRANSACTION_TIMEOUT: ErrorCode.ValueType  # 50
 """The transaction timeout is longer than allowed."""
 ERROR_CODE_CONCURRENT_TRANSACTIONS: ErrorCode.ValueType  # 51
-"""The previous transaction is still ending."""
+"""The transaction before this one is still being ended."""
 ERROR_CODE_TRANSACTION_COORDINATOR_FENCED: ErrorCode.ValueType  # 52
 """The coordinator's epoch is older than the current one."""
 ERROR_CODE_TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ErrorCode.ValueType  # 53
 """Not allowed for this transactional id."""
 ERROR_CODE_OPERATION_NOT_ATTEMPTED: ErrorCode.ValueType  # 55
-"""Another part of the request failed, so this was not attempted."""
+"""Something else in the request failed, so this was not tried."""
 ERROR_CODE_KAFKA_STORAGE_ERROR: ErrorCode.ValueType  # 56
-"""The store rejects writes; nothing was written."""
+"""The store refuses writes; nothing was written."""
 ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 59
-"""The producer is unknown."""
+"""Nothing is known of this producer."""
 ERROR_CODE_NON_EMPTY_GROUP: ErrorCode.ValueType  # 68
 """The group still has members."""
 ERROR_CODE_GROUP_ID_NOT_FOUND: ErrorCode.ValueType  # 69
@@ -298,27 +298,27 @@ ERROR_CODE_FETCH_SESSION_ID_NOT_FOUND: ErrorCode.ValueType  # 70
 ERROR_CODE_INVALID_FETCH_SESSION_EPOCH: ErrorCode.ValueType  # 71
 """The fetch session epoch is not the expected one."""
 ERROR_CODE_TOPIC_DELETION_DISABLED: ErrorCode.ValueType  # 73
-"""Topic deletion is disabled."""
+"""Topics cannot be deleted here."""
 ERROR_CODE_FENCED_LEADER_EPOCH: ErrorCode.ValueType  # 74
 """The leader epoch is older than the stored one."""
 ERROR_CODE_UNKNOWN_LEADER_EPOCH: ErrorCode.ValueType  # 75
 """The leader epoch is newer than the one known here."""
 ERROR_CODE_UNSUPPORTED_COMPRESSION_TYPE: ErrorCode.ValueType  # 76
-"""The compression type is unknown."""
+"""This compression is not known."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 78
-"""The offset is not available at the moment."""
+"""No offset can be given for this at the moment."""
 ERROR_CODE_MEMBER_ID_REQUIRED: ErrorCode.ValueType  # 79
 """Join again with the member id given here."""
 ERROR_CODE_GROUP_MAX_SIZE_REACHED: ErrorCode.ValueType  # 81
-"""The group has its maximum number of members."""
+"""The group has as many members as it may have."""
 ERROR_CODE_FENCED_INSTANCE_ID: ErrorCode.ValueType  # 82
 """Another member has this instance id now."""
 ERROR_CODE_INVALID_RECORD: ErrorCode.ValueType  # 87
-"""A record is invalid."""
+"""A record is not legal."""
 ERROR_CODE_UNSTABLE_OFFSET_COMMIT: ErrorCode.ValueType  # 88
-"""A transaction with this offset is still open."""
+"""A transaction over this offset is still going on."""
 ERROR_CODE_THROTTLING_QUOTA_EXCEEDED: ErrorCode.ValueType  # 89
-"""Too many requests; slow down."""
+"""Too much at once; slow down."""
 ERROR_CODE_PRODUCER_FENCED: ErrorCode.ValueType  # 90
 """A newer producer has the same transactional id."""
 ERROR_CODE_INVALID_UPDATE_VERSION: ErrorCode.ValueType  # 95
@@ -336,7 +336,7 @@ ERROR_CODE_FENCED_MEMBER_EPOCH: ErrorCode.ValueType  # 110
 ERROR_CODE_MISMATCHED_ENDPOINT_TYPE: ErrorCode.ValueType  # 114
 """This is a broker, not a controller."""
 ERROR_CODE_UNSUPPORTED_ENDPOINT_TYPE: ErrorCode.ValueType  # 115
-"""Servers of this type do not exist."""
+"""There are no servers of this kind."""
 ERROR_CODE_TRANSACTION_ABORTABLE: ErrorCode.ValueType  # 120
 """The transaction can only be aborted."""
 ERROR_CODE_INVALID_RECORD_STATE: ErrorCode.ValueType  # 121

@@ -21,7 +21,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TopicRecord(_message.Message):
-    """Durable records of the cluster's metadata: topics and configs."""
+    """Durable records of the catalog: topics and configs."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -81,7 +81,7 @@ class PartitionsRecord(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partitions: _builtins.int
-    """The new number of partitions; above the previous one."""
+    """The new number of partitions; more than before."""
     def __init__(
         self,
         *,
@@ -104,7 +104,7 @@ class TopicDeletedRecord(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.str
     partitions: _builtins.int
-    """The number of partitions it had, for the process that deletes their logs."""
+    """The number of logs to remove."""
     def __init__(
         self,
         *,
@@ -121,7 +121,7 @@ Global___TopicDeletedRecord: _TypeAlias = TopicDeletedRecord  # noqa: Y015
 
 @_typing.final
 class ConfigRecord(_message.Message):
-    """One config value of a resource; without a value it returns to its default."""
+    """One config of a resource; without a value it is reset to its default."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -170,7 +170,7 @@ Global___ConfigRecord: _TypeAlias = ConfigRecord  # noqa: Y015
 
 @_typing.final
 class ClusterRecord(_message.Message):
-    """The cluster's id, written once."""
+    """The cluster id, written once."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -90,7 +90,7 @@ class GroupMetadata(_message.Message):
     metadata_hash: _builtins.int
     """Hash over the metadata of the subscribed topics."""
     since_epoch: _builtins.int
-    """All deleted state has a lower epoch."""
+    """Deleted state has a lower epoch."""
     def __init__(
         self,
         *,
@@ -187,11 +187,11 @@ class GroupStatePartitionMetadata(_message.Message):
         topic_id: _builtins.str
         topic_name: _builtins.str
         since_ms: _builtins.int
-        """For partitions being initialised: since when. For initialised ones: since when the group has the topic.
-        Milliseconds since the Unix epoch.
+        """Of initialising partitions: the start of the initialisation. Of initialised ones: the time when the topic was
+        added to the group. Milliseconds since the Unix epoch.
         """
         since_epoch: _builtins.int
-        """For initialised ones: the group's since_epoch when the topic was added, or its state deleted."""
+        """Of initialised ones: the group's since_epoch when the topic was added, or when its state was deleted."""
         @_builtins.property
         def partitions(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
         def __init__(
@@ -256,7 +256,7 @@ Global___GroupEpochFloor: _TypeAlias = GroupEpochFloor  # noqa: Y015
 
 @_typing.final
 class GroupCommittedOffset(_message.Message):
-    """An offset that a consumer group committed (Kafka: record key 1 of __consumer_offsets)."""
+    """A consumer group's committed offset of one partition (Kafka: record key 1 of __consumer_offsets)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -288,8 +288,8 @@ Global___GroupCommittedOffset: _TypeAlias = GroupCommittedOffset  # noqa: Y015
 
 @_typing.final
 class GroupPendingOffset(_message.Message):
-    """An offset pending in a producer's open transaction (Kafka: record key 1 in a transactional batch). Without
-    an offset it is dropped.
+    """An offset that is committed with a producer's open transaction (Kafka: record key 1 in a transactional batch).
+    Without an offset, the pending offset is dropped.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -302,9 +302,9 @@ class GroupPendingOffset(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     coordinator_epoch: _builtins.int
-    """Lowest epoch of the transaction's coordinator that may end it; -1: any."""
+    """The lowest epoch of the transaction coordinator that may end it; -1: any."""
     order: _builtins.int
-    """Increases with each pending offset of the partition: the highest wins."""
+    """Increases with each pending offset of the partition; the highest counts."""
     @_builtins.property
     def offset(self) -> Global___GroupCommittedOffset: ...
     def __init__(
@@ -326,7 +326,7 @@ Global___GroupPendingOffset: _TypeAlias = GroupPendingOffset  # noqa: Y015
 
 @_typing.final
 class GroupTransactionEnd(_message.Message):
-    """The end of a producer's transaction in all groups of the shard: nothing of it is pending afterwards."""
+    """The end of a producer's transaction in all groups of the shard."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -365,7 +365,7 @@ class GroupTransactionEnd(_message.Message):
     producer_id: _builtins.int
     @_builtins.property
     def committed(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupTransactionEnd.Committed]:
-        """Empty: the transaction was aborted."""
+        """Empty: aborted."""
 
     def __init__(
         self,
@@ -401,11 +401,11 @@ class GroupRecord(_message.Message):
         KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord._Kind.ValueType  # 5
         KIND_STATE_PARTITION_METADATA: GroupRecord._Kind.ValueType  # 6
         KIND_EPOCH_FLOOR: GroupRecord._Kind.ValueType  # 7
-        """Of the shard; no group id."""
+        """Of the shard, without group id."""
         KIND_COMMITTED_OFFSET: GroupRecord._Kind.ValueType  # 8
         KIND_PENDING_OFFSET: GroupRecord._Kind.ValueType  # 9
         KIND_TRANSACTION_END: GroupRecord._Kind.ValueType  # 10
-        """Of the shard; no group id."""
+        """Of the shard, without group id."""
 
     class Kind(_Kind, metaclass=_KindEnumTypeWrapper): ...
     KIND_UNSPECIFIED: GroupRecord.Kind.ValueType  # 0
@@ -416,11 +416,11 @@ class GroupRecord(_message.Message):
     KIND_CURRENT_MEMBER_ASSIGNMENT: GroupRecord.Kind.ValueType  # 5
     KIND_STATE_PARTITION_METADATA: GroupRecord.Kind.ValueType  # 6
     KIND_EPOCH_FLOOR: GroupRecord.Kind.ValueType  # 7
-    """Of the shard; no group id."""
+    """Of the shard, without group id."""
     KIND_COMMITTED_OFFSET: GroupRecord.Kind.ValueType  # 8
     KIND_PENDING_OFFSET: GroupRecord.Kind.ValueType  # 9
     KIND_TRANSACTION_END: GroupRecord.Kind.ValueType  # 10
-    """Of the shard; no group id."""
+    """Of the shard, without group id."""
 
     KIND_FIELD_NUMBER: _builtins.int
     GROUP_ID_FIELD_NUMBER: _builtins.int

@@ -20,8 +20,8 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class SharePartitionKey(_message.Message):
-    """Durable records of the share coordinator (KIP-932 drafts: ShareCheckpoint, ShareDelta). They change under stricter
-    rules than RPC messages: a stream written by an older version must always replay. Never reuse a number.
+    """Durable records of the share coordinator (KIP-932 drafts: ShareCheckpoint, ShareDelta). Stricter rules apply than
+    for RPC messages: a stream written by an older version must always replay. Never reuse a number.
 
     The key of a share-partition's records.
     """
@@ -51,7 +51,7 @@ Global___SharePartitionKey: _TypeAlias = SharePartitionKey  # noqa: Y015
 
 @_typing.final
 class ShareStateBatch(_message.Message):
-    """A run of offsets in one state."""
+    """Offsets in one state."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -81,7 +81,7 @@ Global___ShareStateBatch: _TypeAlias = ShareStateBatch  # noqa: Y015
 
 @_typing.final
 class ShareCheckpoint(_message.Message):
-    """The whole state of a share-partition."""
+    """The complete state of a share-partition."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -94,7 +94,7 @@ class ShareCheckpoint(_message.Message):
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     checkpoint_epoch: _builtins.int
-    """0 for the first, increasing by one."""
+    """0 for the first checkpoint; increases by one with each."""
     state_epoch: _builtins.int
     leader_epoch: _builtins.int
     start_offset: _builtins.int
@@ -125,7 +125,7 @@ Global___ShareCheckpoint: _TypeAlias = ShareCheckpoint  # noqa: Y015
 
 @_typing.final
 class ShareDelta(_message.Message):
-    """A change on top of the checkpoint with the same checkpoint epoch."""
+    """A change to the checkpoint with the same checkpoint epoch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -137,7 +137,7 @@ class ShareDelta(_message.Message):
     STATE_BATCHES_FIELD_NUMBER: _builtins.int
     WRITE_TIMESTAMP_MS_FIELD_NUMBER: _builtins.int
     delta_index: _builtins.int
-    """Part of the key: rolls over, is never reset by a checkpoint."""
+    """Part of the key: 0..511 (0..255 with at most 256 deltas per checkpoint); continues across checkpoints and wraps."""
     checkpoint_epoch: _builtins.int
     leader_epoch: _builtins.int
     """Absent: unchanged."""
@@ -145,7 +145,7 @@ class ShareDelta(_message.Message):
     """Absent: unchanged."""
     delivery_complete_count: _builtins.int
     write_timestamp_ms: _builtins.int
-    """Milliseconds since the Unix epoch; 0 if the record was written before records had times."""
+    """Milliseconds since the Unix epoch; 0 in records written before times were stored."""
     @_builtins.property
     def state_batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___ShareStateBatch]: ...
     def __init__(
@@ -176,7 +176,7 @@ Global___ShareDelta: _TypeAlias = ShareDelta  # noqa: Y015
 
 @_typing.final
 class ShareCheckpointTombstone(_message.Message):
-    """Tombstone of the checkpoint key: the state is being deleted."""
+    """Deletes the checkpoint of the key: the state is being deleted."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -198,7 +198,7 @@ Global___ShareCheckpointTombstone: _TypeAlias = ShareCheckpointTombstone  # noqa
 
 @_typing.final
 class ShareDeltaTombstone(_message.Message):
-    """Tombstone of the delta key."""
+    """Deletes the delta of the key."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -86,7 +86,7 @@ Global___StagedPartition: _TypeAlias = StagedPartition  # noqa: Y015
 
 @_typing.final
 class StagedBatch(_message.Message):
-    """The verdicts that a session staged for its latest batch."""
+    """The staged verdicts of a session's latest batch."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -98,7 +98,7 @@ class StagedBatch(_message.Message):
     producer_epoch: _builtins.int
     """The producer epoch that staged it."""
     settled: _builtins.bool
-    """Whether they were carried out."""
+    """Whether the verdicts were carried out."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedPartition]: ...
     def __init__(
@@ -119,7 +119,7 @@ Global___StagedBatch: _TypeAlias = StagedBatch  # noqa: Y015
 
 @_typing.final
 class TransactionMetadata(_message.Message):
-    """A transactional id. Missing ids, epochs and times are -1."""
+    """A transactional id. Ids, epochs and times are -1 if absent."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -173,7 +173,7 @@ class TransactionMetadata(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___TransactionPartitions]: ...
     @_builtins.property
     def staged(self) -> Global___StagedBatch:
-        """Absent: nothing is staged."""
+        """Absent: no staged verdicts."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ Global___TransactionMetadata: _TypeAlias = TransactionMetadata  # noqa: Y015
 
 @_typing.final
 class ProducerIds(_message.Message):
-    """How many producer ids of the shard may have been assigned."""
+    """The end of the producer ids of the shard that may be in use."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -29,10 +29,10 @@ class InitProducerIdRequest(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     transactional_id: _builtins.str
-    """Absent: a producer without transactions. Any coordinator serves it."""
+    """Absent: a producer without transactions, served by any coordinator."""
     transaction_timeout_ms: _builtins.int
     producer_id: _builtins.int
-    """The producer's previous id and epoch, if it continues after an error; absent in its first call."""
+    """The current values of a producer that recovers from an error; absent in its first call."""
     producer_epoch: _builtins.int
     def __init__(
         self,
@@ -97,12 +97,12 @@ class AddPartitionsToTxnRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     verify_only: _builtins.bool
-    """Change nothing: only report which partitions are part of the transaction."""
+    """Only checks which partitions are part of the transaction."""
     transaction_version: _builtins.int
-    """Leaders add the partitions with the first batch; see EndTxn."""
+    """2: leaders add the partitions with the first batch; see EndTxn."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[_delivery_pb2.TopicPartition]:
-        """Of __consumer_offsets: the shard of a consumer group (Kafka: AddOffsetsToTxn)."""
+        """Partitions of __consumer_offsets stand for the shard of a consumer group (Kafka: AddOffsetsToTxn)."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class AddPartitionsToTxnResponse(_message.Message):
         topic_id: _builtins.str
         partition: _builtins.int
         error_code: _status_pb2.ErrorCode.ValueType
-        """TRANSACTION_ABORTABLE: it is not part of the transaction."""
+        """TRANSACTION_ABORTABLE: not part of the transaction."""
         def __init__(
             self,
             *,
@@ -153,7 +153,7 @@ class AddPartitionsToTxnResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
     coordinator_epoch: _builtins.int
-    """The epoch of the coordinator's shard: no marker of the transaction carries a lower one."""
+    """The epoch of the coordinator's shard; markers of the transaction carry this epoch or a higher one."""
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___AddPartitionsToTxnResponse.Partition]:
         """In the order of the request."""
@@ -185,9 +185,9 @@ class EndTxnRequest(_message.Message):
     producer_id: _builtins.int
     producer_epoch: _builtins.int
     committed: _builtins.bool
-    """True: commit; false: abort."""
+    """True commits, false aborts."""
     transaction_version: _builtins.int
-    """2: the end of a transaction raises the producer epoch (Kafka: EndTxn v5 and later); below, the epoch stays."""
+    """2: the end of a transaction raises the producer epoch (Kafka: EndTxn v5 and later); lower: it remains."""
     def __init__(
         self,
         *,
@@ -212,7 +212,7 @@ class EndTxnResponse(_message.Message):
     PRODUCER_ID_FIELD_NUMBER: _builtins.int
     PRODUCER_EPOCH_FIELD_NUMBER: _builtins.int
     producer_id: _builtins.int
-    """The producer id and epoch for the next transaction."""
+    """The producer id and epoch of the next transaction."""
     producer_epoch: _builtins.int
     def __init__(
         self,
@@ -271,7 +271,7 @@ class DescribeTransactionsResponse(_message.Message):
         transaction_state: _builtins.str
         transaction_timeout_ms: _builtins.int
         transaction_start_time_ms: _builtins.int
-        """-1: none is open."""
+        """-1: no open transaction."""
         producer_id: _builtins.int
         producer_epoch: _builtins.int
         @_builtins.property
@@ -319,10 +319,10 @@ class ListTransactionsRequest(_message.Message):
     PRODUCER_ID_FILTERS_FIELD_NUMBER: _builtins.int
     DURATION_FILTER_FIELD_NUMBER: _builtins.int
     duration_filter: _builtins.int
-    """Only transactions that are open for longer; absent: all."""
+    """Only transactions open for longer than this; absent: all."""
     @_builtins.property
     def state_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Names of Kafka's states; empty: all."""
+        """Kafka's state names; empty: all."""
 
     @_builtins.property
     def producer_id_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -375,13 +375,13 @@ class ListTransactionsResponse(_message.Message):
     SHARDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def unknown_state_filters(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Unknown state filters."""
+        """Filters that match no state."""
 
     @_builtins.property
     def transaction_states(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListTransactionsResponse.TransactionState]: ...
     @_builtins.property
     def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The shards that were queried."""
+        """The shards of this coordinator."""
 
     def __init__(
         self,
@@ -492,7 +492,7 @@ class ReadStagedVerdictsRequest(_message.Message):
     producer_epoch: _builtins.int
     batch: _builtins.str
     settle: _builtins.bool
-    """Record that they were carried out."""
+    """Marks the verdicts as carried out before returning them."""
     def __init__(
         self,
         *,
@@ -517,7 +517,7 @@ class ReadStagedVerdictsResponse(_message.Message):
     VERDICTS_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
     settled: _builtins.bool
-    """They were carried out before."""
+    """Whether the verdicts were carried out before."""
     @_builtins.property
     def verdicts(self) -> _containers.RepeatedCompositeFieldContainer[Global___StagedVerdict]: ...
     def __init__(

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class TransactionCoordinatorServiceStub:
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it.
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
     """
 
     def __init__(self, channel):
@@ -73,18 +74,19 @@ class TransactionCoordinatorServiceStub:
 
 
 class TransactionCoordinatorServiceServicer:
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it.
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
     """
 
     def InitProducerId(self, request, context):
-        """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22).
+        """Returns a producer id and epoch; fences the previous producer of the transactional id. Kafka: InitProducerId (22).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AddPartitionsToTxn(self, request, context):
-        """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24).
+        """Adds partitions to a transaction, or checks whether they are part of it. Kafka: AddPartitionsToTxn (24).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,21 +107,21 @@ class TransactionCoordinatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """The transactions of this coordinator. Kafka: ListTransactions (66).
+        """Returns the transactions of this coordinator. Kafka: ListTransactions (66).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StageVerdicts(self, request, context):
-        """Stores verdicts on a planned batch until it is committed. Not in Kafka.
+        """Stores the verdicts on a planned batch until it is committed. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadStagedVerdicts(self, request, context):
-        """Returns what was staged for a batch. Not in Kafka.
+        """Returns the staged verdicts of a batch. Not in Kafka.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -172,7 +174,8 @@ def add_TransactionCoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TransactionCoordinatorService:
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it.
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
     """
 
     @staticmethod

@@ -27,49 +27,55 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class TransactionCoordinatorServiceStub:
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it."""
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TransactionCoordinatorServiceAsyncStub: ...
     InitProducerId: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]
-    """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
+    """Returns a producer id and epoch; fences the previous producer of the transactional id. Kafka: InitProducerId (22)."""
     AddPartitionsToTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.AddPartitionsToTxnRequest, _transaction_coordinator_pb2.AddPartitionsToTxnResponse]
-    """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
+    """Adds partitions to a transaction, or checks whether they are part of it. Kafka: AddPartitionsToTxn (24)."""
     EndTxn: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]
     """Commits or aborts; markers follow. Kafka: EndTxn (26)."""
     DescribeTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.DescribeTransactionsRequest, _transaction_coordinator_pb2.DescribeTransactionsResponse]
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]
-    """The transactions of this coordinator. Kafka: ListTransactions (66)."""
+    """Returns the transactions of this coordinator. Kafka: ListTransactions (66)."""
     StageVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]
-    """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
+    """Stores the verdicts on a planned batch until it is committed. Not in Kafka."""
     ReadStagedVerdicts: _grpc.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]
-    """Returns what was staged for a batch. Not in Kafka."""
+    """Returns the staged verdicts of a batch. Not in Kafka."""
 
 @_typing.type_check_only
 class TransactionCoordinatorServiceAsyncStub(TransactionCoordinatorServiceStub):
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it."""
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     InitProducerId: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.InitProducerIdRequest, _transaction_coordinator_pb2.InitProducerIdResponse]  # type: ignore[assignment]
-    """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
+    """Returns a producer id and epoch; fences the previous producer of the transactional id. Kafka: InitProducerId (22)."""
     AddPartitionsToTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.AddPartitionsToTxnRequest, _transaction_coordinator_pb2.AddPartitionsToTxnResponse]  # type: ignore[assignment]
-    """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
+    """Adds partitions to a transaction, or checks whether they are part of it. Kafka: AddPartitionsToTxn (24)."""
     EndTxn: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.EndTxnRequest, _transaction_coordinator_pb2.EndTxnResponse]  # type: ignore[assignment]
     """Commits or aborts; markers follow. Kafka: EndTxn (26)."""
     DescribeTransactions: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.DescribeTransactionsRequest, _transaction_coordinator_pb2.DescribeTransactionsResponse]  # type: ignore[assignment]
     """Kafka: DescribeTransactions (65)."""
     ListTransactions: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ListTransactionsRequest, _transaction_coordinator_pb2.ListTransactionsResponse]  # type: ignore[assignment]
-    """The transactions of this coordinator. Kafka: ListTransactions (66)."""
+    """Returns the transactions of this coordinator. Kafka: ListTransactions (66)."""
     StageVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.StageVerdictsRequest, _transaction_coordinator_pb2.StageVerdictsResponse]  # type: ignore[assignment]
-    """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
+    """Stores the verdicts on a planned batch until it is committed. Not in Kafka."""
     ReadStagedVerdicts: _aio.UnaryUnaryMultiCallable[_transaction_coordinator_pb2.ReadStagedVerdictsRequest, _transaction_coordinator_pb2.ReadStagedVerdictsResponse]  # type: ignore[assignment]
-    """Returns what was staged for a batch. Not in Kafka."""
+    """Returns the staged verdicts of a batch. Not in Kafka."""
 
 class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Producers with a transactional id, and their transactions. An id belongs to one coordinator; the gateway finds it."""
+    """Producers with a transactional id, and their transactions. Each id belongs to one coordinator; the gateway routes
+    requests to it.
+    """
 
     @_abc_1.abstractmethod
     def InitProducerId(
@@ -77,7 +83,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.InitProducerIdRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.InitProducerIdResponse, _abc.Awaitable[_transaction_coordinator_pb2.InitProducerIdResponse]]:
-        """Returns a producer id and epoch; fences older producers of the transactional id. Kafka: InitProducerId (22)."""
+        """Returns a producer id and epoch; fences the previous producer of the transactional id. Kafka: InitProducerId (22)."""
 
     @_abc_1.abstractmethod
     def AddPartitionsToTxn(
@@ -85,7 +91,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.AddPartitionsToTxnRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.AddPartitionsToTxnResponse, _abc.Awaitable[_transaction_coordinator_pb2.AddPartitionsToTxnResponse]]:
-        """Adds partitions to a transaction, or verifies that they are part of it. Kafka: AddPartitionsToTxn (24)."""
+        """Adds partitions to a transaction, or checks whether they are part of it. Kafka: AddPartitionsToTxn (24)."""
 
     @_abc_1.abstractmethod
     def EndTxn(
@@ -109,7 +115,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.ListTransactionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.ListTransactionsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ListTransactionsResponse]]:
-        """The transactions of this coordinator. Kafka: ListTransactions (66)."""
+        """Returns the transactions of this coordinator. Kafka: ListTransactions (66)."""
 
     @_abc_1.abstractmethod
     def StageVerdicts(
@@ -117,7 +123,7 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.StageVerdictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.StageVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.StageVerdictsResponse]]:
-        """Stores verdicts on a planned batch until it is committed. Not in Kafka."""
+        """Stores the verdicts on a planned batch until it is committed. Not in Kafka."""
 
     @_abc_1.abstractmethod
     def ReadStagedVerdicts(
@@ -125,6 +131,6 @@ class TransactionCoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _transaction_coordinator_pb2.ReadStagedVerdictsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_transaction_coordinator_pb2.ReadStagedVerdictsResponse, _abc.Awaitable[_transaction_coordinator_pb2.ReadStagedVerdictsResponse]]:
-        """Returns what was staged for a batch. Not in Kafka."""
+        """Returns the staged verdicts of a batch. Not in Kafka."""
 
 def add_TransactionCoordinatorServiceServicer_to_server(servicer: TransactionCoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

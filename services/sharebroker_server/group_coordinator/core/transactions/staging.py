@@ -14,7 +14,7 @@ from sharebroker_protocol.errors import ErrorCode, FieldViolation, KafkaError
 from sharebroker_server.group_coordinator.core.transactions import rules
 from sharebroker_server.group_coordinator.core.transactions.commands import AskStaged, Stage
 from sharebroker_server.group_coordinator.core.transactions.model import Staged, Transaction, Verdict
-from sharebroker_server.offset_spans import parts
+from sharebroker_server.offset_spans import split_by_spans
 
 MOST: Final = 20_000
 """Runs of offsets staged for a batch."""
@@ -65,7 +65,9 @@ def laid_over(before: Iterable[Verdict], over: Iterable[Verdict]) -> tuple[Verdi
     for one in merged:
         spans.setdefault((one.topic, one.partition), []).append((one.first, one.last))
     for one in before:
-        for first, last, index in parts(one.first, one.last, spans.get((one.topic, one.partition), ())):
+        for first, last, index in split_by_spans(
+            one.first, one.last, spans.get((one.topic, one.partition), ())
+        ):
             if index is None:
                 merged.append(one._replace(first=first, last=last))
     return tuple(sorted(merged))

@@ -1,4 +1,4 @@
-"""What people see: progress while Spark works, tables and a verdict at the end."""
+"""Output for users: progress while Spark runs, tables and a verdict at the end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEALTH: Final = (
     Column("PASSED", "passed", number=True),
     Column("ACCEPTED", "accepted", number=True),
     Column("ARCHIVED", "archived", number=True),
-    Column("TO TRY AGAIN", "to_try_again", number=True),
+    Column("TO REDELIVER", "to_try_again", number=True),
     Column("DELIVERIES/RECORD", "deliveries_per_record", number=True),
     Column("REDELIVERED", "redelivery_rate", number=True),
     Column("DIFFERENCES", "differences", number=True),
@@ -46,9 +46,9 @@ _SHOWN: Final = (
         "deliveries",
         (Column("DELIVERY COUNT", "delivery_count"), _RECORDS, *_SECONDS),
     ),
-    ("Work queues, by their state logs", "health", _HEALTH),
+    ("Work queues, from their state logs", "health", _HEALTH),
     (
-        "Seconds from publishing to acceptance, as far as the logs reach back",
+        "Seconds from publishing to acceptance, for records in the logs",
         "accept",
         (Column("GROUP", "group"), _RECORDS, *_SECONDS),
     ),
@@ -67,38 +67,38 @@ _SHOWN: Final = (
 )
 
 
-class Shown:
-    """The progress of a run: a bar in a terminal, a line where something changes elsewhere."""
+class ProgressDisplay:
+    """The progress of a run: a bar in a terminal, a line per change elsewhere."""
 
     def __init__(self, progress: Progress, task: TaskID, *, bar: bool) -> None:
         self._progress = progress
         self._task = task
         self._bar = bar
-        self._said = ""
+        self._last_line = ""
 
     def show(self, run: Run) -> None:
-        """Where the run stands."""
+        """Shows the progress."""
         if self._bar:
             total = len(run.flows) or None
             self._progress.update(self._task, completed=run.done, total=total, description=run.stage)
             return
         text = f"{run.done} of {len(run.flows)} tables, {run.stage}" if run.working else run.stage
-        if text != self._said:
-            self._said = text
+        if text != self._last_line:
+            self._last_line = text
             print_notice(text)
 
 
 @contextmanager
-def progress() -> Iterator[Shown]:
-    """Shows on standard error."""
+def progress() -> Iterator[ProgressDisplay]:
+    """Shows the progress on standard error."""
     terminal = stderr().is_terminal
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=stderr(), transient=True, disable=not terminal) as bar:
-        yield Shown(bar, bar.add_task("starting Spark", total=None), bar=terminal)
+        yield ProgressDisplay(bar, bar.add_task("starting Spark", total=None), bar=terminal)
 
 
 def print_tables(tables: dict[str, Rows]) -> None:
-    """The short ones; the rest is in the report."""
+    """Prints the short tables; the report contains the others."""
     for title, name, columns in _SHOWN:
         if tables[name]:
             console().print(table(tables[name], columns, title), "")
@@ -112,10 +112,10 @@ def print_tables(tables: dict[str, Rows]) -> None:
 
 
 def verdict(tables: dict[str, Rows]) -> str:
-    """Whether the coordinator says what its logs come to."""
+    """Returns a sentence: whether the coordinator's state matches its logs."""
     (totals,) = tables["totals"]
     logs, records = totals["share_partitions"], totals["log_records"]
-    looked = f"{logs:,} share-partitions, {records:,} records of their logs folded anew"
+    checked = f"{logs:,} share-partitions, {records:,} records of their logs replayed"
     if totals["differences"]:
-        return f"{looked}: {totals['differences']:,} differences to the coordinator's answers."
-    return f"{looked}: no difference to the coordinator's answers."
+        return f"{checked}: {totals['differences']:,} differences from the coordinator's state."
+    return f"{checked}: no difference from the coordinator's state."

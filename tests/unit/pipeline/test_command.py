@@ -7,7 +7,7 @@ from typing import Any, cast
 from sharebroker.admin_model import GroupListing
 from sharebroker.blocking.admin import Admin
 from sharebroker_protocol.model import TopicPartition
-from sharebroker_server.pipeline.command import _working_on
+from sharebroker_server.pipeline.command import _groups_of
 
 
 class Groups:
@@ -22,4 +22,4 @@ class Groups:
 
 
 def test_groups_of_other_topics_are_left_alone() -> None:
-    assert _working_on(cast("Admin", Groups()), "flights") == ["billing"]
+    assert _groups_of(cast("Admin", Groups()), "flights") == ["billing"]

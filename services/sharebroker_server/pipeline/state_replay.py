@@ -1,4 +1,4 @@
-"""The state log of a share-partition as an Arrow table, folded into one row (`applyInArrow`)."""
+"""Replays the state log of a share-partition, given as an Arrow table, into one row (`applyInArrow`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sharebroker_server.pipeline.core.fold import Entry, Run, Standing
-from sharebroker_server.pipeline.core.history import told
+from sharebroker_server.pipeline.core.history import outcomes_of
+from sharebroker_server.pipeline.core.replay import Entry, OffsetStatus, Run
 from sharebroker_server.pipeline.core.verification import check
 
-PLACE: Final = ("group", "topic", "partition")
-_PLACE: Final = [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+KEY: Final = ("group", "topic", "partition")
+_KEY_FIELDS: Final = [("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
 _TIME: Final = pa.timestamp("us", "UTC")
 _OF_RECORD: Final = [
     ("position", pa.int64()),
@@ -29,7 +29,7 @@ _OF_RECORD: Final = [
     ("written_at", _TIME),
 ]
 _DIFFERENCE: Final = [("first_offset", pa.int64()), ("last_offset", pa.int64()), ("text", pa.string())]
-_TOLD: Final = [
+_OUTCOME: Final = [
     ("first_offset", pa.int64()),
     ("last_offset", pa.int64()),
     ("fate", pa.string()),
@@ -37,60 +37,60 @@ _TOLD: Final = [
     ("finished_at", _TIME),
 ]
 
-LOG: Final = pa.schema([*_PLACE, *_OF_RECORD])
-"""What `folded` takes: the columns of the format sharegroup-state."""
+LOG: Final = pa.schema([*_KEY_FIELDS, *_OF_RECORD])
+"""The input of `folded`: the columns of the format sharegroup-state."""
 FOLDED: Final = pa.schema(
     [
-        *_PLACE,
+        *_KEY_FIELDS,
         ("records", pa.int32()),
         ("state_epoch", pa.int32()),
         ("leader_epoch", pa.int32()),
         ("start_offset", pa.int64()),
         ("differences", pa.list_(pa.struct(_DIFFERENCE))),
-        ("history", pa.list_(pa.struct(_TOLD))),
+        ("history", pa.list_(pa.struct(_OUTCOME))),
         ("log", pa.list_(pa.struct(_OF_RECORD))),
     ]
 )
-"""What it gives: one row, so that the log and what it comes to are of one moment."""
+"""The output of `folded`: one row, so that log and state are of the same moment."""
 
 
 def folded(table: pa.Table) -> pa.Table:
-    """One share-partition's rows: what they come to, how that differs from the answer, and what they tell."""
+    """Returns one share-partition's replayed state, differences, outcomes and log."""
     rows: list[dict[str, Any]] = table.to_pylist()
     entries = entries_of(rows)
     result = check(entries)
     state = result.state
     row = {
-        **{name: rows[0][name] for name in PLACE},
+        **{name: rows[0][name] for name in KEY},
         "records": result.records,
         "state_epoch": state.state_epoch if state else None,
         "leader_epoch": state.leader_epoch if state else None,
         "start_offset": state.start_offset if state else None,
-        "differences": [one._asdict() for one in result.differences],
+        "differences": [item._asdict() for item in result.differences],
         "history": [
             {
-                "first_offset": one.first,
-                "last_offset": one.last,
-                "fate": one.fate,
-                "delivery_count": one.deliveries,
-                "finished_at": None if one.finished_at_ms is None else one.finished_at_ms * 1000,
+                "first_offset": item.first,
+                "last_offset": item.last,
+                "fate": item.outcome,
+                "delivery_count": item.deliveries,
+                "finished_at": None if item.finished_at_ms is None else item.finished_at_ms * 1000,
             }
-            for one in told(entries)
+            for item in outcomes_of(entries)
         ],
-        "log": [{name: value for name, value in row.items() if name not in PLACE} for row in rows],
+        "log": [{name: value for name, value in row.items() if name not in KEY} for row in rows],
     }
     return pa.Table.from_pylist([row], schema=FOLDED)
 
 
 def entries_of(rows: list[dict[str, Any]]) -> list[Entry]:
-    """Rows of one share-partition, in any order, as records of its log."""
+    """Returns the log records of one share-partition; rows may be in any order."""
     found: dict[tuple[str, int | None], Entry] = {}
     for row in rows:
         key = (row["kind"], row["position"])
         runs = found[key].runs if key in found else ()
         if row["first_offset"] is not None:
-            standing = Standing(row["delivery_count"], row["delivery_state"])
-            runs = (*runs, Run(row["first_offset"], row["last_offset"], standing))
+            status = OffsetStatus(row["delivery_count"], row["delivery_state"])
+            runs = (*runs, Run(row["first_offset"], row["last_offset"], status))
         written = row["written_at"]
         found[key] = Entry(
             row["position"] or 0,

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import KafkaError
 from sharebroker_protocol.model import SharePartitionKey, StateBatch
-from sharebroker_server.pipeline.core.fold import Entry, Kind, Run, Standing, fold
+from sharebroker_server.pipeline.core.replay import Entry, Kind, OffsetStatus, Run, replay
 from sharebroker_server.pipeline.core.verification import check
 from sharebroker_server.share_coordinator.core.commands import Command
-from sharebroker_server.share_coordinator.core.recording import Rules
+from sharebroker_server.share_coordinator.core.recording import CheckpointRules
 from sharebroker_server.share_coordinator.core.records import ShareCheckpoint, ShareDelta, ShareRecord
 from sharebroker_server.share_coordinator.core.state import ShareState
 from tests.property.share_coordinator.commands import KEYS, commands
 from tests.unit.share_coordinator.harness import Shard
 
-rules = st.builds(Rules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
+rules = st.builds(CheckpointRules, st.sampled_from([0, 1, 3, 500]), st.just(300.0))
 pauses = st.sampled_from([0.0, 0.0, 1.0, 299.0, 301.0])
 histories = st.lists(st.tuples(commands, pauses), max_size=25)
 
@@ -28,7 +28,7 @@ def said(value: int) -> int | None:
 
 
 def runs(batches: tuple[StateBatch, ...] | list[StateBatch]) -> tuple[Run, ...]:
-    return tuple(Run(b.first, b.last, Standing(b.delivery_count, b.state)) for b in batches)
+    return tuple(Run(b.first, b.last, OffsetStatus(b.delivery_count, b.state)) for b in batches)
 
 
 def entry(position: int, record: ShareRecord) -> Entry:
@@ -48,7 +48,7 @@ def answer(state: ShareState) -> Entry:
     return Entry(state.checkpoint_position, "answer", *epochs, state.start_offset, 0, runs(state.runs))
 
 
-def lived(rules: Rules, history: list[tuple[Command, float]]) -> Shard:
+def lived(rules: CheckpointRules, history: list[tuple[Command, float]]) -> Shard:
     shard = Shard(rules)
     for command, pause in history:
         with suppress(KafkaError):
@@ -66,7 +66,7 @@ def entries(shard: Shard, key: SharePartitionKey) -> list[Entry]:
 @settings(deadline=None)
 @given(rules, histories, st.booleans(), st.randoms(use_true_random=False))
 def test_log_and_answer_agree(
-    rules: Rules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], trim: bool, random: st.DataObject
 ) -> None:
     shard = lived(rules, history)
     if trim:
@@ -80,7 +80,7 @@ def test_log_and_answer_agree(
 @settings(deadline=None)
 @given(rules, histories, st.data())
 def test_an_answer_that_was_changed_is_found(
-    rules: Rules, history: list[tuple[Command, float]], data: st.DataObject
+    rules: CheckpointRules, history: list[tuple[Command, float]], data: st.DataObject
 ) -> None:
     shard = lived(rules, history)
     for key in KEYS:
@@ -89,9 +89,9 @@ def test_an_answer_that_was_changed_is_found(
             continue
         offset = max(state.start_offset, 0) + data.draw(st.integers(0, 20))
         found = entries(shard, key)
-        planted = found[-1]._replace(runs=(Run(offset, offset, Standing(9, 4)),))
+        planted = found[-1]._replace(runs=(Run(offset, offset, OffsetStatus(9, 4)),))
         (difference,) = (d for d in check([*found[:-1], planted]).differences if d.first_offset == offset)
-        assert difference.text.endswith("the answer is archived, delivered 9 times.")
-        folded = fold(found)
+        assert difference.text.endswith("in the coordinator: archived, delivered 9 times.")
+        folded = replay(found)
         assert folded is not None
         assert folded.start_offset == state.start_offset

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sharebroker_protocol.errors import ErrorCode, KafkaError
 from sharebroker_server.record_log.core.batch import StoredBatch
-from sharebroker_server.record_log.core.log_state import Limits, LogView
+from sharebroker_server.record_log.core.log_state import Limits, LogState
 from sharebroker_server.record_log.core.retention import Retention
 
 NOW = 10_000
@@ -37,8 +37,8 @@ def logs(draw: st.DrawFn) -> list[StoredBatch]:
     return batches
 
 
-def view_of(batches: list[StoredBatch], bounds: Limits) -> LogView:
-    view = LogView(0, 0, (), bounds)
+def view_of(batches: list[StoredBatch], bounds: Limits) -> LogState:
+    view = LogState(0, 0, (), bounds)
     for batch in batches:
         view.add(batch, NOW)
     return view
@@ -100,7 +100,7 @@ def test_retention_leaves_no_batch_of_the_tail_that_may_go(
     while (before := view.disposable_before(retention, NOW, None)) > view.log_start_offset:
         view.move_log_start(before)
     kept = [b for b in batches if b.last_offset >= before]
-    if not kept or before < view.tail.start:
+    if not kept or before < view.hot_cache.start:
         return
     rest = sum(len(b.data) for b in kept[1:])
     assert retention.retention_bytes < 0 or rest < retention.retention_bytes
@@ -136,7 +136,7 @@ def test_a_reopened_log_is_the_log_that_was_closed(
     """Index rows may be lost behind the last one that was saved: they are counted again."""
     live = view_of(batches, bounds)
     rows = live.index.unsaved[:saved]
-    again = LogView(0, live.log_end_offset, rows, bounds)
+    again = LogState(0, live.log_end_offset, rows, bounds)
     for batch in batches:
         if batch.last_offset >= again.unread_from:
             again.add(batch, NOW)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from sharebroker_server.share_coordinator.service.leftovers import Leftovers
+from sharebroker_server.share_coordinator.service.deleted_topics import DeletedTopicCleanup
 from sharebroker_server.testkit.waiting import eventually
 from tests.unit.share_coordinator.harness import OTHER_TOPIC, TOPIC
 from tests.unit.share_coordinator.service.test_servicer import Process
@@ -31,11 +31,11 @@ async def remembered(process: Process, topic: str) -> list[bool]:
 
 async def test_state_of_deleted_topics_goes_and_nothing_else(process: Process) -> None:
     deleted: set[str] = set()
-    leftovers = Leftovers(process.host, deleted.__contains__, 3600.0, 5.0)
-    await leftovers.apply()
+    cleanup = DeletedTopicCleanup(process.host, deleted.__contains__, 3600.0, 5.0)
+    await cleanup.apply()
     assert await remembered(process, TOPIC) == [True] * 4
     deleted.add(TOPIC)
-    await leftovers.apply()
+    await cleanup.apply()
     assert await remembered(process, TOPIC) == [False] * 4
     assert await remembered(process, OTHER_TOPIC) == [True]
 
@@ -44,8 +44,8 @@ async def test_a_shard_that_cannot_be_asked_does_not_keep_the_others(process: Pr
     *_, last = process.host.held()
     await last.close()
     with capture_logs() as logs:
-        await Leftovers(process.host, {TOPIC, OTHER_TOPIC}.__contains__, 3600.0, 5.0).apply()
-    assert [entry["event"] for entry in logs] == ["state of deleted topics stays for now"]
+        await DeletedTopicCleanup(process.host, {TOPIC, OTHER_TOPIC}.__contains__, 3600.0, 5.0).apply()
+    assert [entry["event"] for entry in logs] == ["deleted topic cleanup postponed"]
     assert await remembered(process, TOPIC) == [False] * 4
 
 
@@ -57,18 +57,18 @@ async def test_it_looks_again_and_again_whatever_happens(process: Process) -> No
             raise failures.pop()
         return True
 
-    leftovers = Leftovers(process.host, is_deleted, 0.001, 5.0)
+    cleanup = DeletedTopicCleanup(process.host, is_deleted, 0.001, 5.0)
     with capture_logs() as logs:
-        leftovers.start()
+        cleanup.start()
 
         async def gone() -> bool:
             return not any(await remembered(process, TOPIC))
 
         await eventually(gone)
-        await leftovers.stop()
-    assert "removing state of deleted topics failed" in {entry["event"] for entry in logs}
-    assert not [task for task in asyncio.all_tasks() if task.get_name() == "leftovers of deleted topics"]
+        await cleanup.stop()
+    assert "deleted topic cleanup failed" in {entry["event"] for entry in logs}
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "deleted topic cleanup"]
 
 
 async def test_one_that_never_started_can_be_stopped(process: Process) -> None:
-    await Leftovers(process.host, lambda _: True, 1.0, 5.0).stop()
+    await DeletedTopicCleanup(process.host, lambda _: True, 1.0, 5.0).stop()

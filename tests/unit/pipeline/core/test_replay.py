@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharebroker_server.pipeline.core.cover import Piece, beside, cover
-from sharebroker_server.pipeline.core.fold import Entry, State, fold, in_force
+from sharebroker_server.pipeline.core.cover import Piece, align, cover
+from sharebroker_server.pipeline.core.replay import Entry, State, current_entries, replay
 from tests.unit.pipeline.logs import ACCEPTED, ARCHIVED, AVAILABLE, Told, bare, checkpoint, delta, runs
 
 START = checkpoint(at=130)
@@ -50,36 +50,36 @@ STEPS: dict[str, tuple[Entry, int, list[Told]]] = {
 def test_the_drafts_examples(step: int) -> None:
     taken = list(STEPS.values())[:step]
     _, start, told = taken[-1]
-    assert fold(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*told))
+    assert replay(reversed([entry for entry, _, _ in taken])) == State(2, 5, start, runs(*told))
 
 
 def test_a_checkpoint_begins_anew() -> None:
     before = [START, RELEASED, ACKNOWLEDGED_119]
-    assert fold([*before, ANEW]) == State(2, 5, 120, ())
-    assert in_force([*before, ANEW, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]) == [
+    assert replay([*before, ANEW]) == State(2, 5, 120, ())
+    assert current_entries([*before, ANEW, delta((1, 2, 0, 1), at=138), delta(at=139, epoch=2)]) == [
         ANEW,
         delta(at=139, epoch=2),
     ]
 
 
 def test_a_delta_may_raise_the_leader_epoch() -> None:
-    assert fold([START, delta(at=131, leader=7)]) == State(2, 7, 100, ())
+    assert replay([START, delta(at=131, leader=7)]) == State(2, 7, 100, ())
 
 
 def test_what_was_deleted_is_gone_until_it_begins_again() -> None:
-    assert fold([START, bare("tombstone", 131), delta(at=132)]) is None
-    assert fold([START, bare("tombstone", 131), ANEW]) == State(2, 5, 120, ())
-    assert fold([]) is None
+    assert replay([START, bare("tombstone", 131), delta(at=132)]) is None
+    assert replay([START, bare("tombstone", 131), ANEW]) == State(2, 5, 120, ())
+    assert replay([]) is None
 
 
 def test_a_start_that_nobody_chose_keeps_everything() -> None:
     log = [checkpoint((0, 3, ARCHIVED, 1), start=-1), delta((2, 5, ACCEPTED, 2), at=2)]
-    assert fold(log) == State(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
+    assert replay(log) == State(2, 5, -1, runs((0, 1, ARCHIVED, 1), (2, 5, ACCEPTED, 2)))
 
 
 def test_a_run_that_straddles_the_start_is_clipped() -> None:
     log = [checkpoint((100, 120, ACCEPTED, 1)), delta(at=2, start=110)]
-    assert fold(log) == State(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
+    assert replay(log) == State(2, 5, 110, runs((110, 120, ACCEPTED, 1)))
 
 
 def test_the_first_piece_covers() -> None:
@@ -95,7 +95,7 @@ def test_the_first_piece_covers() -> None:
 
 
 def test_two_sides_are_laid_beside_each_other() -> None:
-    assert beside([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
+    assert align([Piece(0, 4, "a")], [Piece(3, 6, 1), Piece(9, 9, 2)]) == [
         Piece(0, 2, ("a", None)),
         Piece(3, 4, ("a", 1)),
         Piece(5, 6, (None, 1)),

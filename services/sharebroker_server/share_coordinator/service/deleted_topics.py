@@ -1,4 +1,4 @@
-"""Removes the state of topics that were deleted while this process, or whoever tells it, was away."""
+"""Removes the state of topics whose deletion notice this process missed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _log = structlog.get_logger()
 Host = ShardHost[Command, ShareRecord, Reply]
 
 
-class Leftovers:
-    """Looks every `interval` seconds; `is_deleted` asks the cluster's metadata about a topic id."""
+class DeletedTopicCleanup:
+    """Checks every `interval` seconds; `is_deleted` looks a topic id up in the metadata cache."""
 
     def __init__(
         self, host: Host, is_deleted: Callable[[str], bool], interval: float, write_timeout: float
@@ -31,29 +31,29 @@ class Leftovers:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Goes on until `stop`."""
-        self._task = asyncio.create_task(self._run(), name="leftovers of deleted topics")
+        """Starts the periodic check."""
+        self._task = asyncio.create_task(self._run(), name="deleted topic cleanup")
 
     async def stop(self) -> None:
-        """Ends it."""
+        """Stops the periodic check."""
         if self._task is not None:
             await end([self._task])
 
     async def apply(self) -> None:
-        """Once, on every shard held here; where it fails, the next time."""
+        """Checks every shard held here once; a shard that fails is checked again next time."""
         for index in self._host.indices():
             try:
                 await self._remove(index)
             except KafkaError as error:
-                _log.info("state of deleted topics stays for now", shard=index, reason=str(error))
+                _log.info("deleted topic cleanup postponed", shard=index, reason=str(error))
 
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
             try:
                 await self.apply()
-            except Exception:  # without a next time they would stay for ever
-                _log.exception("removing state of deleted topics failed")
+            except Exception:  # the task must survive, or the state would never be removed
+                _log.exception("deleted topic cleanup failed")
 
     async def _remove(self, index: int) -> None:
         shard = self._host.shard(index)

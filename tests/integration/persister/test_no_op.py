@@ -1,0 +1,48 @@
+"""A broker with `group.share.persister.class.name` set, over real sockets and Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sharebroker_protocol.errors import ErrorCode
+from sharebroker_server.testkit.brokers import Serve
+from tests.support.client import connected
+
+KAFKA: Final = "org.apache.kafka.server.share.persister."
+
+
+@pytest.mark.parametrize(
+    ("class_name", "stored"),
+    [
+        (f"{KAFKA}DefaultStatePersister", True),
+        ("DefaultStatePersister", True),
+        (f"{KAFKA}NoOpStatePersister", False),
+        ("NoOpStatePersister", False),
+    ],
+)
+async def test_accepted_records_survive_a_restart_unless_the_persister_is_no_op(
+    tmp_path: Path, class_name: str, stored: bool
+) -> None:
+    options = ["--data", str(tmp_path / "data"), "--set", f"group.share.persister.class.name={class_name}"]
+    serve = Serve(tmp_path, options, "all")
+    serve.start()
+    try:
+        async with connected(serve.address) as client:
+            topic, _ = await client.create()
+            group_id = await client.group()
+            await client.publish(topic, ["a", "b"])
+            records = await client.acquire_all(group_id, topic, 2, "m1")
+            assert await client.acknowledge(group_id, "m1", records) == [ErrorCode.NONE] * 2
+        serve.restart()
+        async with connected(serve.address) as client:
+            await client.publish(topic, ["c"])
+            expected = ["c"] if stored else ["a", "b", "c"]
+            again = await client.acquire_all(group_id, topic, len(expected), "m2")
+            assert [(record.text, record.delivery_count) for record in again] == [
+                (text, 1) for text in expected
+            ]
+    finally:
+        serve.stop()
